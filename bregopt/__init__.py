@@ -1,0 +1,67 @@
+"""bregopt: declare convex problems over positive semidefinite matrices, solve them fast, with a certificate.
+
+This list is the complete public surface.
+"""
+
+from bregopt.crosscheck import CrossCheck, cross_check
+from bregopt.errors import (
+    ConvergenceWarning,
+    InfeasibleRowError,
+    PluginWarning,
+    SolverError,
+    UnsupportedProblemError,
+)
+from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.constraints import Constraint, between, soft
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.problems.cut import Cut, min_balanced_cut
+from bregopt.problems.kernel import learn_kernel
+from bregopt.problems.margin import soft_margin
+from bregopt.problems.nearest import nearest_correlation, nearest_psd
+from bregopt.program.lowrank import LowRank
+from bregopt.solvers.registry import register_solver, solvers
+from bregopt.solvers.solution import Solution
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PSD",
+    "Constraint",
+    "ConvergenceWarning",
+    "CrossCheck",
+    "Cut",
+    "Expression",
+    "InfeasibleRowError",
+    "LowRank",
+    "Maximize",
+    "Minimize",
+    "Parameter",
+    "PluginWarning",
+    "Problem",
+    "Solution",
+    "SolverError",
+    "UnsupportedProblemError",
+    "Variable",
+    "between",
+    "cross_check",
+    "diag",
+    "frobenius_div",
+    "inner",
+    "learn_kernel",
+    "logdet_div",
+    "min_balanced_cut",
+    "nearest_correlation",
+    "nearest_psd",
+    "quad_form",
+    "register_solver",
+    "soft",
+    "soft_margin",
+    "solvers",
+    "sq_distance",
+    "sum",
+    "trace",
+    "von_neumann_div",
+]

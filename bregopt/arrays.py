@@ -1,0 +1,106 @@
+"""Arrays from users: checked once at the border, never modified, never repaired silently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["Array", "IntArray", "finite_array", "index_array", "positive_number", "symmetric_matrix"]
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
+SYMMETRY_TOL = 1e-10
+
+
+def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> Array:
+    """Return `value` as a new float64 array, or raise an error that names it.
+
+    Parameters
+    ----------
+    value : array_like
+        Anything numpy reads as real numbers. It is copied.
+    name : str
+        What the message calls it.
+    ndim : int or tuple of int, optional
+        Accepted numbers of dimensions.
+
+    Raises
+    ------
+    TypeError
+        Complex, object, string or boolean-valued input that is not numbers.
+    ValueError
+        NaN, Inf, or another number of dimensions.
+    """
+    if sp.issparse(value):
+        value = value.toarray()
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
+    if raw.dtype.kind == "c":
+        raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
+    if raw.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {raw.dtype}; expected real numbers")
+    array = np.array(raw, dtype=np.float64)
+    if ndim is not None:
+        accepted = (ndim,) if isinstance(ndim, int) else ndim
+        if array.ndim not in accepted:
+            expected = " or ".join(str(d) for d in accepted)
+            raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(k) for k in np.argwhere(bad)[0])
+        place = f" at {where if len(where) > 1 else where[0]}" if where else ""
+        raise ValueError(f"{name} has {int(bad.sum())} NaN or Inf value(s), the first{place}; expected finite")
+    return array
+
+
+def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
+    """Return `value` as a new exactly symmetric float64 matrix, or raise an error that names it.
+
+    Asymmetry up to ``1e-10`` of the largest entry is taken for round-off and averaged; more is an error.
+    """
+    matrix = finite_array(value, name, ndim=2)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} has shape {matrix.shape}; expected a square matrix")
+    if n is not None and matrix.shape[0] != n:
+        raise ValueError(f"{name} is {matrix.shape[0]} x {matrix.shape[0]}; expected {n} x {n}")
+    if matrix.size == 0:
+        raise ValueError(f"{name} is empty; expected at least one row")
+    skew = np.abs(matrix - matrix.T)
+    if skew.max() > SYMMETRY_TOL * np.abs(matrix).max():
+        i, j = (int(k) for k in np.unravel_index(int(skew.argmax()), skew.shape))
+        raise ValueError(
+            f"{name} is not symmetric: entry {i, j} is {matrix[i, j]:g} but entry {j, i} is {matrix[j, i]:g}"
+        )
+    symmetrised: Array = (matrix + matrix.T) / 2
+    return symmetrised
+
+
+def index_array(value: Any, name: str, n: int) -> IntArray:
+    """Return `value` as a non-empty 1-D array of indices in ``0 .. n-1`` (negative ones count from the end)."""
+    raw = np.asarray(value)
+    if raw.size == 0:
+        raise ValueError(f"{name} is empty; expected at least one index")
+    if raw.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {raw.dtype}; expected integers")
+    if raw.ndim > 1:
+        raise ValueError(f"{name} has shape {raw.shape}; expected an integer or a 1-D array of integers")
+    index = np.atleast_1d(raw).astype(np.intp)
+    outside = (index < -n) | (index >= n)
+    if outside.any():
+        raise ValueError(f"{name} has index {int(index[outside][0])}; expected {-n} to {n - 1} for order {n}")
+    return np.where(index < 0, index + n, index)
+
+
+def positive_number(value: Any, name: str) -> float:
+    """Return `value` as a finite float above zero, or raise an error that names it."""
+    number = float(finite_array(value, name, ndim=0))
+    if number <= 0:
+        raise ValueError(f"{name} is {number:g}; expected a number above 0")
+    return number

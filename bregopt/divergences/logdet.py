@@ -1,0 +1,132 @@
+"""The LogDet divergence ``tr(X inv(X0)) - logdet(X inv(X0)) - n`` (Kulis et al. 2009, eq. 2)."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, blas, cho_solve, cholesky, solve_triangular
+
+from bregopt.arrays import Array
+from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
+
+__all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
+
+
+class LogDet:
+    """LogDet divergence from a positive definite `X0` of shape ``(n, n)``.
+
+    Everything is computed in the coordinates of the Cholesky factor ``X0 = L L'``, in which the
+    divergence is that from the identity, so that an ill-conditioned `X0` costs no precision.
+    """
+
+    name: ClassVar[str] = "logdet"
+
+    def __init__(self, X0: Array) -> None:
+        self.L: Array = cholesky(X0, lower=True)
+
+    @property
+    def unit(self) -> float:
+        return 1.0
+
+    @cached_property
+    def inverse(self) -> Array:
+        """The inverse of ``X0``."""
+        return np.asarray(cho_solve((self.L, True), np.eye(len(self.L))))
+
+    def value(self, X: Array) -> float:
+        try:
+            root = cholesky(X, lower=True)
+        except LinAlgError:
+            return math.inf
+        ratio = solve_triangular(self.L, root, lower=True)
+        return float(np.vdot(ratio, ratio) - 2 * np.log(ratio.diagonal()).sum() - len(X))
+
+    def gradient(self, X: Array) -> Array:
+        return self.inverse - np.linalg.inv(X)
+
+    def minimiser(self, W: Array, mu: float) -> Array | None:
+        root = self._dual_root(W, mu)
+        if root is None:
+            return None
+        half = solve_triangular(root, self.L.T, lower=True)
+        X: Array = half.T @ half
+        return X
+
+    def dual_term(self, W: Array, mu: float, X: Array) -> float:
+        root = self._dual_root(W, mu)
+        return -math.inf if root is None else 2 * mu * float(np.log(root.diagonal()).sum())
+
+    def _dual_root(self, W: Array, mu: float) -> Array | None:
+        """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""
+        Z = np.eye(len(W)) + self.L.T @ (W / mu) @ self.L
+        try:
+            root: Array = cholesky((Z + Z.T) / 2, lower=True)
+        except LinAlgError:
+            return None
+        return root
+
+
+class LogDetLine:
+    """Activity along the row ``A = U diag(d) U'``: the sum of ``x / (1 - alpha x)`` over the eigenvalues
+    ``x`` of ``X A``, by Sherman, Morrison and Woodbury.
+    """  # noqa: D205
+
+    __slots__ = ("K", "XU", "activity", "d", "eigenvalues", "scale")
+
+    def __init__(self, X: Array, U: Array, d: Array) -> None:
+        self.XU = X @ U
+        self.d = d
+        self.K = U.T @ self.XU
+        if len(d) == 1:
+            self.eigenvalues = [float(d[0] * self.K[0, 0])]
+        else:
+            root = np.linalg.cholesky(self.K)
+            self.eigenvalues = np.linalg.eigvalsh(root.T @ (d[:, None] * root)).tolist()
+        self.activity = math.fsum(self.eigenvalues)
+        self.scale: Scale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        least, largest = self.eigenvalues[0], self.eigenvalues[-1]
+        return (1 / least if least < 0 else -math.inf), (1 / largest if largest > 0 else math.inf)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return (
+            0.0 if self.eigenvalues[0] > 0 else -math.inf,
+            0.0 if self.eigenvalues[-1] < 0 else math.inf,
+        )
+
+    def evaluate(self, alpha: float) -> tuple[float, float]:
+        moved = [x / (1 - alpha * x) for x in self.eigenvalues]
+        a = math.fsum(moved)
+        slope = math.fsum([x * x for x in moved])
+        return (-1 / a, slope / a**2) if self.scale is RECIPROCAL else (a, slope)
+
+
+class LogDetPoint:
+    """A positive definite matrix under rank-one updates (Kulis et al. 2009, eq. 21)."""
+
+    def __init__(self, divergence: LogDet, mu: float) -> None:
+        self._divergence, self._mu = divergence, mu
+        self.X: Array = np.empty((0, 0))
+
+    def reset(self, W: Array) -> None:
+        X = self._divergence.minimiser(W, self._mu)
+        if X is None:
+            raise LinAlgError("the multipliers left the domain of the LogDet dual")
+        self.X = np.asfortranarray(X)
+
+    def line(self, U: Array, d: Array) -> LogDetLine:
+        return LogDetLine(self.X, U, d)
+
+    def move(self, line: Any, alpha: float) -> None:
+        if len(line.d) == 1:
+            x, d, p = line.XU[:, 0], line.d[0], line.K[0, 0]
+            self.X = blas.dger(alpha * d / (1 - alpha * d * p), x, x, a=self.X, overwrite_a=1)
+            return
+        core = np.linalg.solve(np.eye(len(line.d)) - alpha * line.d[:, None] * line.K, np.diag(alpha * line.d))
+        self.X += line.XU @ ((core + core.T) / 2) @ line.XU.T

@@ -1,0 +1,152 @@
+"""One-row Bregman projection: find how far to go along a row so that its activity meets its target.
+
+Along the row ``A`` the point moves by ``grad phi(X+) = grad phi(X) + alpha A`` (Kulis et al. 2009, eq. 7);
+its activity ``a(alpha) = <A, X+>`` grows with ``alpha``. A divergence says how by a :class:`Line`, on the
+scale on which ``a`` is closest to straight: then Newton's method needs few steps, and one step for a
+rank-one row under LogDet, where ``1/a = 1/p - alpha`` is the closed form of eq. 19.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from bregopt.arrays import Array
+
+__all__ = ["IDENTITY", "LOG", "RECIPROCAL", "Line", "Point", "Scale", "Target", "increasing_root", "line_root"]
+
+
+class Scale(NamedTuple):
+    """An increasing function ``psi`` and its derivative, on which two activities are compared."""
+
+    psi: Callable[[float], float]
+    slope: Callable[[float], float]
+
+
+IDENTITY = Scale(lambda a: a, lambda a: 1.0)
+LOG = Scale(math.log, lambda a: 1 / a)
+RECIPROCAL = Scale(lambda a: -1 / a, lambda a: a**-2)
+
+
+class Line(Protocol):
+    """The activity of one row as the point moves along it."""
+
+    @property
+    def activity(self) -> float:
+        """The activity at ``alpha = 0``."""
+        ...
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Open interval of the ``alpha`` at which the moved point exists."""
+        ...
+
+    @property
+    def scale(self) -> Scale:
+        """The scale on which :meth:`evaluate` speaks; other than the identity only for positive activities."""
+        ...
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Open interval of the activities that some ``alpha`` in the domain attains."""
+        ...
+
+    def evaluate(self, alpha: float) -> tuple[float, float]:
+        """Return ``psi(a(alpha))`` and its derivative in ``alpha``."""
+        ...
+
+
+class Point(Protocol):
+    """A matrix that projections move; ``X`` is never copied on the way."""
+
+    def reset(self, W: Array) -> None:
+        """Go to the minimiser of ``<W, X> + mu D(X, X0)``."""
+        ...
+
+    def line(self, U: Array, d: Array) -> Line:
+        """Return the line of the row ``U diag(d) U'``."""
+        ...
+
+    def move(self, line: Line, alpha: float) -> None:
+        """Move along a line got from this point where it now is."""
+        ...
+
+
+class Target(Protocol):
+    """What an activity must meet: a bound that may give way as the row's multiplier grows."""
+
+    @property
+    def floor(self) -> float:
+        """The multiplier below which the target is infinite."""
+        ...
+
+    def __call__(self, y: float) -> tuple[float, float]:
+        """Return the target at the multiplier `y`, and its derivative, never positive."""
+        ...
+
+
+def line_root(line: Line, target: Target, y: float, mu: float) -> float:
+    """Return ``alpha`` with ``a(alpha) = target(y + mu alpha)``; ``-inf`` or ``inf`` where none has it.
+
+    Parameters
+    ----------
+    line : Line
+    target : Target
+    y : float
+        The row's multiplier now.
+    mu : float
+        Weight of the divergence: ``alpha`` moves the multiplier by ``mu alpha``.
+    """
+    psi, slope = line.scale
+    lowest, highest = line.reach
+    rigid, _ = target(max(0.0, target.floor))
+    if rigid <= lowest:
+        return -math.inf
+    if rigid >= highest:
+        return math.inf
+
+    def excess(alpha: float) -> tuple[float, float]:
+        a, da = line.evaluate(alpha)
+        b, db = target(y + mu * alpha)
+        if b <= lowest:  # a square penalty can bend a bound out of reach: go back
+            return math.inf, math.inf
+        return a - psi(b), da - slope(b) * mu * db
+
+    start, stop = line.domain
+    start = max(start, (target.floor - y) / mu)
+    return increasing_root(excess, start, stop)
+
+
+def increasing_root(g: Callable[[float], tuple[float, float]], start: float, stop: float) -> float:
+    """Return the root of an increasing function on an open interval that contains zero.
+
+    Newton's method from zero, kept inside the bracket found so far; a step that leaves it is replaced by
+    a bisection, or by a step four times the last where there is no bracket yet.
+
+    Parameters
+    ----------
+    g : callable
+        ``x -> (value, derivative)``.
+    start, stop : float
+        Ends of the interval, where ``g`` goes to ``-inf`` and ``inf`` or to values of opposite sign.
+    """
+    x, leap = 0.0, 0.0
+    for _ in range(200):
+        value, derivative = g(x)
+        if value == 0.0:
+            break
+        if value > 0:
+            stop = x
+        else:
+            start = x
+        step = -value / derivative if 0 < derivative < math.inf else math.copysign(math.inf, -value)
+        leap = max(4 * leap, abs(step)) if math.isfinite(step) else 4 * leap + 1.0
+        candidate = x + step
+        if not start < candidate < stop:
+            end = stop if step > 0 else start
+            candidate = (x + end) / 2 if math.isfinite(end) else x + math.copysign(leap, step)
+        if abs(candidate - x) <= 4e-16 * abs(candidate):
+            return candidate
+        x = candidate
+    return x

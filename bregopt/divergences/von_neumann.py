@@ -1,0 +1,132 @@
+"""The von Neumann divergence ``tr(X log X - X log X0 - X + X0)`` (Kulis et al. 2009, eq. 1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences.projection import IDENTITY, LOG, Scale
+from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
+
+__all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
+
+
+class VonNeumann:
+    """Von Neumann divergence from a positive definite `X0` of shape ``(n, n)``."""
+
+    name: ClassVar[str] = "von_neumann"
+
+    def __init__(self, X0: Array) -> None:
+        eigenvalues, Q = np.linalg.eigh(X0)
+        if eigenvalues[0] <= 0:
+            raise np.linalg.LinAlgError("X0 is not positive definite")
+        self.log_X0: Array = (Q * np.log(eigenvalues)) @ Q.T
+        self.trace = float(eigenvalues.sum())
+
+    @property
+    def unit(self) -> float:
+        return self.trace
+
+    def value(self, X: Array) -> float:
+        eigenvalues = np.linalg.eigvalsh(X)
+        if eigenvalues[0] < -1e-10 * max(eigenvalues[-1], 0.0):
+            return math.inf
+        positive = eigenvalues[eigenvalues > 0]
+        entropy = float(positive @ np.log(positive))
+        return entropy - float(np.vdot(X, self.log_X0)) - float(eigenvalues.sum()) + self.trace
+
+    def gradient(self, X: Array) -> Array:
+        eigenvalues, Q = np.linalg.eigh(X)
+        gradient: Array = (Q * np.log(eigenvalues)) @ Q.T - self.log_X0
+        return gradient
+
+    def minimiser(self, W: Array, mu: float) -> Array | None:
+        theta, Q = self.exponent(W, mu)
+        if theta[-1] > 700:
+            return None
+        X: Array = (Q * np.exp(theta)) @ Q.T
+        return X
+
+    def dual_term(self, W: Array, mu: float, X: Array) -> float:
+        theta, _ = self.exponent(W, mu)
+        if theta[-1] > 700:
+            return -math.inf
+        return mu * (self.trace - float(np.exp(theta).sum()))
+
+    def exponent(self, W: Array, mu: float) -> tuple[Array, Array]:
+        """Return eigenvalues and eigenvectors of ``log X0 - W / mu``, the logarithm of the minimiser."""
+        theta, Q = np.linalg.eigh(self.log_X0 - W / mu)
+        return theta, Q
+
+
+class VonNeumannLine:
+    """Activity ``tr(A exp(log X + alpha A))`` along the row ``A``, in the eigenvectors of ``log X``.
+
+    A positive rank-one row is evaluated through the secular equation, in ``O(r^2)``; other rows by an
+    eigendecomposition. Exponents are shifted by the largest before they are taken.
+    """
+
+    __slots__ = ("activity", "d", "scale", "theta", "w")
+
+    def __init__(self, theta: Array, w: Array, d: Array) -> None:
+        self.theta, self.w, self.d = theta, w, d
+        self.activity = float(np.exp(theta) @ (w**2 @ d))
+        self.scale: Scale = LOG if d.min() > 0 else IDENTITY
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return (0.0 if self.d.min() > 0 else -math.inf), (0.0 if self.d.max() < 0 else math.inf)
+
+    def evaluate(self, alpha: float) -> tuple[float, float]:
+        theta, squares = self._spectrum(alpha)
+        top = theta[-1]
+        shifted = theta - top
+        a = float(np.exp(shifted) @ np.diagonal(squares))
+        slope = float(np.vdot(exp_divided_differences(shifted), squares * squares))
+        if self.scale is LOG:
+            return math.log(a) + top, slope / a
+        if top > 350:
+            return math.copysign(math.inf, a), math.inf
+        return a * math.exp(top), slope * math.exp(top)
+
+    def _spectrum(self, alpha: float) -> tuple[Array, Array]:
+        """Return the eigenvalues of ``Theta + alpha A`` and ``A`` in their eigenvectors (up to signs)."""
+        if len(self.d) == 1:
+            theta, weight = rank_one_spectrum(self.theta, self.w[:, 0], alpha * self.d[0])
+            root = np.sqrt(weight)
+            return theta, self.d[0] * np.outer(root, root)
+        A = (self.w * self.d) @ self.w.T
+        theta, Q = np.linalg.eigh(np.diag(self.theta) + alpha * A)
+        return theta, Q.T @ A @ Q
+
+
+class VonNeumannPoint:
+    """A positive definite matrix held as ``V exp(diag(theta)) V'`` (Kulis et al. 2009, Algorithm 3)."""
+
+    def __init__(self, divergence: VonNeumann, mu: float) -> None:
+        self._divergence, self._mu = divergence, mu
+        self.theta: Array = np.empty(0)
+        self.V: Array = np.empty((0, 0))
+
+    @property
+    def X(self) -> Array:
+        """The matrix itself."""
+        X: Array = (self.V * np.exp(self.theta)) @ self.V.T
+        return X
+
+    def reset(self, W: Array) -> None:
+        self.theta, self.V = self._divergence.exponent(W, self._mu)
+
+    def line(self, U: Array, d: Array) -> VonNeumannLine:
+        return VonNeumannLine(self.theta, self.V.T @ U, d)
+
+    def move(self, line: Any, alpha: float) -> None:
+        self.theta, Q = np.linalg.eigh(np.diag(self.theta) + (line.w * (alpha * line.d)) @ line.w.T)
+        self.V = self.V @ Q

@@ -1,0 +1,59 @@
+"""Exceptions and warnings of bregopt.
+
+Bad input raises :class:`ValueError` or :class:`TypeError` directly; the classes here are for what is
+not the user's input: a problem no route takes, a route that failed, an answer that is not good enough.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "ConvergenceWarning",
+    "InfeasibleRowError",
+    "PluginWarning",
+    "SolverError",
+    "UnsupportedProblemError",
+    "did_you_mean",
+    "require",
+]
+
+
+class UnsupportedProblemError(ValueError):
+    """The chosen route, or every route, does not take the problem; the message says why."""
+
+
+class InfeasibleRowError(ValueError):
+    """One row alone contradicts ``X psd`` or the range space of ``X0``; the message names it."""
+
+
+class SolverError(RuntimeError):
+    """A route failed for a reason of its own (a foreign solver gave up, a factorisation broke)."""
+
+
+class ConvergenceWarning(UserWarning):
+    """The best iterate is returned, but its certificate does not meet the tolerance."""
+
+
+class PluginWarning(UserWarning):
+    """An entry point of the group ``bregopt.solvers`` could not be loaded and is skipped."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'? Known: ..."`` for error messages about an unknown name."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Known: {', '.join(known)}." if known else f"{hint} None is known."
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional module, or raise an ImportError that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise ImportError(f"{package} is needed here: pip install 'bregopt[{extra}]'") from error

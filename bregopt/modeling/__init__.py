@@ -1,0 +1,1 @@
+"""What a user declares: variables, expressions, atoms, constraints, objectives, problems."""

@@ -1,0 +1,185 @@
+"""Affine atoms: what can be said of a matrix variable, each as one vectorised row family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, finite_array, index_array, symmetric_matrix
+from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.variables import PSD
+from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
+
+__all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
+
+# A stack of matrices with at most this share of nonzeros is held by its terms.
+_SPARSE_SHARE = 0.2
+
+
+def diag(X: PSD) -> Expression:
+    """Return the diagonal of `X`, shape ``(n,)``."""
+    X = _matrix(X, "diag")
+    order = np.arange(X.n)
+    return Expression(
+        (X.n,), np.zeros(X.n), {X: Entries(X.n, order, order, np.ones(X.n))}, label=f"diag({X.name})"
+    )
+
+
+def trace(X: PSD) -> Expression:
+    """Return the trace of `X`, a scalar."""
+    X = _matrix(X, "trace")
+    order = np.arange(X.n)
+    terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
+    return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
+
+
+def inner(A: Any, X: PSD) -> Expression:
+    """Return ``<A, X> = tr(A X)``.
+
+    Parameters
+    ----------
+    A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n)
+        Symmetric.
+    X : PSD
+
+    Returns
+    -------
+    Expression
+        A scalar for one matrix, shape ``(m,)`` for several.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not symmetric, not of the order of `X`, not finite real numbers, or no matrix at all.
+    """
+    X = _matrix(X, "inner")
+    single = sp.issparse(A) or (not isinstance(A, list | tuple) and np.ndim(A) == 2)
+    if isinstance(A, list | tuple) and len(A) and not sp.issparse(A[0]) and np.ndim(A[0]) == 1:
+        single = True  # one matrix given as a list of its rows
+    stack = [A] if single else list(A) if np.ndim(A) != 0 or isinstance(A, list | tuple) else []
+    if not stack:
+        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {X.n}")
+    names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
+    if all(sp.issparse(matrix) for matrix in stack):
+        rows: SparseRows | DenseRows = _sparse_rows(stack, X.n, names)
+    else:
+        dense = np.array([symmetric_matrix(a, name, X.n) for a, name in zip(stack, names, strict=True)])
+        rows = DenseRows(dense)
+        if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
+            rows = SparseRows.of(rows.m, X.n, rows.coordinates())
+    return Expression(() if single else (rows.m,), np.zeros(rows.m), {X: rows}, label=f"inner(A, {X.name})")
+
+
+def quad_form(Z: Any, X: PSD) -> Expression:
+    """Return ``z'X z`` for each row ``z`` of `Z`.
+
+    Parameters
+    ----------
+    Z : array_like or sparse of shape (m, n), or array_like of shape (n,)
+    X : PSD
+
+    Returns
+    -------
+    Expression
+        Shape ``(m,)``; a scalar for a single vector.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Another shape, no row, or not finite real numbers.
+    """
+    X = _matrix(X, "quad_form")
+    if sp.issparse(Z):
+        matrix: Any = sp.csr_array(Z, dtype=float, copy=True)
+        matrix.data = finite_array(matrix.data, "Z of quad_form")
+        shape: tuple[int, ...] = (matrix.shape[0],)
+    else:
+        given = finite_array(Z, "Z of quad_form", ndim=(1, 2))
+        matrix, shape = np.atleast_2d(given), given.shape[:-1]
+    if matrix.shape[1] != X.n:
+        raise ValueError(f"Z of quad_form has shape {matrix.shape}; expected rows of length {X.n}")
+    m = matrix.shape[0]
+    if m == 0:
+        raise ValueError("Z of quad_form has no rows; expected at least one")
+    return Expression(shape, np.zeros(m), {X: RankOne(matrix, np.ones(m))}, label=f"quad_form(Z, {X.name})")
+
+
+def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
+    """Return the squared distances ``X[i, i] + X[j, j] - 2 X[i, j]``.
+
+    Parameters
+    ----------
+    X : PSD
+        Read as a Gram matrix.
+    i, j : int or array_like of int
+        Broadcast against each other.
+
+    Returns
+    -------
+    Expression
+        A scalar for two integers, otherwise of shape ``(m,)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Indices that are empty, out of range, equal, or not integers.
+    """
+    X = _matrix(X, "sq_distance")
+    scalar = np.ndim(i) == 0 and np.ndim(j) == 0
+    first, second = _pairs(i, j, X.n)
+    same = np.flatnonzero(first == second)
+    if len(same):
+        raise ValueError(
+            f"sq_distance has i == j == {int(first[same[0]])} at place {int(same[0])}: "
+            "the distance of a point to itself is always 0"
+        )
+    m = len(first)
+    return Expression(
+        () if scalar else (m,),
+        np.zeros(m),
+        {X: Distances(X.n, first, second, np.ones(m))},
+        label=f"sq_distance({X.name}, i, j)",
+    )
+
+
+def sum(expression: Any) -> Expression:
+    """Return the sum of all elements of an expression."""
+    return as_expression(expression).summed()
+
+
+def _matrix(X: Any, atom: str) -> PSD:
+    if not isinstance(X, PSD):
+        raise TypeError(f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable")
+    return X
+
+
+def _pairs(i: Any, j: Any, n: int) -> tuple[IntArray, IntArray]:
+    first = index_array(i, "i of sq_distance", n)
+    second = index_array(j, "j of sq_distance", n)
+    try:
+        first, second = np.broadcast_arrays(first, second)
+    except ValueError:
+        raise ValueError(
+            f"i and j of sq_distance have lengths {len(first)} and {len(second)}; expected the same"
+        ) from None
+    return first.copy(), second.copy()
+
+
+def _sparse_rows(stack: list[Any], n: int, names: list[str]) -> SparseRows:
+    parts: list[tuple[IntArray, IntArray, IntArray, Array]] = []
+    to_index: Callable[[Any], IntArray] = lambda a: np.asarray(a, dtype=np.intp)  # noqa: E731
+    for k, (matrix, name) in enumerate(zip(stack, names, strict=True)):
+        A = sp.coo_array(matrix)
+        if A.shape != (n, n):
+            raise ValueError(f"{name} has shape {A.shape}; expected {n} x {n}")
+        value = finite_array(A.data, name)
+        skew = sp.coo_array(A - A.T).data
+        if np.abs(skew).max(initial=0.0) > 1e-10 * np.abs(value).max(initial=0.0):
+            raise ValueError(f"{name} is not symmetric: off by {np.abs(skew).max():g}")
+        i, j = (to_index(a) for a in A.coords)
+        parts.append((np.full(len(value), k, dtype=np.intp), i, j, value))
+    fields = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return SparseRows.of(len(stack), n, Coordinates(*fields))  # type: ignore[arg-type]

@@ -1,0 +1,248 @@
+"""From what a user declared to a :class:`~bregopt.program.Program`: once for the structure, then per value.
+
+The structure (row families, their places, the sparse matrix of the ordinary variables) is compiled once;
+what parameters change (bounds, weights) is filled in at each solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.modeling.constraints import Constraint, broadcast_gamma
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import DivergenceTerm, Minimize
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
+from bregopt.program.rows import Rows, concatenate_rows
+
+__all__ = ["Compiled", "compile_problem"]
+
+_OWN_PENALTY = {
+    "logdet": Penalty.LOGDET,
+    "von_neumann": Penalty.VON_NEUMANN,
+    "frobenius": Penalty.SQUARE,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A compiled problem: its variables in order, and a program without the values of parameters."""
+
+    matrices: tuple[PSD, ...]
+    variables: tuple[Variable, ...]
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Constraint, ...]
+    objective: Minimize
+    template: Program
+
+    def program(self) -> Program:
+        """Return the program at the current values of the parameters.
+
+        Raises
+        ------
+        ValueError
+            A parameter without value, bounds that cross, or weights that are not positive.
+        """
+        for p in self.parameters:
+            if p.value is None:
+                raise ValueError(f"parameter {p.name} has no value; set .value before solving")
+        sign = self.objective.sign
+        affine = self.objective.expression.affine
+        offset = affine.constant_part().value
+        blocks = tuple(self._with_nearness(block) for block in self.template.blocks)
+        return replace(
+            self.template, blocks=blocks, bounds=self._bounds(), offset=sign * float(np.asarray(offset))
+        )
+
+    def variable_slices(self) -> list[tuple[Variable, slice]]:
+        """Return each ordinary variable with its place in ``u``."""
+        ends = np.cumsum([0, *(u.size for u in self.variables)])
+        return [(u, slice(ends[k], ends[k + 1])) for k, u in enumerate(self.variables)]
+
+    def constraint_slices(self) -> list[tuple[Constraint, slice]]:
+        """Return each constraint with its place among the rows."""
+        ends = np.cumsum([0, *(c.size for c in self.constraints)])
+        return [(c, slice(ends[k], ends[k + 1])) for k, c in enumerate(self.constraints)]
+
+    def _with_nearness(self, block: Block) -> Block:
+        for t in self.objective.expression.terms:
+            if t.X.name == block.name and block.nearness is not None:
+                return replace(block, nearness=replace(block.nearness, mu=_weight(t, self.objective.sign)))
+        return block
+
+    def _bounds(self) -> Bounds:
+        own = _own_penalty(self.objective)
+        parts = [_constraint_bounds(k, c, own) for k, c in enumerate(self.constraints)]
+        if not parts:
+            empty = np.zeros(0)
+            return Bounds(empty, empty, empty.astype(np.intp), empty)
+        lo, hi, kind, gamma = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Bounds(lo, hi, kind, gamma)
+
+
+def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> Compiled:
+    """Return the compiled problem.
+
+    Raises
+    ------
+    ValueError
+        No matrix variable, two divergences of one variable, or two variables of one name.
+    """
+    expressions = [objective.expression.affine, *(c.body for c in constraints)]
+    matrices = _ordered(
+        [t.X for t in objective.expression.terms], *(e.psd.keys() for e in expressions)
+    )
+    variables = _ordered(*(e.variables.keys() for e in expressions))
+    if not matrices:
+        raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
+    _check_names([*matrices, *variables])
+    blocks = tuple(_block(X, objective) for X in matrices)
+    template = Program(
+        blocks=blocks,
+        A=_linear_map(matrices, constraints),
+        B=_variable_map(variables, constraints),
+        bounds=Bounds(*(np.zeros(0) for _ in range(2)), np.zeros(0, dtype=np.intp), np.zeros(0)),
+        c=_variable_cost(variables, objective),
+        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
+        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
+        labels=tuple((c.label, c.size) for c in constraints),
+    )
+    return Compiled(
+        matrices, variables, _parameters(objective, constraints), tuple(constraints), objective, template
+    )
+
+
+def _block(X: PSD, objective: Minimize) -> Block:
+    terms = [t for t in objective.expression.terms if t.X is X]
+    if len(terms) > 1:
+        raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
+    nearness = Nearness(terms[0].divergence, terms[0].X0, weights=terms[0].weights) if terms else None
+    cost = objective.expression.affine.psd.get(X)
+    if cost is not None and objective.sign < 0:
+        cost = cost.scale(np.array([-1.0]))
+    return Block(X.name, X.n, cost, nearness)
+
+
+def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
+    """Place every family; those of one class and storage are joined, so that loops stay arrays."""
+    grouped: dict[tuple[Any, ...], list[tuple[int, Rows]]] = {}
+    start = 0
+    for c in constraints:
+        for X, rows in c.body.psd.items():
+            factor = getattr(rows, "Z", getattr(rows, "U", None))
+            key = (matrices.index(X), type(rows), sp.issparse(factor))
+            grouped.setdefault(key, []).append((start, rows))
+        start += c.size
+    terms = tuple(
+        Term(
+            key[0],
+            np.concatenate([np.arange(at, at + rows.m) for at, rows in placed]),
+            concatenate_rows([rows for _, rows in placed]),
+        )
+        for key, placed in grouped.items()
+    )
+    return LinearMap(start, tuple(X.n for X in matrices), terms)
+
+
+def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
+    m = sum(c.size for c in constraints)
+    k = sum(u.size for u in variables)
+    if not constraints or not variables:
+        return sp.csr_array((m, k))
+    rows = [
+        sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints
+    ]
+    B = sp.csr_array(sp.vstack(rows, format="csr"))
+    B.eliminate_zeros()
+    return B
+
+
+def _columns(e: Expression, u: Variable) -> Any:
+    return e.variables.get(u, sp.csr_array((e.size, u.size)))
+
+
+def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Array:
+    affine = objective.expression.affine
+    parts = [_columns(affine, u).toarray().ravel() for u in variables]
+    cost: Array = objective.sign * np.concatenate([np.zeros(0), *parts])
+    return cost
+
+
+def _parameters(objective: Minimize, constraints: Sequence[Constraint]) -> tuple[Parameter, ...]:
+    found: list[Iterable[Parameter]] = [objective.expression.affine.parameters.keys()]
+    found.append([t.parameter for t in objective.expression.terms if t.parameter is not None])
+    for c in constraints:
+        found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
+        if c.softness is not None and isinstance(c.softness.gamma, Parameter):
+            found.append([c.softness.gamma])
+    return _ordered(*found)
+
+
+def _weight(term: DivergenceTerm, sign: float) -> float:
+    weight = sign * term.weight
+    if term.parameter is not None:
+        weight *= float(np.asarray(term.parameter.value))
+    if weight <= 0:
+        name = term.parameter.name if term.parameter is not None else term.divergence
+        raise ValueError(f"the {term.divergence} divergence has weight {weight:g} ({name}); expected above 0")
+    return weight
+
+
+def _constraint_bounds(
+    number: int, c: Constraint, own: Penalty | None
+) -> tuple[Array, Array, Any, Array]:
+    name = f"constraint {number} ({c.label})"
+    lo = np.full(c.size, -np.inf) if c.lower is None else np.ravel(np.asarray(c.lower.value, dtype=float))
+    hi = np.full(c.size, np.inf) if c.upper is None else np.ravel(np.asarray(c.upper.value, dtype=float))
+    crossed = np.flatnonzero(lo > hi)
+    if len(crossed):
+        k = int(crossed[0])
+        raise ValueError(
+            f"{name}, row {k}: lower bound {lo[k]:g} is above upper bound {hi[k]:g}; expected lower <= upper"
+        )
+    if c.softness is None:
+        return lo, hi, np.full(c.size, int(Penalty.HARD)), np.full(c.size, np.inf)
+    gamma = c.softness.gamma
+    if isinstance(gamma, Parameter):
+        gamma = broadcast_gamma(np.asarray(gamma.value), c.shape)
+    kind = _penalty(name, c.softness.penalty, own, lo, hi)
+    return lo, hi, np.full(c.size, int(kind)), gamma
+
+
+def _penalty(name: str, asked: str | None, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
+    if asked == "hinge" or (asked is None and own is None):
+        return Penalty.HINGE
+    if own is None:
+        raise ValueError(
+            f'{name}: penalty="divergence" needs an objective with one kind of divergence; use penalty="hinge"'
+        )
+    if own in (Penalty.LOGDET, Penalty.VON_NEUMANN):
+        ends = np.concatenate([lo[np.isfinite(lo)], hi[np.isfinite(hi)]])
+        if (ends <= 0).any():
+            raise ValueError(
+                f"{name} has the bound {ends.min():g}, but the soft penalty that goes with this divergence "
+                'is defined for bounds above 0 only; use penalty="hinge"'
+            )
+    return own
+
+
+def _own_penalty(objective: Minimize) -> Penalty | None:
+    kinds = {t.divergence for t in objective.expression.terms}
+    return _OWN_PENALTY[kinds.pop()] if len(kinds) == 1 else None
+
+
+def _ordered(*groups: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+def _check_names(named: list[Any]) -> None:
+    names = [item.name for item in named]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"two variables are called {sorted(twice)[0]!r}; expected different names")

@@ -1,0 +1,287 @@
+"""Affine expressions in matrix variables, ordinary variables and parameters; arrays of them, held as arrays.
+
+An :class:`Expression` of shape ``s`` has ``prod(s)`` rows in C order. Each row is a linear functional of
+every matrix variable (one row family a variable), plus a row of a sparse matrix for every ordinary
+variable and every parameter, plus a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.program.rows import Rows, add_rows, combine_rows
+
+if TYPE_CHECKING:
+    from bregopt.modeling.constraints import Constraint
+    from bregopt.modeling.variables import PSD, Parameter, Variable
+
+__all__ = ["Expression", "Operand", "as_expression"]
+
+
+class Operand:
+    """Anything that takes part in affine arithmetic and comparisons."""
+
+    __array_ufunc__ = None  # numpy then leaves `array + operand` and `array <= operand` to us
+
+    def expression(self) -> Expression:
+        """Return this operand as an affine expression."""
+        raise TypeError(f"{type(self).__name__} is not an affine expression")
+
+    def __add__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else self.expression().plus(as_expression(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else self.expression().plus(-as_expression(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else (-self.expression()).plus(as_expression(other))
+
+    def __neg__(self) -> Expression:
+        return self.expression().times(-1.0)
+
+    def __pos__(self) -> Expression:
+        return self.expression()
+
+    def __mul__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else self.expression().times(_numbers(other, "factor"))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Expression:
+        divisor = _numbers(other, "divisor")
+        if (divisor == 0).any():
+            raise ValueError("division of an expression by zero")
+        return self.expression().times(1 / divisor)
+
+    def __rmatmul__(self, matrix: Any) -> Expression:
+        return self.expression().mapped(matrix)
+
+    def __matmul__(self, vector: Any) -> Expression:
+        return self.expression().mapped(np.transpose(_numbers(vector, "factor of @")))
+
+    def __le__(self, other: Any) -> Constraint:
+        return _compare(self, other, "<=")
+
+    def __ge__(self, other: Any) -> Constraint:
+        return _compare(self, other, ">=")
+
+    def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
+        return _compare(self, other, "==")
+
+    def __lt__(self, other: Any) -> Constraint:
+        raise TypeError("strict inequalities are not closed sets: write <= instead of <")
+
+    def __gt__(self, other: Any) -> Constraint:
+        raise TypeError("strict inequalities are not closed sets: write >= instead of >")
+
+    def __ne__(self, other: object) -> bool:
+        raise TypeError("!= is not a convex constraint")
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, eq=False)
+class Expression(Operand):
+    """An array of affine expressions; built by atoms and arithmetic, not by hand.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    psd : dict from PSD to Rows
+    variables : dict from Variable to csr_array of shape (rows, variable size)
+    parameters : dict from Parameter to csr_array of shape (rows, parameter size)
+    constant : array of shape (rows,)
+    label : str
+        How messages call it.
+    """
+
+    shape: tuple[int, ...]
+    constant: Array
+    psd: dict[PSD, Rows] = field(default_factory=dict)
+    variables: dict[Variable, Any] = field(default_factory=dict)
+    parameters: dict[Parameter, Any] = field(default_factory=dict)
+    label: str = "affine expression"
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.constant)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable occurs; parameters may."""
+        return not self.psd and not self.variables
+
+    @property
+    def value(self) -> Array | float | None:
+        """The number or array at the current values, None while a variable or parameter has none."""
+        total = self.constant.copy()
+        for X, rows in self.psd.items():
+            if X.value is None:
+                return None
+            total += rows.apply(X.value)
+        for operand, matrix in (*self.variables.items(), *self.parameters.items()):
+            if operand.value is None:
+                return None
+            total += matrix @ np.ravel(operand.value)
+        return total.reshape(self.shape) if self.shape else float(total[0])
+
+    def expression(self) -> Expression:
+        return self
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar expression has no length")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Expression:
+        numbers = np.arange(self.size).reshape(self.shape)[key]
+        return self._taken(np.ravel(numbers), np.shape(numbers), f"{self.label}[...]")
+
+    def plus(self, other: Expression) -> Expression:
+        """Return the sum, broadcast as numpy does."""
+        shape = _broadcast_shape(self, other)
+        a, b = self._broadcast(shape), other._broadcast(shape)
+        if b.is_constant and not b.parameters:
+            label = a.label
+        elif a.is_constant and not a.parameters:
+            label = b.label
+        else:
+            label = f"{a.label} + {b.label}" if len(a.label) + len(b.label) < 60 else "affine expression"
+        return Expression(
+            shape,
+            a.constant + b.constant,
+            _merged(a.psd, b.psd, add_rows),
+            _merged(a.variables, b.variables, _add_csr),
+            _merged(a.parameters, b.parameters, _add_csr),
+            label,
+        )
+
+    def times(self, factor: Any) -> Expression:
+        """Return the product with numbers, broadcast as numpy does."""
+        factor = np.asarray(factor, dtype=float)
+        shape = np.broadcast_shapes(self.shape, factor.shape)
+        e = self._broadcast(shape)
+        weight = np.broadcast_to(factor, shape).ravel().astype(float)
+        scaling = sp.diags_array(weight)
+        return Expression(
+            shape,
+            e.constant * weight,
+            {X: rows.scale(weight) for X, rows in e.psd.items()},
+            {u: sp.csr_array(scaling @ matrix) for u, matrix in e.variables.items()},
+            {p: sp.csr_array(scaling @ matrix) for p, matrix in e.parameters.items()},
+            _scaled_label(e.label, factor),
+        )
+
+    def mapped(self, matrix: Any) -> Expression:
+        """Return ``matrix @ self`` for a vector expression; the matrix may be sparse, or a vector."""
+        if not sp.issparse(matrix):
+            matrix = finite_array(matrix, "matrix of @", ndim=(1, 2))
+        shape = matrix.shape[:-1]
+        if len(self.shape) != 1 or matrix.shape[-1] != self.size:
+            raise ValueError(f"@ of shapes {matrix.shape} and {self.shape}: expected (.., k) and (k,)")
+        S = sp.csr_array(np.atleast_2d(matrix) if not sp.issparse(matrix) else matrix)
+        return self._combined(S, shape, f"A @ {self.label}")
+
+    def summed(self) -> Expression:
+        """Return the sum of all elements."""
+        return self._combined(sp.csr_array(np.ones((1, self.size))), (), f"sum({self.label})")
+
+    def constant_part(self) -> Expression:
+        """Return the part without variables."""
+        return Expression(self.shape, self.constant, parameters=self.parameters, label=self.label)
+
+    def variable_part(self) -> Expression:
+        """Return the part with variables."""
+        return Expression(self.shape, np.zeros(self.size), self.psd, self.variables, label=self.label)
+
+    def _combined(self, S: Any, shape: tuple[int, ...], label: str) -> Expression:
+        return Expression(
+            shape,
+            S @ self.constant,
+            {X: combine_rows(S, rows) for X, rows in self.psd.items()},
+            {u: sp.csr_array(S @ matrix) for u, matrix in self.variables.items()},
+            {p: sp.csr_array(S @ matrix) for p, matrix in self.parameters.items()},
+            label,
+        )
+
+    def _taken(self, rows: IntArray, shape: tuple[int, ...], label: str) -> Expression:
+        return Expression(
+            shape,
+            self.constant[rows],
+            {X: family.slice(rows) for X, family in self.psd.items()},
+            {u: matrix[rows] for u, matrix in self.variables.items()},
+            {p: matrix[rows] for p, matrix in self.parameters.items()},
+            label,
+        )
+
+    def _broadcast(self, shape: tuple[int, ...]) -> Expression:
+        if shape == self.shape:
+            return self
+        numbers = np.broadcast_to(np.arange(self.size).reshape(self.shape), shape).ravel()
+        return self._taken(numbers, shape, self.label)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.label}, shape={self.shape})"
+
+
+def as_expression(value: Any) -> Expression:
+    """Return an operand or numbers as an expression."""
+    if isinstance(value, Operand):
+        return value.expression()
+    numbers = _numbers(value, "constant")
+    return Expression(numbers.shape, numbers.ravel(), label="constant")
+
+
+def _numbers(value: Any, name: str) -> Array:
+    if isinstance(value, Operand):
+        raise TypeError(
+            f"{name} is an expression ({value!r}); expected numbers. Products of variables are not affine, "
+            "and a Parameter may be added, or weigh a divergence or gamma, but not multiply a variable"
+        )
+    return finite_array(value, name)
+
+
+def _absorbs(other: Any) -> bool:
+    """Whether `other`, an objective, is the one that knows how to take in an expression."""
+    return getattr(other, "absorbs_expressions", False)
+
+
+def _compare(left: Any, right: Any, sense: str) -> Constraint:
+    from bregopt.modeling.constraints import compare
+
+    return compare(as_expression(left), as_expression(right), sense)
+
+
+def _broadcast_shape(a: Expression, b: Expression) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        raise ValueError(
+            f"shapes of {a.label} {a.shape} and {b.label} {b.shape} do not go together"
+        ) from None
+
+
+def _merged(a: dict[Any, Any], b: dict[Any, Any], add: Callable[[Any, Any], Any]) -> dict[Any, Any]:
+    merged = dict(a)
+    for key, value in b.items():
+        merged[key] = add(merged[key], value) if key in merged else value
+    return merged
+
+
+def _add_csr(a: Any, b: Any) -> Any:
+    return sp.csr_array(a + b)
+
+
+def _scaled_label(label: str, factor: Array) -> str:
+    if factor.ndim or len(label) > 50:
+        return label
+    return f"-{label}" if factor == -1 else f"{float(factor):g} {label}"

@@ -1,0 +1,241 @@
+"""Objectives: divergences, linear terms, and what to do with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, finite_array, symmetric_matrix
+from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program.lowrank import LowRank, Matrix
+
+__all__ = [
+    "DivergenceTerm",
+    "Maximize",
+    "Minimize",
+    "ObjectiveExpression",
+    "frobenius_div",
+    "logdet_div",
+    "von_neumann_div",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class DivergenceTerm:
+    """``weight * D(X, X0)``, the weight a number times at most one scalar parameter."""
+
+    divergence: str
+    X: PSD
+    X0: Matrix
+    weight: float = 1.0
+    parameter: Parameter | None = None
+    weights: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveExpression:
+    """Divergences plus a scalar affine expression; adds and scales as CVXPY expressions do."""
+
+    terms: tuple[DivergenceTerm, ...]
+    affine: Expression
+    absorbs_expressions = True
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> ObjectiveExpression:
+        other = as_objective(other)
+        return ObjectiveExpression(self.terms + other.terms, self.affine.plus(other.affine))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> ObjectiveExpression:
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> ObjectiveExpression:
+        return self + (-as_objective(other))
+
+    def __rsub__(self, other: Any) -> ObjectiveExpression:
+        return (-self) + other
+
+    def __mul__(self, factor: Any) -> ObjectiveExpression:
+        if isinstance(factor, Parameter):
+            return self._weighed_by(factor)
+        number = float(finite_array(factor, "factor of an objective", ndim=0))
+        terms = tuple(replace(t, weight=t.weight * number) for t in self.terms)
+        return ObjectiveExpression(terms, self.affine.times(number))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> ObjectiveExpression:
+        number = float(finite_array(divisor, "divisor of an objective", ndim=0))
+        if number == 0:
+            raise ValueError("division of an objective by zero")
+        return self * (1 / number)
+
+    def _weighed_by(self, parameter: Parameter) -> ObjectiveExpression:
+        affine = self.affine
+        if not affine.is_constant or affine.parameters or affine.constant[0] != 0:
+            raise TypeError(f"parameter {parameter.name} may weigh a divergence alone, not an affine term")
+        if parameter.shape != () or any(t.parameter is not None for t in self.terms):
+            raise TypeError(f"parameter {parameter.name}: a divergence takes one scalar parameter as weight")
+        return replace(self, terms=tuple(replace(t, parameter=parameter) for t in self.terms))
+
+    @property
+    def value(self) -> float | None:
+        """The value at the current values of the variables."""
+        from bregopt.program.certificate import divergence_of
+        from bregopt.program.program import Nearness
+
+        total = self.affine.value
+        for t in self.terms:
+            if t.X.value is None or total is None:
+                return None
+            weight = t.weight * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
+            nearness = Nearness(t.divergence, np.asarray(t.X0), weights=t.weights)
+            total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
+        return None if total is None else float(total)
+
+
+class Minimize:
+    """Minimise a convex objective.
+
+    Parameters
+    ----------
+    expression : objective
+        Divergences with positive weights plus a scalar affine expression.
+    """
+
+    sign = 1.0
+
+    def __init__(self, expression: Any) -> None:
+        self.expression = as_objective(expression)
+        for t in self.expression.terms:
+            if t.weight * self.sign <= 0:
+                raise ValueError(
+                    f"{type(self).__name__}: {t.divergence} divergence of {t.X.name} has weight {t.weight:g}; "
+                    f"expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
+                )
+
+    def __repr__(self) -> str:
+        parts = [f"{t.divergence}_div({t.X.name})" for t in self.expression.terms]
+        if not self.expression.affine.is_constant:
+            parts.append(self.expression.affine.label)
+        return f"{type(self).__name__}({' + '.join(parts) or '0'})"
+
+
+class Maximize(Minimize):
+    """Maximise a concave objective: divergences with negative weights plus a scalar affine expression."""
+
+    sign = -1.0
+
+
+def as_objective(value: Any) -> ObjectiveExpression:
+    """Return an expression or number as an objective."""
+    if isinstance(value, ObjectiveExpression):
+        return value
+    if isinstance(value, Minimize):
+        raise TypeError("an objective inside an objective; expected an expression")
+    affine = as_expression(value)
+    if affine.size != 1:
+        raise ValueError(f"the objective {affine.label} has shape {affine.shape}; expected a scalar")
+    return ObjectiveExpression((), replace(affine, shape=()))
+
+
+def logdet_div(X: PSD, X0: Any) -> ObjectiveExpression:
+    """Return the LogDet divergence ``tr(X inv(X0)) - logdet(X inv(X0)) - n``.
+
+    Parameters
+    ----------
+    X : PSD
+    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+        With a :class:`~bregopt.LowRank` the problem lives on its range space: ``X`` keeps it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), eq. 2 and Definition 4.
+    """
+    return _divergence("logdet", X, X0)
+
+
+def von_neumann_div(X: PSD, X0: Any) -> ObjectiveExpression:
+    """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``.
+
+    Parameters
+    ----------
+    X : PSD
+    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), eq. 1 and Definition 4.
+    """
+    return _divergence("von_neumann", X, X0)
+
+
+def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
+    """Return the squared Frobenius distance, the sum of squares of ``X - X0`` (no half).
+
+    Parameters
+    ----------
+    X : PSD
+    X0 : array_like of shape (n, n), symmetric
+        It need not be positive semidefinite.
+    weights : array_like of shape (n, n), symmetric, above 0, optional
+        ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``X0`` or `weights` is not symmetric or not of the order of ``X``, or a weight is not above 0.
+    """
+    X = _variable(X, "frobenius_div")
+    if isinstance(X0, LowRank):
+        raise TypeError("X0 of frobenius_div is LowRank, whose range it does not keep: pass X0.dense()")
+    start = symmetric_matrix(X0, "X0 of frobenius_div", X.n)
+    H = None if weights is None else symmetric_matrix(weights, "weights of frobenius_div", X.n)
+    if H is not None and (H <= 0).any():
+        raise ValueError(f"weights of frobenius_div has the value {H.min():g}; expected numbers above 0")
+    term = DivergenceTerm("frobenius", X, start, weights=H)
+    return ObjectiveExpression((term,), as_expression(0.0))
+
+
+def _divergence(name: str, X: Any, X0: Any) -> ObjectiveExpression:
+    atom = f"{name}_div"
+    X = _variable(X, atom)
+    start: Matrix
+    if isinstance(X0, LowRank):
+        if X0.shape[0] != X.n:
+            raise ValueError(f"X0 of {atom} is {X0.shape[0]} x {X0.shape[0]}; expected {X.n} x {X.n}")
+        start = X0
+    else:
+        start = symmetric_matrix(X0, f"X0 of {atom}", X.n)
+        eigenvalues = np.linalg.eigvalsh(start)
+        smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+        if smallest <= X.n * np.finfo(float).eps * largest:
+            if smallest < -1e-10 * abs(largest):
+                advice = "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
+            else:
+                advice = "pass bo.LowRank(factor) to work on its range space, or add a multiple of the identity"
+            raise ValueError(
+                f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
+                f"(largest {largest:.3g}); {advice}"
+            )
+    return ObjectiveExpression((DivergenceTerm(name, X, start),), as_expression(0.0))
+
+
+def _variable(X: Any, atom: str) -> PSD:
+    if not isinstance(X, PSD):
+        raise TypeError(f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable")
+    return X

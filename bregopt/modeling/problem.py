@@ -1,0 +1,181 @@
+"""The problem a user declares, and what can be asked of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.modeling.compile import Compiled, compile_problem
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.program import Program
+from bregopt.solvers import registry
+from bregopt.solvers.solution import Solution
+
+__all__ = ["Problem"]
+
+
+class Problem:
+    """Minimise or maximise an objective subject to constraints.
+
+    Parameters
+    ----------
+    objective : Minimize or Maximize
+    constraints : iterable of Constraint, optional
+        Lists inside are flattened.
+
+    Attributes
+    ----------
+    solution : Solution or None
+        The last answer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the objective or a constraint is something else, or no matrix variable occurs.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> X = bo.PSD(2)
+    >>> prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, [[1, 2], [2, 1]])), [bo.diag(X) == 1])
+    >>> round(prob.solve().value, 6)
+    2.0
+    """
+
+    def __init__(self, objective: Minimize, constraints: Iterable[Any] = ()) -> None:
+        if not isinstance(objective, Minimize):
+            raise TypeError(
+                f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
+            )
+        self.objective = objective
+        self.constraints: tuple[Constraint, ...] = tuple(_flattened(constraints))
+        self._compiled: Compiled = compile_problem(objective, self.constraints)
+        self.solution: Solution | None = None
+        self._raw: Solution | None = None
+
+    @property
+    def matrices(self) -> tuple[PSD, ...]:
+        """The matrix variables, in the order in which they occur."""
+        return self._compiled.matrices
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The ordinary variables, in the order in which they occur."""
+        return self._compiled.variables
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, in the order in which they occur."""
+        return self._compiled.parameters
+
+    @property
+    def value(self) -> float | None:
+        """The objective of the last answer, None before the first."""
+        return None if self.solution is None else self.solution.value
+
+    @property
+    def status(self) -> str | None:
+        """The status of the last answer in CVXPY's words, None before the first."""
+        return None if self.solution is None else self.solution.status
+
+    def program(self) -> Program:
+        """Return what solvers receive, at the current values of the parameters."""
+        return self._compiled.program()
+
+    def solve(
+        self, solver: Any = "auto", *, warm_start: bool | Solution = False, **options: Any
+    ) -> Solution:
+        """Solve the problem, set the values of its variables and constraints, and return the answer.
+
+        Parameters
+        ----------
+        solver : str or solver class
+            "auto" takes the first registered route that accepts the problem; see :meth:`explain`.
+        warm_start : bool or Solution
+            True starts from this problem's last answer; a :class:`Solution` of a problem with the same
+            variables and rows starts from that one. Multipliers are used too.
+        **options
+            Of every route: ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``seed``,
+            ``rank_tol``. Of one route: see its page; unknown names raise a TypeError.
+
+        Returns
+        -------
+        Solution
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If the chosen route, or every route, does not take the problem; the message says why.
+        InfeasibleRowError
+            If one row alone contradicts ``X psd`` or the range of ``X0``.
+        TypeError, ValueError
+            Unknown solver or option, or a bad value of one.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the answer's certificate does not meet the tolerance.
+        """
+        program = self.program()
+        start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
+        raw = registry.solve(program, solver, start=start, **options)
+        self._raw = raw
+        self.solution = self._unpack(raw)
+        return self.solution
+
+    def explain(self, solver: Any = "auto") -> None:
+        """Print each registered solver, whether it takes the problem, and why not where it does not."""
+        sys.stdout.write(f"{registry.explain(self.program(), solver)}\n")
+
+    def to_cvxpy(self) -> Any:
+        """Return this problem as a ``cvxpy.Problem`` with vectorised constraints, one for each of ours.
+
+        Parameters are written in with their current values. A problem with a ``LowRank`` start is
+        returned on its range space.
+        """
+        return registry.translate(self.program(), "cvxpy", maximise=self.objective.sign < 0)
+
+    def _unpack(self, raw: Solution) -> Solution:
+        """Return the answer in the user's terms, and set the values of variables and constraints."""
+        found = raw.X is not None
+        for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
+            X.value = value
+        values: dict[str, Any] = {}
+        for u, place in self._compiled.variable_slices():
+            part = raw.u[place].reshape(u.shape) if found else None
+            u.value = float(part) if part is not None and u.shape == () else part
+            values[u.name] = u.value
+        for c, place in self._compiled.constraint_slices():
+            c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
+        sign = self.objective.sign
+        return replace(
+            raw,
+            value=sign * raw.value,
+            dual_value=sign * raw.dual_value,
+            X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
+            u=values,
+            duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
+            rank=raw.rank[0] if raw.rank is not None and len(raw.rank) == 1 else raw.rank,
+            _raw=raw,
+        )
+
+    def __repr__(self) -> str:
+        rows = sum(c.size for c in self.constraints)
+        orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
+        return f"Problem({self.objective!r}, {len(self.constraints)} constraints with {rows} rows, {orders})"
+
+
+def _flattened(constraints: Any) -> Iterable[Constraint]:
+    if isinstance(constraints, Constraint):
+        yield constraints
+        return
+    if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray):
+        raise TypeError(f"a constraint is {constraints!r}; expected comparisons of expressions")
+    for c in constraints:
+        yield from _flattened(c)

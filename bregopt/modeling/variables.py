@@ -1,0 +1,224 @@
+"""What a user declares: positive semidefinite matrices, ordinary variables, parameters."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, finite_array
+from bregopt.modeling.expressions import Expression, Operand
+from bregopt.program.lowrank import LowRank
+from bregopt.program.rows import Entries
+
+__all__ = ["PSD", "Parameter", "Variable"]
+
+_counter = itertools.count()
+
+
+class PSD(Operand):
+    """A symmetric positive semidefinite matrix variable.
+
+    Parameters
+    ----------
+    n : int
+        Its order.
+    name : str, optional
+        How messages and answers call it.
+
+    Attributes
+    ----------
+    value : array of shape (n, n), LowRank or None
+        Set by :meth:`bregopt.Problem.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is not a positive integer.
+    """
+
+    def __init__(self, n: int, name: str | None = None) -> None:
+        self.n = _size(n, "n")
+        self.name = name or f"X{next(_counter)}"
+        self.value: Array | LowRank | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape ``(n, n)``."""
+        return self.n, self.n
+
+    @property
+    def T(self) -> PSD:
+        """The matrix itself, which is symmetric."""
+        return self
+
+    def __getitem__(self, key: Any) -> Expression:
+        """Return entries; `key` is anything numpy takes for an array of shape ``(n, n)``."""
+        order = np.arange(self.n)
+        try:
+            i = np.broadcast_to(order[:, None], self.shape)[key]
+            j = np.broadcast_to(order, self.shape)[key]
+        except IndexError as error:
+            raise ValueError(f"index of {self.name}, {self.n} x {self.n}: {error}") from None
+        if np.size(i) == 0:
+            raise ValueError(f"index of {self.name} is empty; expected at least one entry")
+        shape = np.shape(i)
+        entries = Entries(self.n, np.ravel(i), np.ravel(j), np.ones(np.size(i)))
+        label = f"{self.name}[{int(i)}, {int(j)}]" if shape == () else f"{self.name}[...]"
+        return Expression(shape, np.zeros(np.size(i)), {self: entries}, label=label)
+
+    def expression(self) -> Expression:
+        return self[:, :]
+
+    def __repr__(self) -> str:
+        return f"PSD({self.n}, name={self.name!r})"
+
+
+class Variable(Operand):
+    """An ordinary scalar or vector variable.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, optional
+        Nothing for a scalar.
+    name : str, optional
+    nonneg : bool
+        Short for ``lower=0``.
+    lower, upper : float or array_like of that shape, optional
+        Its box.
+
+    Attributes
+    ----------
+    value : float, array of that shape, or None
+        Set by :meth:`bregopt.Problem.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad shape, bounds that are not numbers, or a lower bound above the upper one.
+    """
+
+    def __init__(
+        self,
+        shape: int | tuple[int, ...] = (),
+        *,
+        name: str | None = None,
+        nonneg: bool = False,
+        lower: Any = None,
+        upper: Any = None,
+    ) -> None:
+        self.shape = _shape(shape)
+        self.name = name or f"u{next(_counter)}"
+        if nonneg and lower is not None:
+            raise ValueError(f"{self.name}: give nonneg=True or lower=, not both")
+        self.lower = self._bound(0.0 if nonneg else lower, "lower", -np.inf)
+        self.upper = self._bound(upper, "upper", np.inf)
+        crossed = np.flatnonzero(self.lower > self.upper)
+        if len(crossed):
+            k = int(crossed[0])
+            raise ValueError(
+                f"{self.name}: lower is {self.lower[k]:g} but upper is {self.upper[k]:g} at {k}; "
+                "expected lower <= upper"
+            )
+        self.value: Array | float | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=int))
+
+    def __getitem__(self, key: Any) -> Expression:
+        return self.expression()[key]
+
+    def __len__(self) -> int:
+        return len(self.expression())
+
+    def expression(self) -> Expression:
+        eye = sp.csr_array(sp.eye_array(self.size))
+        return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)
+
+    def _bound(self, value: Any, name: str, default: float) -> Array:
+        if value is None:
+            return np.full(self.size, default)
+        array = finite_array(value, f"{name} of {self.name}")
+        try:
+            return np.broadcast_to(array, self.shape).ravel().copy()
+        except ValueError:
+            raise ValueError(
+                f"{name} of {self.name} has shape {array.shape}; expected {self.shape}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Variable({self.shape}, name={self.name!r})"
+
+
+class Parameter(Operand):
+    """A number or array whose value may change between solves without compiling again.
+
+    It may be added to expressions and bounds, and weigh a divergence or the ``gamma`` of a soft row.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, optional
+        Nothing for a scalar.
+    value : float or array_like of that shape, optional
+    name : str, optional
+    """
+
+    def __init__(
+        self, shape: int | tuple[int, ...] = (), *, value: Any = None, name: str | None = None
+    ) -> None:
+        self.shape = _shape(shape)
+        self.name = name or f"p{next(_counter)}"
+        self._value: Array | None = None
+        if value is not None:
+            self.value = value
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def value(self) -> Array | None:
+        """The current value, an array of the parameter's shape, or None."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        array = finite_array(value, f"value of parameter {self.name}")
+        if array.shape != self.shape:
+            raise ValueError(f"value of parameter {self.name} has shape {array.shape}; expected {self.shape}")
+        self._value = array
+
+    def __getitem__(self, key: Any) -> Expression:
+        return self.expression()[key]
+
+    def __mul__(self, other: Any) -> Any:
+        if getattr(other, "absorbs_expressions", False):
+            return other * self
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def expression(self) -> Expression:
+        eye = sp.csr_array(sp.eye_array(self.size))
+        return Expression(self.shape, np.zeros(self.size), parameters={self: eye}, label=self.name)
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.shape}, name={self.name!r})"
+
+
+def _size(n: Any, name: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"{name} is {n!r}; expected a positive integer")
+    if n < 1:
+        raise ValueError(f"{name} is {n}; expected a positive integer")
+    return int(n)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    return tuple(_size(n, "shape") for n in sizes)

@@ -1,0 +1,31 @@
+"""What a solver receives, and what proves an answer: arrays and formulas, no syntax and no solver."""
+
+from bregopt.program.bounds import Bounds, Penalty, Target
+from bregopt.program.certificate import Certificate, certify, is_farkas, is_ray
+from bregopt.program.linear_map import LinearMap, Term
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.program import Block, Nearness, Program
+from bregopt.program.range_space import RangeSpace, check_rows, range_space
+from bregopt.program.trace_bound import TraceBound, trace_bound
+
+__all__ = [
+    "Block",
+    "Bounds",
+    "Certificate",
+    "LinearMap",
+    "LowRank",
+    "Matrix",
+    "Nearness",
+    "Penalty",
+    "Program",
+    "RangeSpace",
+    "Target",
+    "Term",
+    "TraceBound",
+    "certify",
+    "check_rows",
+    "is_farkas",
+    "is_ray",
+    "range_space",
+    "trace_bound",
+]

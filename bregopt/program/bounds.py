@@ -1,0 +1,173 @@
+"""What each row's activity must obey: two bounds, hard or soft, and the terms they add to the dual.
+
+A hard row asks ``lo <= a <= hi`` of its activity ``a``. A soft row pays ``gamma * d(b, bound)`` for the
+least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimised out), with ``d``
+one of the scalar divergences below, or ``gamma`` times the violation (the hinge).
+
+The multiplier ``y`` of a row is positive where the lower bound acts and negative where the upper one does.
+A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y * bound`` for a hard row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+
+__all__ = ["Bounds", "Penalty", "Target"]
+
+
+class Penalty(IntEnum):
+    """How a row may bend."""
+
+    HARD = 0
+    HINGE = 1  # gamma * |a - b|
+    LOGDET = 2  # gamma * (a/b - log(a/b) - 1)
+    VON_NEUMANN = 3  # gamma * (a log(a/b) - a + b)
+    SQUARE = 4  # gamma * (a - b)^2
+
+
+class _Scalar(NamedTuple):
+    """One penalty in the activity ``a`` at the bound ``b``, with ``t = y / gamma``; all over gamma."""
+
+    value: Callable[[Array, Array], Array]
+    conjugate: Callable[[Array, Array], Array]  # min over a of value(a, b) + t a
+
+
+def _logdet(a: Array, b: Array) -> Array:
+    ratio = a / b
+    safe = np.where(ratio > 0, ratio, 1.0)
+    return np.where(ratio > 0, ratio - np.log(safe) - 1, np.inf)
+
+
+def _von_neumann(a: Array, b: Array) -> Array:
+    ratio = a / b
+    safe = np.where(ratio > 0, ratio, 1.0)
+    return np.where(ratio >= 0, np.where(ratio > 0, a * np.log(safe), 0.0) - a + b, np.inf)
+
+
+_SCALARS: dict[Penalty, _Scalar] = {
+    Penalty.LOGDET: _Scalar(
+        _logdet,
+        lambda t, b: np.where(t * b > -1, np.log1p(np.maximum(t * b, -1 + 1e-16)), -np.inf),
+    ),
+    Penalty.VON_NEUMANN: _Scalar(_von_neumann, lambda t, b: -b * np.expm1(np.minimum(-t, 700.0))),
+    Penalty.SQUARE: _Scalar(lambda a, b: (a - b) ** 2, lambda t, b: t * b - t**2 / 4),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """The value that one row's activity must meet when it moves to the multiplier ``y`` (a scalar kernel)."""
+
+    kind: Penalty
+    bound: float
+    gamma: float
+
+    @property
+    def floor(self) -> float:
+        """The multiplier below which the bent bound has run away to infinity."""
+        return -self.gamma / self.bound if self.kind == Penalty.LOGDET else -math.inf
+
+    def __call__(self, y: float) -> tuple[float, float]:
+        """Return the bent bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
+        b, gamma = self.bound, self.gamma
+        if self.kind <= Penalty.HINGE:
+            return b, 0.0
+        if self.kind == Penalty.LOGDET:
+            bent = b / (1 + y * b / gamma)
+            return bent, -(bent**2) / gamma
+        if self.kind == Penalty.VON_NEUMANN:
+            bent = b * math.exp(min(-y / gamma, 700.0))
+            return bent, -bent / gamma
+        return b - y / (2 * gamma), -0.5 / gamma
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Bounds and penalties of `m` rows, four arrays of one length.
+
+    Parameters
+    ----------
+    lo, hi : array of shape (m,)
+        ``-inf`` and ``inf`` where there is none.
+    kind : array of shape (m,), values of :class:`Penalty`
+    gamma : array of shape (m,)
+        Weight of the penalty, ``inf`` for hard rows.
+    """
+
+    lo: Array
+    hi: Array
+    kind: IntArray
+    gamma: Array
+
+    @property
+    def m(self) -> int:
+        """The number of rows."""
+        return len(self.lo)
+
+    @property
+    def hard(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Mask of the rows that may not bend."""
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = self.kind == Penalty.HARD
+        return mask
+
+    def slice(self, rows: IntArray) -> Bounds:
+        """Return the bounds of the given rows."""
+        return replace(
+            self, lo=self.lo[rows], hi=self.hi[rows], kind=self.kind[rows], gamma=self.gamma[rows]
+        )
+
+    def violation(self, a: Array) -> Array:
+        """Return how far each activity is outside its bounds, bending not counted as allowed."""
+        return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
+
+    def penalty(self, a: Array) -> Array:
+        """Return what each row pays for its activity; hard rows pay nothing (see :meth:`violation`)."""
+        paid = np.zeros(self.m)
+        outside = self.violation(a) > 0
+        hinge = outside & (self.kind == Penalty.HINGE)
+        paid[hinge] = self.gamma[hinge] * self.violation(a)[hinge]
+        nearest = np.where(a < self.lo, self.lo, self.hi)
+        for kind, scalar in _SCALARS.items():
+            k = outside & (self.kind == kind)
+            paid[k] = self.gamma[k] * scalar.value(a[k], nearest[k])
+        return paid
+
+    def conjugate(self, y: Array) -> Array:
+        """Return each row's term ``g(y)`` of the dual function; ``-inf`` outside its domain."""
+        acting = self._acting(y)
+        term = np.zeros(self.m)
+        used = y != 0
+        linear = used & (self.kind <= Penalty.HINGE)
+        term[linear] = y[linear] * acting[linear]
+        for kind, scalar in _SCALARS.items():
+            k = used & (self.kind == kind) & np.isfinite(acting)
+            term[k] = self.gamma[k] * scalar.conjugate(y[k] / self.gamma[k], acting[k])
+        lower, upper = self.dual_range()
+        return np.where((y < lower) | (y > upper) | ~np.isfinite(np.where(used, acting, 0.0)), -np.inf, term)
+
+    def dual_range(self) -> tuple[Array, Array]:
+        """Return the closed range of each multiplier: its sign, and ``[-gamma, gamma]`` for a hinge."""
+        reach = np.where(self.kind == Penalty.HINGE, self.gamma, np.inf)
+        lower = np.where(np.isfinite(self.hi), -reach, 0.0)
+        upper = np.where(np.isfinite(self.lo), reach, 0.0)
+        return lower, upper
+
+    def clip(self, y: Array) -> Array:
+        """Return the nearest multipliers inside their range."""
+        return np.clip(y, *self.dual_range())
+
+    def target(self, k: int, upper: bool) -> Target:
+        """Return what row `k` aims for at its upper or lower bound."""
+        bound = self.hi[k] if upper else self.lo[k]
+        return Target(Penalty(int(self.kind[k])), float(bound), float(self.gamma[k]))
+
+    def _acting(self, y: Array) -> Array:
+        return np.where(y > 0, self.lo, self.hi)

@@ -1,0 +1,243 @@
+"""Certificates: what ``X``, ``u`` and the multipliers ``y`` prove, recomputed from the data alone.
+
+For any multipliers in their range, Lagrange's bound
+
+    dual(y) = sum_k g_k(y_k)  +  sum over blocks min_X <C - A*(y), X> + mu D(X, X0)  +  min_u (c - B'y)'u
+
+lies below the optimum, and for any ``X``, ``u`` that satisfy the hard rows the objective lies above it.
+Their difference is the certified gap. No solver's own word enters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences import DIVERGENCES, Divergence, WeightedFrobenius
+from bregopt.program.bounds import Penalty
+from bregopt.program.program import Nearness, Program
+from bregopt.program.trace_bound import TraceBound, trace_bound
+
+__all__ = ["Certificate", "certify", "divergence_of", "is_farkas", "is_ray"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an answer proves.
+
+    Parameters
+    ----------
+    primal : float
+        Objective at ``X``, ``u``.
+    dual : float
+        Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is
+        not zero it is the bound the multipliers would prove if the residual were.
+    gap : float
+        ``|primal - dual|`` relative to the larger of the two or, if larger, the sum of the magnitudes of
+        the objective's terms.
+    primal_residual : float
+        Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
+        or, if larger, to its norm times the mean eigenvalue of ``X``.
+    dual_residual : float
+        How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
+        ``c - B'y`` from zero (free variables), relative to the terms they are made of.
+    error : float
+        Bound on the error of `primal` as the optimum, in its own units: the gap, and what the violations
+        are worth at the multipliers.
+    """
+
+    primal: float
+    dual: float
+    gap: float
+    primal_residual: float
+    dual_residual: float
+    error: float
+
+    def meets(self, tol: float) -> bool:
+        """Whether gap and residuals are all at most `tol`."""
+        return max(self.gap, self.primal_residual, self.dual_residual) <= tol
+
+
+# Factorised once for each program; dropped with it.
+_anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
+_bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
+
+
+def divergence_of(nearness: Nearness) -> Divergence:
+    """Return the divergence anchored at a block's dense ``X0``; factorised once and kept while it lives."""
+    if nearness not in _anchored:
+        X0 = np.asarray(nearness.X0)
+        if nearness.weights is None:
+            _anchored[nearness] = DIVERGENCES[nearness.divergence](X0)
+        else:
+            _anchored[nearness] = WeightedFrobenius(X0, nearness.weights)
+    return _anchored[nearness]
+
+
+def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certificate:
+    """Return what a primal and a dual point prove; `y` is clipped to its range first.
+
+    Parameters
+    ----------
+    program : Program
+        With dense blocks: a low-rank one is certified on its range space.
+    X : sequence of arrays of shape (n_b, n_b)
+    u : array of shape (k,)
+    y : array of shape (m,)
+    """
+    y = program.bounds.clip(y)
+    activity = program.activity(X, u)
+    primal, scale = _primal(program, X, u, activity)
+    dual, dual_residual = _dual(program, X, y)
+    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
+    scale = max(scale, abs(primal), abs(dual) if math.isfinite(dual) else 0.0)
+    gap = 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
+    return Certificate(
+        primal=primal,
+        dual=dual,
+        gap=gap,
+        primal_residual=_primal_residual(program, X, u, activity, violation),
+        dual_residual=dual_residual,
+        error=abs(primal - dual) + float(np.abs(y) @ violation),
+    )
+
+
+def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
+    """Return the objective and the sum of the magnitudes of its terms."""
+    terms = [float(program.bounds.penalty(activity).sum())]
+    scale = abs(terms[0])
+    for block, X_b in zip(program.blocks, X, strict=True):
+        linear = block.cost_value(X_b)
+        terms.append(linear)
+        scale += abs(linear)
+        if block.nearness is not None:
+            divergence = divergence_of(block.nearness)
+            terms.append(block.nearness.mu * divergence.value(X_b))
+            scale += block.nearness.mu * divergence.unit
+    terms.append(float(program.c @ u))
+    scale += float(np.abs(program.c) @ np.abs(u))
+    return math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else math.inf, scale
+
+
+def _dual(program: Program, X: Sequence[Array], y: Array) -> tuple[float, float]:
+    """Return Lagrange's bound, and by how much the multipliers miss its domain."""
+    terms, residual = [float(program.bounds.conjugate(y).sum())], 0.0
+    for b, block in enumerate(program.blocks):
+        adjoint = program.A.adjoint(y, b)
+        W = block.C - adjoint
+        if block.nearness is not None:
+            terms.append(divergence_of(block.nearness).dual_term(W, block.nearness.mu, X[b]))
+            continue
+        smallest = float(np.linalg.eigvalsh(W)[0])
+        bound = _trace_bounds(program)[b]
+        if bound is not None:
+            terms.append(bound.least(smallest))
+        else:
+            size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
+            residual = max(residual, -smallest / size if size > 0 else 0.0)
+    box, miss = _box_minimum(program, y)
+    terms.append(box)
+    total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
+    return total, max(residual, miss)
+
+
+def _box_minimum(program: Program, y: Array) -> tuple[float, float]:
+    """Return the minimum of ``(c - B'y)'u`` over the box, and the relative size of what a free ``u`` leaves."""
+    if program.k == 0:
+        return 0.0, 0.0
+    reduced = program.c - program.B.T @ y
+    size = np.abs(program.c) + np.abs(program.B).T @ np.abs(y)
+    end = np.where(reduced > 0, program.u_lo, program.u_hi)
+    closed = np.isfinite(end)
+    miss = np.abs(reduced[~closed]) / np.maximum(size[~closed], np.finfo(float).tiny)
+    return float(reduced[closed] @ end[closed]), float(miss.max(initial=0.0))
+
+
+def _primal_residual(
+    program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array
+) -> float:
+    bounds = program.bounds
+    ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
+    size = np.maximum(np.maximum(*ends), np.abs(program.B) @ np.abs(u))
+    mean = [float(np.trace(X_b)) / len(X_b) for X_b in X]
+    for term in program.A.terms:
+        size[term.at] = np.maximum(size[term.at], term.rows.norms() * mean[term.block])
+    worst = float((violation / np.where(violation > 0, np.maximum(size, 1e-300), 1.0)).max(initial=0.0))
+    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
+    worst = max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))
+    for block, X_b, average in zip(program.blocks, X, mean, strict=True):
+        if block.nearness is None or block.nearness.divergence == "frobenius":
+            smallest = float(np.linalg.eigvalsh(X_b)[0])
+            if smallest < 0:
+                worst = max(worst, -smallest / average if average > 0 else math.inf)
+    return worst
+
+
+def _trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
+    if program not in _bounded:
+        _bounded[program] = tuple(trace_bound(program, b) for b in range(len(program.blocks)))
+    return _bounded[program]
+
+
+def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
+    """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows.
+
+    It does if ``sum_k y_k (A_k(X) + B_k u)`` is at most some number for every psd ``X`` and every ``u`` in
+    its box, while the rows' bounds ask for more. Without a bound on the trace, ``A*(y)`` must be negative
+    semidefinite to within `tol` of the sum of its terms.
+    """
+    bounds = program.bounds
+    y = np.where(bounds.hard, bounds.clip(y), 0.0)
+    size = float(np.abs(y) @ program.A.norms())
+    asked = np.where(y > 0, bounds.lo, bounds.hi)
+    used = y != 0
+    demand = float(y[used] @ asked[used])
+    magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
+    if demand <= tol * magnitude or size + magnitude == 0:
+        return False
+    supply = 0.0
+    for b, bound in enumerate(_trace_bounds(program)):
+        largest = float(np.linalg.eigvalsh(program.A.adjoint(y, b))[-1])
+        if bound is not None:
+            supply -= bound.least(-largest)
+        elif largest > tol * size:
+            return False
+    reduced = program.B.T @ y
+    end = np.where(reduced > 0, program.u_hi, program.u_lo)
+    open_end = ~np.isfinite(end)
+    if (np.abs(reduced[open_end]) > tol * (np.abs(program.B).T @ np.abs(y))[open_end]).any():
+        return False
+    supply += float(reduced[~open_end] @ end[~open_end])
+    return demand - supply > tol * magnitude
+
+
+def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
+    """Whether the objective falls without end along the psd direction `X` and the direction `u`."""
+    if any(b.nearness is not None for b in program.blocks):
+        return False
+    bounds = program.bounds
+    activity = program.activity(X, u)
+    size = np.abs(program.B) @ np.abs(u)
+    for term in program.A.terms:
+        size[term.at] += term.rows.norms() * float(np.linalg.norm(X[term.block]))
+    up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)
+    against = np.where(np.isfinite(bounds.hi), up, 0.0) + np.where(np.isfinite(bounds.lo), down, 0.0)
+    blocked = bounds.kind != Penalty.HINGE
+    if (against[blocked] > tol * size[blocked]).any():
+        return False
+    out = np.where(np.isfinite(program.u_hi), np.maximum(u, 0), 0.0)
+    out += np.where(np.isfinite(program.u_lo), np.maximum(-u, 0), 0.0)
+    if (out > tol * np.abs(u).max(initial=0.0)).any():
+        return False
+    if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
+        return False
+    rates = [b.cost_value(X_b) for b, X_b in zip(program.blocks, X, strict=True)]
+    paid = float(bounds.gamma[~blocked] @ against[~blocked])
+    fall = sum(rates) + float(program.c @ u) + paid
+    return fall < -tol * (sum(map(abs, rates)) + float(np.abs(program.c) @ np.abs(u)) + paid)
+

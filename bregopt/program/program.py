@@ -1,0 +1,147 @@
+"""The one handover from what a user declares to what a solver receives: plain arrays, no syntax.
+
+    minimise    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   what soft rows pay
+    subject to  lo <= A(X) + B u <= hi,   X psd,   u_lo <= u <= u_hi
+
+A :class:`Program` always minimises; the modelling layer turns a maximisation around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program.bounds import Bounds
+from bregopt.program.linear_map import LinearMap
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows import Rows
+
+__all__ = ["Block", "Nearness", "Program"]
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """The divergence term ``mu D(X, X0)`` of a block.
+
+    Parameters
+    ----------
+    divergence : str
+        A name in :data:`bregopt.divergences.DIVERGENCES`.
+    X0 : array of shape (n, n) or LowRank
+        What ``X`` should stay near to.
+    mu : float, above 0
+        Weight of the term.
+    weights : array of shape (n, n), optional
+        Elementwise weights, Frobenius only.
+    """
+
+    divergence: str
+    X0: Matrix
+    mu: float = 1.0
+    weights: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One matrix variable.
+
+    Parameters
+    ----------
+    name : str
+    n : int
+        Its order.
+    cost : Rows, optional
+        ``C`` as a family of one row; none means zero.
+    nearness : Nearness, optional
+        None for a linear objective.
+    """
+
+    name: str
+    n: int
+    cost: Rows | None = None
+    nearness: Nearness | None = None
+
+    def cost_value(self, X: Matrix) -> float:
+        """Return ``<C, X>``."""
+        return 0.0 if self.cost is None else float(self.cost.apply(X)[0])
+
+    @cached_property
+    def C(self) -> Array:
+        """The cost matrix, shape ``(n, n)``."""
+        return np.zeros((self.n, self.n)) if self.cost is None else self.cost.adjoint(np.ones(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What every solver receives; see the module's text for the problem.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+    A : LinearMap
+    B : csr_array of shape (m, k)
+    bounds : Bounds
+        Of the `m` rows.
+    c, u_lo, u_hi : array of shape (k,)
+    offset : float
+        A constant of the objective.
+    labels : tuple of (str, int)
+        Name and number of rows of each declared constraint, in row order; for messages.
+    """
+
+    blocks: tuple[Block, ...]
+    A: LinearMap
+    B: Any
+    bounds: Bounds
+    c: Array
+    u_lo: Array
+    u_hi: Array
+    offset: float = 0.0
+    labels: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def m(self) -> int:
+        """The number of rows."""
+        return self.A.m
+
+    @property
+    def k(self) -> int:
+        """The number of ordinary variables."""
+        return len(self.c)
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether some block's ``X0`` is held by a factor, so that nothing ``n x n`` may be built."""
+        return any(b.nearness is not None and isinstance(b.nearness.X0, LowRank) for b in self.blocks)
+
+    @property
+    def divergences(self) -> tuple[str | None, ...]:
+        """The divergence of each block, None where the objective is linear in it."""
+        return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
+
+    def activity(self, X: Sequence[Matrix], u: Array) -> Array:
+        """Return ``A(X) + B u``, shape ``(m,)``."""
+        return self.A.apply(X) + self.B @ u
+
+    def restrict(self, block: int, V: Array, X0: Array) -> Program:
+        """Return the program in ``M`` for ``X_block = V M V'``; `X0` is the start's coordinates there."""
+        old = self.blocks[block]
+        assert old.nearness is not None
+        cost = None if old.cost is None else old.cost.restrict(V)
+        new = replace(old, n=V.shape[1], cost=cost, nearness=replace(old.nearness, X0=X0))
+        blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))
+        return replace(self, blocks=blocks, A=self.A.restrict(block, V))
+
+    def row_name(self, k: int) -> str:
+        """Return the declared name of row `k`: its constraint and its place there."""
+        start = 0
+        for number, (label, size) in enumerate(self.labels):
+            if k < start + size:
+                return f"constraint {number} ({label})" + (f", row {k - start}" if size > 1 else "")
+            start += size
+        return f"row {k}"

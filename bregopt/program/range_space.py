@@ -1,0 +1,149 @@
+"""The range space of a low-rank ``X0``: ``X = V M V'`` with ``M`` of the order of the rank.
+
+LogDet and von Neumann keep the range (Kulis et al. 2009, §4), so the whole problem moves there, and nothing
+``n x n`` is ever built. For LogDet, which no congruence changes, ``V`` is scaled such that ``X0`` becomes
+the identity; von Neumann needs ``V`` orthonormal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import Array
+from bregopt.errors import InfeasibleRowError
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Program
+from bregopt.program.rows import Distances, Entries, RankOne, Rows
+
+__all__ = ["RangeSpace", "check_rows", "range_space"]
+
+RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
+_RESTRICTED_ZERO = 1e-9  # a row smaller than this fraction of its own size on the range is zero there
+
+
+@dataclass(frozen=True, eq=False)
+class RangeSpace:
+    """``X = V M V'`` and ``X0 = V M0 V'``.
+
+    Parameters
+    ----------
+    V : array of shape (n, r)
+    M0 : array of shape (r, r), positive definite
+    """
+
+    V: Array
+    M0: Array
+
+    def lift(self, M: Array) -> LowRank:
+        """Return ``V M V'`` by its factor; directions in which `M` vanishes are dropped."""
+        eigenvalues, Q = np.linalg.eigh(M)
+        positive = eigenvalues > 0
+        return LowRank(self.V @ (Q[:, positive] * np.sqrt(eigenvalues[positive])))
+
+
+def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> RangeSpace:
+    """Return the range space of `X0` in the coordinates that suit the divergence.
+
+    Parameters
+    ----------
+    X0 : LowRank
+    divergence : {"logdet", "von_neumann"}
+    rank_tol : float
+        Singular values of the factor below this fraction of the largest count as zero.
+
+    Raises
+    ------
+    ValueError
+        If ``X0`` is zero.
+    """
+    Q, R = scipy.linalg.qr(X0.factor, mode="economic")
+    left, s, _ = scipy.linalg.svd(R)
+    if s[0] == 0:
+        raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
+    r = int(np.sum(s > rank_tol * s[0]))
+    V, s = Q @ left[:, :r], s[:r]
+    if divergence == "logdet":
+        return RangeSpace(V * s, np.eye(r))
+    return RangeSpace(V, np.diag(s**2))
+
+
+def check_rows(program: Program, original: Program) -> None:
+    """Refuse rows that alone contradict ``X psd`` or the range of ``X0``.
+
+    Parameters
+    ----------
+    program : Program
+        Over the range space.
+    original : Program
+        As declared; its rows give the size against which a restricted row is zero.
+
+    Raises
+    ------
+    InfeasibleRowError
+        Naming the row and the reason.
+    """
+    bounds = program.bounds
+    alone = bounds.hard & (np.diff(program.B.indptr) == 0)
+    shared = np.zeros(program.m)
+    for term in program.A.terms:
+        shared[term.at] += 1
+    size = program.A.norms()
+    scales = _scales(original)
+    for term, before in zip(program.A.terms, original.A.terms, strict=True):
+        nearness = program.blocks[term.block].nearness
+        interior = nearness is not None and nearness.divergence == "logdet"
+        checked = alone[term.at] & (shared[term.at] == 1)
+        zero = size[term.at] <= _RESTRICTED_ZERO * before.rows.norms() * scales[term.block]
+        sign = np.where(zero, 0.0, definite_sign(term.rows))
+        lo, hi = bounds.lo[term.at], bounds.hi[term.at]
+        reasons = {
+            "has no effect on matrices in the range of X0, where it is always 0": zero
+            & ((lo > 0) | (hi < 0)),
+            "is never negative for psd X": (sign > 0) & (hi < 0),
+            "is never positive for psd X": (sign < 0) & (lo > 0),
+            "is above 0 for every X with the range of X0, which LogDet keeps": interior
+            & (sign > 0)
+            & (hi == 0),
+            "is below 0 for every X with the range of X0, which LogDet keeps": interior
+            & (sign < 0)
+            & (lo == 0),
+        }
+        for reason, refused in reasons.items():
+            where = np.flatnonzero(refused & checked)
+            if len(where):
+                k = int(term.at[where[0]])
+                asked = f">= {bounds.lo[k]:g}" if np.isinf(bounds.hi[k]) else f"<= {bounds.hi[k]:g}"
+                raise InfeasibleRowError(
+                    f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
+                    "Make it soft with bo.soft(...), change the bound, or change X0"
+                )
+
+
+def definite_sign(rows: Rows) -> Array:
+    """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen."""
+    if isinstance(rows, RankOne | Distances):
+        return np.sign(rows.weight)
+    if isinstance(rows, Entries):
+        return np.where(rows.i == rows.j, np.sign(rows.weight), 0.0)
+    if rows.m * rows.n > 20_000:
+        return np.zeros(rows.m)
+    signs = np.zeros(rows.m)
+    for k in range(rows.m):
+        d = rows.factor(k)[1]
+        if len(d) and (d.min() > 0 or d.max() < 0):
+            signs[k] = np.sign(d[0])
+    return signs
+
+
+def _scales(original: Program) -> list[float]:
+    """Return the size of ``V V'`` for each block: the squared norm of the factor, 1 for dense blocks."""
+    starts = [b.nearness.X0 if b.nearness is not None else None for b in original.blocks]
+    return [
+        float(np.linalg.norm(X0.factor, 2) ** 2)
+        if isinstance(X0, LowRank) and b.nearness is not None and b.nearness.divergence == "logdet"
+        else 1.0
+        for X0, b in zip(starts, original.blocks, strict=True)
+    ]

@@ -1,0 +1,31 @@
+"""Row families: how ``m`` linear rows ``<A_k, X>`` are held as arrays.
+
+A new family is one file with a class that offers the methods of :class:`Rows`, and one line in
+:data:`FAMILIES`. Solvers touch rows only through those methods.
+"""
+
+from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows
+from bregopt.program.rows.base import Coordinates, Rows
+from bregopt.program.rows.dense import DenseRows
+from bregopt.program.rows.distances import Distances
+from bregopt.program.rows.entries import Entries
+from bregopt.program.rows.rank_one import RankOne
+from bregopt.program.rows.rank_two import RankTwo
+from bregopt.program.rows.sparse import SparseRows
+
+FAMILIES: tuple[type[Rows], ...] = (Entries, Distances, RankOne, RankTwo, SparseRows, DenseRows)
+
+__all__ = [
+    "FAMILIES",
+    "Coordinates",
+    "DenseRows",
+    "Distances",
+    "Entries",
+    "RankOne",
+    "RankTwo",
+    "Rows",
+    "SparseRows",
+    "add_rows",
+    "combine_rows",
+    "concatenate_rows",
+]

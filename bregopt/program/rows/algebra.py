@@ -1,0 +1,124 @@
+"""Sums, linear combinations and concatenations of row families, in the most structured family that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.rows.base import Coordinates, Rows
+from bregopt.program.rows.dense import DenseRows
+from bregopt.program.rows.distances import Distances
+from bregopt.program.rows.entries import Entries
+from bregopt.program.rows.rank_one import RankOne
+from bregopt.program.rows.rank_two import RankTwo
+from bregopt.program.rows.sparse import SparseRows
+
+__all__ = ["add_rows", "combine_rows", "concatenate_rows"]
+
+
+def add_rows(a: Rows, b: Rows) -> Rows:
+    """Return the rows ``A_k + B_k`` of two families with equally many rows."""
+    first, second = _quadratic_forms(a), _quadratic_forms(b)
+    if first is not None and second is not None and _opposite(first.weight, second.weight):
+        return _comparison(first, second)
+    if isinstance(a, DenseRows) or isinstance(b, DenseRows):
+        return DenseRows(_dense_stack(a) + _dense_stack(b))
+    s, t = a.coordinates(), b.coordinates()
+    joined = Coordinates(*(np.concatenate(pair) for pair in zip(_fields(s), _fields(t), strict=True)))
+    return SparseRows.of(a.m, a.n, joined)
+
+
+def combine_rows(S: Any, rows: Rows) -> Rows:
+    """Return the rows ``sum_k S[l, k] A_k`` for a sparse matrix `S` of shape ``(new m, m)``."""
+    S = sp.csr_array(S)
+    if isinstance(rows, DenseRows):
+        return DenseRows((S @ rows.stack.reshape(rows.m, -1)).reshape(S.shape[0], rows.n, rows.n))
+    t = rows.coordinates()
+    by_row = sp.csc_array(S)
+    count = np.diff(by_row.indptr)[t.row]
+    term = np.repeat(np.arange(len(t.row)), count)
+    step = np.arange(len(term)) - np.repeat(np.cumsum(count) - count, count)
+    at = by_row.indptr[t.row[term]] + step
+    spread = Coordinates(
+        by_row.indices[at].astype(np.intp), t.i[term], t.j[term], t.value[term] * by_row.data[at]
+    )
+    return SparseRows.of(S.shape[0], rows.n, spread)
+
+
+def concatenate_rows(families: Sequence[Rows]) -> Rows:
+    """Return one family that holds the rows of all, which must be of one class and one storage."""
+    first = families[0]
+    if len(families) == 1:
+        return first
+    if isinstance(first, Entries | Distances):
+        joined = {k: np.concatenate([getattr(f, k) for f in families]) for k in ("i", "j", "weight")}
+        return replace(first, **joined)
+    if isinstance(first, DenseRows):
+        return DenseRows(np.concatenate([f.stack for f in families if isinstance(f, DenseRows)]))
+    if isinstance(first, SparseRows):
+        starts = np.cumsum([0, *(f.m for f in families)])
+        terms = [f.coordinates() for f in families]
+        shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
+        fields = zip(*(_fields(t) for t in shifted), strict=True)
+        return SparseRows(int(starts[-1]), first.n, Coordinates(*(np.concatenate(f) for f in fields)))
+    names = ("Z",) if isinstance(first, RankOne) else ("U", "W")
+    factors = [_stack([getattr(f, k) for f in families]) for k in names]
+    weight = np.concatenate([getattr(f, "weight") for f in families])  # noqa: B009
+    return type(first)(*factors, weight)
+
+
+def _quadratic_forms(rows: Rows) -> RankOne | None:
+    """Return the rows as ``w z'X z`` where they are of that form by construction."""
+    if isinstance(rows, RankOne):
+        return rows
+    if isinstance(rows, Distances):
+        each = np.arange(rows.m)
+        one = np.ones(rows.m)
+        index = (np.concatenate([each, each]), np.concatenate([rows.i, rows.j]))
+        Z = sp.csr_array((np.concatenate([one, -one]), index), (rows.m, rows.n))
+        return RankOne(Z, rows.weight)
+    return None
+
+
+def _opposite(a: Array, b: Array) -> bool:
+    return bool(((a > 0) & (b < 0)).all() or ((a < 0) & (b > 0)).all())
+
+
+def _comparison(a: RankOne, b: RankOne) -> RankTwo:
+    """Return ``|a| z1'X z1 - |b| z2'X z2`` as products, with the sign of the first in the weight."""
+    if sp.issparse(a.Z) != sp.issparse(b.Z):
+        a, b = replace(a, Z=_to_dense(a.Z)), replace(b, Z=_to_dense(b.Z))
+    first, second = _row_scaled(a.Z, np.sqrt(np.abs(a.weight))), _row_scaled(b.Z, np.sqrt(np.abs(b.weight)))
+    return RankTwo(first - second, first + second, np.sign(a.weight))
+
+
+def _row_scaled(Z: Any, weight: Array) -> Any:
+    return sp.csr_array(sp.diags_array(weight) @ Z) if sp.issparse(Z) else weight[:, None] * Z
+
+
+def _to_dense(Z: Any) -> Array:
+    dense: Array = Z.toarray() if sp.issparse(Z) else Z
+    return dense
+
+
+def _dense_stack(rows: Rows) -> Array:
+    if isinstance(rows, DenseRows):
+        return rows.stack
+    t = rows.coordinates()
+    flat = np.bincount((t.row * rows.n + t.i) * rows.n + t.j, weights=t.value, minlength=rows.m * rows.n**2)
+    stack = flat.reshape(rows.m, rows.n, rows.n)
+    symmetric: Array = (stack + stack.transpose(0, 2, 1)) / 2
+    return symmetric
+
+
+def _stack(parts: list[Any]) -> Any:
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+
+def _fields(t: Coordinates) -> tuple[IntArray, IntArray, IntArray, Array]:
+    return t.row, t.i, t.j, t.value

@@ -1,0 +1,88 @@
+"""What a row family is: ``m`` rows ``<A_k, X>`` of one symmetric matrix, held as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.lowrank import Matrix
+
+__all__ = ["Coordinates", "Rows", "eigen_factor", "order_of", "symmetric_scatter"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Rows as a list of terms: row ``row[k]`` holds ``value[k] * X[i[k], j[k]]``."""
+
+    row: IntArray
+    i: IntArray
+    j: IntArray
+    value: Array
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`."""
+
+    @property
+    def m(self) -> int:
+        """The number of rows."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """The order of ``X``."""
+        ...
+
+    def apply(self, X: Matrix) -> Array:
+        """Return ``<A_k, X>`` for every row, shape ``(m,)``."""
+        ...
+
+    def adjoint(self, y: Array) -> Array:
+        """Return ``sum_k y_k A_k``, a symmetric array of shape ``(n, n)``."""
+        ...
+
+    def restrict(self, V: Array) -> Rows:
+        """Return the rows ``V' A_k V``: the same rows for ``X = V M V'``; `V` has shape ``(n, r)``."""
+        ...
+
+    def slice(self, rows: IntArray) -> Self:
+        """Return the rows of the given numbers; a number may repeat."""
+        ...
+
+    def scale(self, weight: Array) -> Self:
+        """Return the rows ``weight[k] * A_k``."""
+        ...
+
+    def norms(self) -> Array:
+        """Return the Frobenius norms of the ``A_k``, shape ``(m,)``."""
+        ...
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` with independent columns."""
+        ...
+
+    def coordinates(self) -> Coordinates:
+        """Return the rows term by term."""
+        ...
+
+
+def order_of(X: Matrix) -> int:
+    """Return the order of a dense or low-rank matrix."""
+    return X.shape[0]
+
+
+def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
+    """Return ``sum_k value_k (e_i e_j' + e_j e_i') / 2``, shape ``(n, n)``."""
+    dense = np.bincount(i * n + j, weights=value, minlength=n * n).reshape(n, n)
+    return (dense + dense.T) / 2
+
+
+def eigen_factor(A: Array) -> tuple[Array, Array]:
+    """Return ``(U, d)`` with ``A = U diag(d) U'``, dropping the null space of the symmetric `A`."""
+    d, U = np.linalg.eigh(A)
+    keep = np.abs(d) > 8 * len(d) * np.finfo(float).eps * np.abs(d).max(initial=0.0)
+    return U[:, keep], d[keep]

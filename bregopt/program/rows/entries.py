@@ -1,0 +1,62 @@
+"""Rows that are single entries: ``w X[i, j]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import Coordinates, symmetric_scatter
+from bregopt.program.rows.rank_two import RankTwo
+
+__all__ = ["Entries"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Rows ``w X[i, j]``, that is ``A = w (e_i e_j' + e_j e_i') / 2``; three arrays of length `m`."""
+
+    n: int
+    i: IntArray
+    j: IntArray
+    weight: Array
+
+    @property
+    def m(self) -> int:
+        return len(self.i)
+
+    def apply(self, X: Matrix) -> Array:
+        if isinstance(X, LowRank):
+            return self.weight * np.einsum("kr,kr->k", X.factor[self.i], X.factor[self.j])
+        return self.weight * X[self.i, self.j]
+
+    def adjoint(self, y: Array) -> Array:
+        return symmetric_scatter(self.n, self.i, self.j, self.weight * y)
+
+    def restrict(self, V: Array) -> RankTwo:
+        return RankTwo(V[self.i], V[self.j], self.weight)
+
+    def slice(self, rows: IntArray) -> Entries:
+        return replace(self, i=self.i[rows], j=self.j[rows], weight=self.weight[rows])
+
+    def scale(self, weight: Array) -> Entries:
+        return replace(self, weight=self.weight * weight)
+
+    def norms(self) -> Array:
+        return np.abs(self.weight) * np.where(self.i == self.j, 1.0, np.sqrt(0.5))
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        i, j, w = self.i[k], self.j[k], self.weight[k]
+        if i == j:
+            U = np.zeros((self.n, 1))
+            U[i] = 1.0
+            return U, np.array([w])
+        U = np.zeros((self.n, 2))
+        U[i] = 1.0
+        U[j] = 1.0, -1.0
+        return U, np.array([w / 4, -w / 4])
+
+    def coordinates(self) -> Coordinates:
+        return Coordinates(np.arange(self.m), self.i, self.j, self.weight)

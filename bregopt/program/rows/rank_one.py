@@ -1,0 +1,102 @@
+"""Rows that are quadratic forms: ``w z'X z``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import Coordinates
+
+__all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
+
+
+@dataclass(frozen=True, eq=False)
+class RankOne:
+    """Rows with ``A = w z z'``; the ``z`` are the rows of `Z`, dense or CSR of shape ``(m, n)``."""
+
+    Z: Any
+    weight: Array
+
+    @property
+    def m(self) -> int:
+        return int(self.Z.shape[0])
+
+    @property
+    def n(self) -> int:
+        return int(self.Z.shape[1])
+
+    def apply(self, X: Matrix) -> Array:
+        return self.weight * paired(self.Z, self.Z, X)
+
+    def adjoint(self, y: Array) -> Array:
+        return products(self.Z, self.Z, self.weight * y)
+
+    def restrict(self, V: Array) -> RankOne:
+        return replace(self, Z=self.Z @ V)
+
+    def slice(self, rows: IntArray) -> RankOne:
+        return RankOne(self.Z[rows], self.weight[rows])
+
+    def scale(self, weight: Array) -> RankOne:
+        return replace(self, weight=self.weight * weight)
+
+    def norms(self) -> Array:
+        return np.abs(self.weight) * row_dots(self.Z, self.Z)
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        return dense_row(self.Z, k)[:, None], self.weight[k : k + 1]
+
+    def coordinates(self) -> Coordinates:
+        return outer_coordinates(self.Z, self.Z, self.weight)
+
+
+def row_dots(U: Any, W: Any) -> Array:
+    """Return ``u_k' w_k`` for the rows of two matrices, dense or CSR."""
+    if sp.issparse(U):
+        return np.asarray(U.multiply(W).sum(axis=1), dtype=float).ravel()
+    return np.einsum("kn,kn->k", U, W)
+
+
+def paired(U: Any, W: Any, X: Matrix) -> Array:
+    """Return ``u_k' X w_k`` for the rows of two matrices, dense or CSR."""
+    if isinstance(X, LowRank):
+        return np.einsum("kr,kr->k", U @ X.factor, W @ X.factor)
+    return row_dots(W, U @ X)
+
+
+def products(U: Any, W: Any, weight: Array) -> Array:
+    """Return ``sum_k weight_k (u_k w_k' + w_k u_k') / 2`` as a dense symmetric array."""
+    if sp.issparse(U):
+        half = (U.T @ sp.diags_array(weight) @ W).toarray()
+    else:
+        half = U.T @ (weight[:, None] * W)
+    symmetric: Array = (half + half.T) / 2
+    return symmetric
+
+
+def dense_row(U: Any, k: int) -> Array:
+    """Return row `k` of a matrix, dense or CSR, as a new dense vector."""
+    if not sp.issparse(U):
+        return np.array(U[k])
+    row = np.zeros(U.shape[1])
+    span = slice(U.indptr[k], U.indptr[k + 1])
+    row[U.indices[span]] = U.data[span]
+    return row
+
+
+def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
+    """Return the terms of ``weight_k u_k' X w_k``, one for each pair of nonzeros."""
+    U, W = sp.csr_array(U), sp.csr_array(W)
+    count_u, count_w = np.diff(U.indptr), np.diff(W.indptr)
+    pairs = count_u * count_w
+    row = np.repeat(np.arange(U.shape[0]), pairs)
+    step = np.arange(len(row)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    a = U.indptr[row] + step // np.maximum(count_w[row], 1)
+    b = W.indptr[row] + step % np.maximum(count_w[row], 1)
+    i, j = U.indices[a].astype(np.intp), W.indices[b].astype(np.intp)
+    return Coordinates(row, i, j, weight[row] * U.data[a] * W.data[b])

@@ -1,0 +1,89 @@
+"""General rows with few terms: ``sum_t value_t X[i_t, j_t]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import Coordinates, eigen_factor, symmetric_scatter
+from bregopt.program.rows.dense import DenseRows
+
+__all__ = ["SparseRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows given by their terms, sorted by row; four arrays of one length."""
+
+    m: int
+    n: int
+    terms: Coordinates
+
+    @classmethod
+    def of(cls, m: int, n: int, terms: Coordinates) -> SparseRows:
+        """Return the rows with terms of one entry added up and zeros dropped."""
+        i, j = np.minimum(terms.i, terms.j), np.maximum(terms.i, terms.j)
+        # One key for (row, i, j): Python integers cannot overflow here before m n^2 passes 2^63.
+        key = (terms.row * n + i) * n + j
+        unique, where = np.unique(key, return_inverse=True)
+        value = np.bincount(where.ravel(), weights=terms.value, minlength=len(unique))
+        kept = value != 0
+        unique, value = unique[kept], value[kept]
+        row, pair = np.divmod(unique, n * n)
+        return cls(m, n, Coordinates(row, *np.divmod(pair, n), value))
+
+    def apply(self, X: Matrix) -> Array:
+        t = self.terms
+        if isinstance(X, LowRank):
+            entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
+        else:
+            entry = X[t.i, t.j]
+        return np.bincount(t.row, weights=t.value * entry, minlength=self.m)
+
+    def adjoint(self, y: Array) -> Array:
+        t = self.terms
+        return symmetric_scatter(self.n, t.i, t.j, t.value * y[t.row])
+
+    def restrict(self, V: Array) -> DenseRows:
+        t, r = self.terms, V.shape[1]
+        stack = np.empty((self.m, r, r))
+        ends = np.searchsorted(t.row, np.arange(self.m + 1))
+        for k in range(self.m):
+            span = slice(ends[k], ends[k + 1])
+            half = V[t.i[span]].T @ (t.value[span, None] * V[t.j[span]])
+            stack[k] = (half + half.T) / 2
+        return DenseRows(stack)
+
+    def slice(self, rows: IntArray) -> SparseRows:
+        t = self.terms
+        picked = sp.csr_array((np.ones(len(t.row)), (t.row, np.arange(len(t.row)))), (self.m, len(t.row)))[rows]
+        new, old = picked.nonzero()
+        order = np.argsort(new, kind="stable")
+        new, old = new[order].astype(np.intp), old[order]
+        return SparseRows(len(rows), self.n, Coordinates(new, t.i[old], t.j[old], t.value[old]))
+
+    def scale(self, weight: Array) -> SparseRows:
+        t = self.terms
+        return replace(self, terms=replace(t, value=t.value * weight[t.row]))
+
+    def norms(self) -> Array:
+        t = self.terms
+        square = np.where(t.i == t.j, t.value**2, t.value**2 / 2)
+        return np.sqrt(np.bincount(t.row, weights=square, minlength=self.m))
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        t = self.terms
+        span = slice(*np.searchsorted(t.row, [k, k + 1]))
+        support, local = np.unique(np.concatenate([t.i[span], t.j[span]]), return_inverse=True)
+        i, j = np.split(local.ravel(), 2)
+        small, d = eigen_factor(symmetric_scatter(len(support), i, j, t.value[span]))
+        U = np.zeros((self.n, len(d)))
+        U[support] = small
+        return U, d
+
+    def coordinates(self) -> Coordinates:
+        return self.terms

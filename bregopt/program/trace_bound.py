@@ -1,0 +1,85 @@
+"""A bound on the trace of a block that its rows imply; with one, any multipliers give a rigorous bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program.program import Program
+from bregopt.program.rows import Entries, Rows, SparseRows
+
+__all__ = ["TraceBound", "trace_bound"]
+
+
+@dataclass(frozen=True)
+class TraceBound:
+    """``tr X <= value``, or ``tr X = value`` where `exact`."""
+
+    value: float
+    exact: bool
+
+    def least(self, smallest_eigenvalue: float) -> float:
+        """Return the least ``<W, X>`` over psd ``X`` of this trace, from the smallest eigenvalue of ``W``."""
+        return self.value * (smallest_eigenvalue if self.exact else min(0.0, smallest_eigenvalue))
+
+
+def trace_bound(program: Program, block: int) -> TraceBound | None:
+    """Return the best trace bound that hard rows on the diagonal of one block imply, or None.
+
+    It looks for a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0``, and for bounds on each ``X_ii``.
+    """
+    n = program.blocks[block].n
+    weights, at = _diagonal_rows(program, block)
+    upper = program.bounds.hi[at]
+    equal = program.bounds.lo[at] == upper
+    best: TraceBound | None = None
+    entry = np.full(n, np.inf)
+    entry_equal = np.zeros(n, dtype=bool)
+    for w, hi, same in zip(weights, upper, equal, strict=True):
+        support = np.flatnonzero(w)
+        if len(support) == n:
+            found = TraceBound(float(hi / w.min()), bool(same and w.max() - w.min() <= 1e-14 * w.max()))
+            best = _tighter(best, found)
+        elif len(support) == 1 and hi / w[support[0]] < entry[support[0]]:
+            entry[support[0]], entry_equal[support[0]] = hi / w[support[0]], same
+    if np.isfinite(entry).all():
+        best = _tighter(best, TraceBound(float(entry.sum()), bool(entry_equal.all())))
+    return best
+
+
+def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
+    if a is None or b.value < a.value or (b.value == a.value and b.exact):
+        return b
+    return a
+
+
+def _diagonal_rows(program: Program, block: int) -> tuple[Array, np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
+    """Return the weights on the diagonal, shape ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
+    n = program.blocks[block].n
+    alone = program.bounds.hard & np.isfinite(program.bounds.hi) & (np.diff(program.B.indptr) == 0)
+    for term in program.A.terms:
+        if term.block != block:
+            alone[term.at] = False
+    weights, places = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)]
+    for term in program.A.terms:
+        if term.block == block and isinstance(term.rows, Entries | SparseRows):
+            chosen = _diagonal_only(term.rows, alone[term.at])
+            if len(chosen):
+                places.append(term.at[chosen])
+                weights.append(_weights(term.rows.slice(chosen)))
+    return np.concatenate(weights), np.concatenate(places)
+
+
+def _diagonal_only(rows: Rows, candidate: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Array:
+    t = rows.coordinates()
+    spoiled = np.zeros(rows.m, dtype=bool)
+    spoiled[t.row[(t.i != t.j) | (t.value <= 0)]] = True
+    return np.flatnonzero(candidate & ~spoiled)
+
+
+def _weights(rows: Rows) -> Array:
+    t = rows.coordinates()
+    flat = np.bincount(t.row * rows.n + t.i, weights=t.value, minlength=rows.m * rows.n)
+    return flat.reshape(rows.m, rows.n)

@@ -1,0 +1,1 @@
+"""The routes and what they share: registry, driver, settings, progress, answers."""

@@ -1,0 +1,179 @@
+"""What a route is: what it takes, said as data; its settings; and what it hands back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from bregopt.arrays import Array
+from bregopt.errors import did_you_mean
+from bregopt.program import Penalty, Program, trace_bound
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["Answer", "Capabilities", "Settings", "Solver", "Start", "make_settings"]
+
+_PENALTY_NAMES = {
+    Penalty.HINGE: "soft rows with a hinge",
+    Penalty.LOGDET: "soft rows with the LogDet penalty",
+    Penalty.VON_NEUMANN: "soft rows with the von Neumann penalty",
+    Penalty.SQUARE: "soft rows with a squared penalty",
+}
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What problems a route takes.
+
+    Parameters
+    ----------
+    objectives : frozenset of str
+        Names of divergences, and "linear" for blocks without one; "weights" for elementwise weights.
+    blocks : int or None
+        Largest number of matrix variables; None for any.
+    variables : bool
+        Whether ordinary variables may occur.
+    penalties : frozenset of Penalty
+        How rows may bend.
+    needs_trace_bound : bool
+        Whether the rows must bound the trace of each block.
+    """
+
+    objectives: frozenset[str]
+    blocks: int | None = None
+    variables: bool = True
+    penalties: frozenset[Penalty] = frozenset(Penalty)
+    needs_trace_bound: bool = False
+
+    def refusal(self, program: Program) -> str | None:
+        """Return why the route does not take the program, None where it does."""
+        if self.blocks is not None and len(program.blocks) > self.blocks:
+            return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
+        for block in program.blocks:
+            kind = "linear" if block.nearness is None else block.nearness.divergence
+            if kind not in self.objectives:
+                objective = "a linear objective" if kind == "linear" else f"the {kind} divergence"
+                return f"it does not take {objective} (of {block.name})"
+            if (
+                block.nearness is not None
+                and block.nearness.weights is not None
+                and "weights" not in self.objectives
+            ):
+                return f"it does not take elementwise weights (of {block.name})"
+        if program.k and not self.variables:
+            return f"it does not take ordinary variables (the problem has {program.k})"
+        for kind in Penalty:
+            if kind not in self.penalties and (program.bounds.kind == kind).any():
+                return f"it does not take {_PENALTY_NAMES[kind]}"
+        if self.needs_trace_bound:
+            for b, block in enumerate(program.blocks):
+                if trace_bound(program, b) is None:
+                    return f"it needs rows that bound the trace of {block.name}, such as bo.trace(X) <= t"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options of every route.
+
+    Parameters
+    ----------
+    tol : float
+        Largest relative gap and residual of an "optimal" answer.
+    max_iter : int or None
+        Cycles, rounds or steps; None for the route's own limit.
+    time_limit : float or None
+        Seconds.
+    verbose : bool
+        Print a table of the progress.
+    seed : int
+        Of every random choice.
+    rank_tol : float
+        Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
+    """
+
+    tol: float = 1e-6
+    max_iter: int | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    seed: int = 0
+    rank_tol: float = 1e-10
+
+    def __post_init__(self) -> None:
+        for name, least in (("tol", 0.0), ("time_limit", 0.0), ("max_iter", 0), ("rank_tol", 0.0)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"{name} is {value!r}; expected a number")
+            if not value > least:
+                raise ValueError(f"{name} is {value!r}; expected a number above {least:g}")
+        if self.max_iter is not None and not isinstance(self.max_iter, int):
+            raise TypeError(f"max_iter is {self.max_iter!r}; expected an integer")
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where to start from: an earlier answer to a program with the same rows."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a route hands back; the driver certifies it.
+
+    Parameters
+    ----------
+    X : sequence of arrays of shape (n_b, n_b)
+        Positive semidefinite. For an unbounded problem, the ray.
+    u : array of shape (k,)
+    y : array of shape (m,)
+        Multipliers, positive at lower bounds. For an infeasible problem, the Farkas vector.
+    stop : StopReason
+    iterations : int
+    detail : str
+        More on why it stopped, such as a foreign solver's word.
+    """
+
+    X: Sequence[Array]
+    u: Array
+    y: Array
+    stop: StopReason
+    iterations: int
+    detail: str = field(default="")
+
+
+class Solver(Protocol):
+    """A route. Register a class with :func:`bregopt.register_solver`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    citation: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    Settings: ClassVar[type[Settings]]
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        """Return why this route does not take the program, beyond its capabilities; None where it does."""
+        ...
+
+    def choice(self, program: Program, settings: Any) -> str:
+        """Return which of its methods it would use and why, for ``explain``; empty where it has one."""
+        ...
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        """Solve a program whose blocks are dense; low-rank ones come as their range space."""
+        ...
+
+
+def make_settings(solver: type[Solver], options: dict[str, Any]) -> Settings:
+    """Return the settings of a route, refusing unknown names before any work."""
+    known = [f.name for f in dataclasses.fields(solver.Settings)]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"solver {solver.name!r} has no option {name!r}{did_you_mean(name, known)}")
+    return solver.Settings(**options)

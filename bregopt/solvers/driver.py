@@ -1,0 +1,151 @@
+"""From a program to a certified answer: range space, route, certificate, status."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import ConvergenceWarning
+from bregopt.program import (
+    Certificate,
+    LowRank,
+    Program,
+    RangeSpace,
+    certify,
+    check_rows,
+    is_farkas,
+    is_ray,
+    range_space,
+)
+from bregopt.solvers.base import Answer, Settings, Solver, Start
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import Solution, Status, StopReason
+
+__all__ = ["run", "to_range_space"]
+
+_RANK_TOL = 1e-9  # eigenvalues of an answer below this fraction of the largest do not count towards its rank
+
+
+def run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
+    """Solve a program by one route and return the certified answer, in the program's terms."""
+    begin = time.perf_counter()
+    reduced, spaces = to_range_space(program, settings.rank_tol)
+    check_rows(reduced, program)
+    progress = Progress(_title(solver, program), settings.verbose, settings.time_limit)
+    ready = time.perf_counter()
+    answer = solver.solve(reduced, settings, _started(start, reduced), progress)
+    solved = time.perf_counter()
+    certificate = certify(reduced, answer.X, answer.u, answer.y)
+    status = _judged(reduced, answer, certificate, settings.tol)
+    done = time.perf_counter()
+    timings = {
+        "setup": ready - begin,
+        "solve": solved - ready,
+        "certify": done - solved,
+        "total": done - begin,
+    }
+    solution = _solution(solver, answer, certificate, status, spaces, timings, progress)
+    _warn(solution, settings)
+    return solution
+
+
+def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
+    """Return the program with every low-rank block on its range space, and those spaces by block."""
+    spaces: dict[int, RangeSpace] = {}
+    for b, block in enumerate(program.blocks):
+        if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
+            spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
+            program = program.restrict(b, spaces[b].V, spaces[b].M0)
+    return program, spaces
+
+
+def _started(start: Solution | None, program: Program) -> Start | None:
+    """Return an earlier answer as a start; multipliers carry over, matrices only where orders agree."""
+    if start is None or start.X is None or start.duals is None:
+        return None
+    if len(start.duals) != program.m or len(start.u) != program.k:
+        raise ValueError(
+            f"warm_start has {len(start.duals)} rows and {len(start.u)} variables; "
+            f"expected {program.m} and {program.k}"
+        )
+    fits = len(start.X) == len(program.blocks) and all(
+        not isinstance(X, LowRank) and len(X) == block.n
+        for X, block in zip(start.X, program.blocks, strict=True)
+    )
+    return Start(tuple(start.X) if fits else (), start.u, start.duals)
+
+
+def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
+    """Return what we hold, by our own certificate; a route's word alone never makes it more."""
+    if answer.stop is StopReason.INFEASIBLE:
+        proven = is_farkas(program, answer.y)
+        return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
+    if answer.stop is StopReason.UNBOUNDED:
+        proven = is_ray(program, answer.X, answer.u)
+        return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
+    if certificate.meets(tol):
+        return Status.OPTIMAL
+    if answer.stop in (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+        return Status.USER_LIMIT
+    return Status.OPTIMAL_INACCURATE
+
+
+def _solution(
+    solver: Solver,
+    answer: Answer,
+    certificate: Certificate,
+    status: Status,
+    spaces: dict[int, RangeSpace],
+    timings: dict[str, float],
+    progress: Progress,
+) -> Solution:
+    held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
+    value = certificate.primal if held else np.inf if infeasible else -np.inf
+    X = tuple(spaces[b].lift(M) if b in spaces else np.array(M) for b, M in enumerate(answer.X))
+    reason = StopReason.CONVERGED if status is Status.OPTIMAL else answer.stop
+    return Solution(
+        status=status.value,
+        stop_reason=f"{reason.value} {answer.detail}".strip(),
+        value=float(value),
+        X=X if held else None,
+        u=answer.u,
+        duals=answer.y if held or infeasible else None,
+        dual_value=certificate.dual if held else float(value),
+        gap=certificate.gap if held else np.nan,
+        primal_residual=certificate.primal_residual if held else np.nan,
+        dual_residual=certificate.dual_residual if held else np.nan,
+        error=certificate.error if held else np.nan,
+        iterations=answer.iterations,
+        timings=timings,
+        solver=solver.name,
+        history=progress.history(),
+        rank=tuple(_rank(M) for M in answer.X) if held else None,
+        citation=solver.citation,
+    )
+
+
+def _rank(M: Array) -> int:
+    eigenvalues = np.linalg.eigvalsh(M)
+    return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0))) if eigenvalues[-1] > 0 else 0
+
+
+def _title(solver: Solver, program: Program) -> str:
+    orders = ", ".join(f"{block.name} {block.n} x {block.n}" for block in program.blocks)
+    return f"bregopt {solver.name}: {orders}; {program.m} rows, {program.k} variables"
+
+
+def _warn(solution: Solution, settings: Any) -> None:
+    if solution.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED):
+        return
+    warnings.warn(
+        f"{solution.solver}: {solution.status}, certified gap {solution.gap:.1e}, primal residual "
+        f"{solution.primal_residual:.1e}, dual residual {solution.dual_residual:.1e} "
+        f"(tol {settings.tol:.1e}). {solution.stop_reason}",
+        ConvergenceWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,200 @@
+"""The registry: which routes there are, which of them takes a problem, and why not.
+
+Built-in routes are named by module and loaded when they are first looked at; plug-ins come from the
+entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
+the order of registration that takes the problem is used, and the reference comes last.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from bregopt.errors import PluginWarning, UnsupportedProblemError, did_you_mean
+from bregopt.program import Program
+from bregopt.solvers import driver
+from bregopt.solvers.base import Settings, Solver, make_settings
+from bregopt.solvers.solution import Solution
+
+__all__ = ["Route", "explain", "register_solver", "routes", "solve", "solvers", "translate"]
+
+_REFERENCE = "cvxpy"
+# A new built-in route is one line here and its package.
+_BUILT_IN = {
+    "bregman": "bregopt.solvers.bregman:Bregman",
+    "psdboost": "bregopt.solvers.psdboost:PSDBoost",
+    _REFERENCE: "bregopt.solvers.reference:Reference",
+}
+_ENTRY_POINTS = "bregopt.solvers"
+_REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
+
+_registered: dict[str, type[Solver]] = {}
+_loaded_plugins = False
+
+
+@dataclass(frozen=True)
+class Route:
+    """One line of an explanation: a route, why it refuses (None where it takes the problem), its choice."""
+
+    solver: str
+    refusal: str | None
+    choice: str
+    chosen: bool
+
+
+def register_solver(cls: type[Solver]) -> type[Solver]:
+    """Add a route; also usable as a class decorator.
+
+    Parameters
+    ----------
+    cls : class
+        With the attributes and methods of :class:`bregopt.solvers.base.Solver`. A class of the name of a
+        registered one takes its place.
+
+    Raises
+    ------
+    TypeError
+        If something a route needs is missing.
+    """
+    missing = [name for name in _REQUIRED if not hasattr(cls, name)]
+    if not isinstance(cls, type) or missing:
+        raise TypeError(f"{cls!r} is not a solver class: it lacks {', '.join(missing) or 'being a class'}")
+    if not issubclass(cls.Settings, Settings):
+        raise TypeError(f"{cls.__name__}.Settings does not derive from bregopt.solvers.base.Settings")
+    _registered[cls.name] = cls
+    return cls
+
+
+def solvers() -> dict[str, str]:
+    """Return the registered routes: name and one-line summary, in routing order."""
+    return {name: cls.summary for name, cls in _all().items()}
+
+
+def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
+    """Return what each registered route says to a program, and which one would be used."""
+    considered = _all() if solver == "auto" else {**_all(), **dict([_named(solver)])}
+    chosen = False
+    found = []
+    for name, cls in considered.items():
+        refusal = _refusal(cls, program, options)
+        takes = refusal is None and not chosen and (solver == "auto" or name == _named(solver)[0])
+        choice = "" if refusal else cls().choice(program, _own_settings(cls, options))
+        found.append(Route(name, refusal, choice, takes))
+        chosen = chosen or takes
+    return found
+
+
+def explain(program: Program, solver: Any = "auto") -> str:
+    """Return, as text, what each registered route says to a program."""
+    lines = []
+    for route in routes(program, solver):
+        mark = "->" if route.chosen else "  "
+        verdict = f"no: {route.refusal}" if route.refusal else f"takes it{_suffix(route.choice)}"
+        lines.append(f"{mark} {route.solver:<14} {verdict}")
+    return "\n".join(lines)
+
+
+def solve(
+    program: Program, solver: Any = "auto", start: Solution | None = None, **options: Any
+) -> Solution:
+    """Route a program, solve it there and certify the answer; see :meth:`bregopt.Problem.solve`."""
+    cls = _choose(program, solver, options)
+    return driver.run(cls(), program, make_settings(cls, options), start)
+
+
+def translate(program: Program, solver: str, **details: Any) -> Any:
+    """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
+    cls: Any = _named(solver)[1]
+    reduced, _ = driver.to_range_space(program, Settings().rank_tol)
+    return cls().translate(reduced, **details)
+
+
+def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+    if solver != "auto":
+        name, cls = _named(solver)
+        make_settings(cls, options)
+        refusal = _refusal(cls, program, options)
+        if refusal is None:
+            return cls
+        others = [r.solver for r in routes(program) if r.refusal is None]
+        raise UnsupportedProblemError(
+            f"solver {name!r} does not take this problem: {refusal}. "
+            + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
+        )
+    _check_options(options)
+    found = routes(program, **options)
+    for route in found:
+        if route.chosen:
+            return _all()[route.solver]
+    reasons = "; ".join(f"{r.solver}: {r.refusal}" for r in found)
+    raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse names that no route knows; routing leaves out the routes that do not know one of them."""
+    known = {name for cls in _all().values() for name in cls.Settings.__dataclass_fields__}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
+
+
+def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> str | None:
+    for name in options:
+        if name not in cls.Settings.__dataclass_fields__:
+            return f"it has no option {name!r}"
+    reason = cls.capabilities.refusal(program)
+    return reason if reason is not None else cls().refusal(program, _own_settings(cls, options))
+
+
+def _own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
+    known = cls.Settings.__dataclass_fields__
+    return cls.Settings(**{name: value for name, value in options.items() if name in known})
+
+
+def _named(solver: Any) -> tuple[str, type[Solver]]:
+    if isinstance(solver, type):
+        return solver.__name__ if not hasattr(solver, "name") else solver.name, solver
+    if not isinstance(solver, str):
+        raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
+    known = _all()
+    if solver not in known:
+        raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}")
+    return solver, known[solver]
+
+
+def _all() -> dict[str, type[Solver]]:
+    """Return every route in routing order: built-in ones, plug-ins, the reference."""
+    _load_plugins()
+    names = [name for name in _BUILT_IN if name != _REFERENCE]
+    names += [name for name in _registered if name not in _BUILT_IN]
+    return {name: _load(name) for name in [*names, _REFERENCE]}
+
+
+def _load(name: str) -> type[Solver]:
+    if name not in _registered:
+        module, attribute = _BUILT_IN[name].split(":")
+        register_solver(getattr(importlib.import_module(module), attribute))
+    return _registered[name]
+
+
+def _load_plugins() -> None:
+    global _loaded_plugins
+    if _loaded_plugins:
+        return
+    _loaded_plugins = True
+    for point in entry_points(group=_ENTRY_POINTS):
+        try:
+            register_solver(point.load())
+        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way, and must not take us along
+            warnings.warn(
+                f"plug-in {point.name!r} ({point.value}) could not be loaded and is skipped: {error!r}",
+                PluginWarning,
+                stacklevel=2,
+            )
+
+
+def _suffix(choice: str) -> str:
+    return f": {choice}" if choice else ""

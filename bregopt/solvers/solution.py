@@ -1,0 +1,126 @@
+"""The answer: what we hold, why it stopped, and what it proves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from bregopt.arrays import Array
+from bregopt.plotting import plot_convergence
+
+__all__ = ["Solution", "Status", "StopReason"]
+
+
+class Status(StrEnum):
+    """What we hold, in CVXPY's words."""
+
+    OPTIMAL = "optimal"
+    OPTIMAL_INACCURATE = "optimal_inaccurate"
+    INFEASIBLE = "infeasible"
+    INFEASIBLE_INACCURATE = "infeasible_inaccurate"
+    UNBOUNDED = "unbounded"
+    UNBOUNDED_INACCURATE = "unbounded_inaccurate"
+    USER_LIMIT = "user_limit"
+
+
+class StopReason(StrEnum):
+    """Why a route stopped, with advice."""
+
+    CONVERGED = "The certificate meets the tolerance."
+    MAX_ITER = "max_iter was reached; raise it, loosen tol, or try another solver or method."
+    TIME_LIMIT = "time_limit was reached; raise it, loosen tol, or try another solver or method."
+    INTERRUPTED = "Interrupted from the keyboard; the best iterate is returned."
+    STALLED = "No further progress in floating point; loosen tol or rescale the problem."
+    INFEASIBLE = "No X meets the hard rows: a combination of them contradicts X psd. Make some soft."
+    UNBOUNDED = "The objective falls without end along a ray; add a bound or a trace constraint."
+    INACCURATE = "The foreign solver stopped, but its answer's certificate does not meet tol."
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An answer and its certificate.
+
+    Attributes
+    ----------
+    status : str
+        What we hold: CVXPY's strings.
+    stop_reason : str
+        Why the route stopped, with advice.
+    value : float
+        Objective at the answer; ``inf`` (``-inf`` for a maximisation) where it is infeasible.
+    X : array of shape (n, n), LowRank, or a tuple of those
+        The matrix, or one for each matrix variable; None where there is none. ``LowRank`` where the
+        problem started from one.
+    u : dict from str to float or array
+        Ordinary variables by name.
+    duals : tuple of float or array
+        One for each constraint, in CVXPY's signs.
+    dual_value : float
+        The proven bound on the optimal value.
+    gap : float
+        Certified relative duality gap, recomputed from the data.
+    primal_residual, dual_residual : float
+        Largest relative violations; see :class:`bregopt.program.Certificate`.
+    error : float
+        By how much `value` can differ from the optimum, gap and violations taken together, in its own units.
+    iterations : int
+        Of the route: cycles, rounds or steps.
+    timings : dict from str to float
+        Seconds: "setup", "solve", "certify", "total".
+    solver : str
+        The route.
+    history : dict from str to array
+        One array for each recorded quantity.
+    rank : int or tuple of int
+        Of the answer, or of each of its matrices; None where there is none.
+    citation : str
+        What to cite for the route.
+    """
+
+    status: str
+    stop_reason: str
+    value: float
+    X: Any
+    u: Any
+    duals: Any
+    dual_value: float
+    gap: float
+    primal_residual: float
+    dual_residual: float
+    error: float
+    iterations: int
+    timings: dict[str, float]
+    solver: str
+    history: dict[str, Array]
+    rank: Any
+    citation: str
+    _raw: Solution | None = field(default=None, repr=False)
+
+    @property
+    def residuals(self) -> dict[str, float]:
+        """Primal and dual residual by name."""
+        return {"primal": self.primal_residual, "dual": self.dual_residual}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
+        return plot_convergence(self.history, self.solver, ax)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"bregopt solution: {self.status} ({self.solver})",
+            f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
+            f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
+            f"  answer     {_shape_text(self.X, self.rank)}",
+            f"  effort     {self.iterations} iterations, {self.timings.get('total', 0.0):.3g} s",
+            f"  stopped    {self.stop_reason}",
+        ]
+        return "\n".join(lines)
+
+
+def _shape_text(X: Any, rank: Any) -> str:
+    if X is None:
+        return "none"
+    if isinstance(X, tuple):
+        return "; ".join(_shape_text(part, r) for part, r in zip(X, rank, strict=True))
+    return f"X {X.shape[0]} x {X.shape[1]}, rank {rank}"
