@@ -66,12 +66,12 @@ class Constraint:
         if self.sense == "between":
             text = f"{_text(self.lower)} <= {self.body.label} <= {_text(self.upper)}"
         else:
-            text = f"{self.body.label} {self.sense} {_text(self.upper if self.upper else self.lower)}"
-        return f"soft({text})" if self.softness else text
+            text = f"{self.body.label} {self.sense} {_text(self.lower if self.upper is None else self.upper)}"
+        return text if self.softness is None else f"soft({text})"
 
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""
-        signed = y if self.sense == ">=" else -y
+        signed = (y if self.sense == ">=" else -y) + 0.0  # no negative zeros
         return signed.reshape(self.shape) if self.shape else float(signed[0])
 
     def __bool__(self) -> NoReturn:

@@ -1,0 +1,86 @@
+"""The route `bregman`: nearness problems in one matrix by Bregman projection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.errors import did_you_mean
+from bregopt.program import Penalty, Program
+from bregopt.program.range_space import definite_sign
+from bregopt.solvers import base
+from bregopt.solvers.base import Answer, Capabilities, Start
+from bregopt.solvers.bregman.cyclic import cyclic_projection
+from bregopt.solvers.bregman.hildreth import dykstra_hildreth
+from bregopt.solvers.progress import Progress
+
+__all__ = ["Bregman", "BregmanSettings"]
+
+_METHODS = ("auto", "cyclic")
+_OWN_PENALTY = {
+    "logdet": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
+    "von_neumann": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
+    "frobenius": {Penalty.SQUARE},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BregmanSettings(base.Settings):
+    """Options of the route `bregman`.
+
+    Parameters
+    ----------
+    method : {"auto", "cyclic"}
+        "cyclic" projects on one row at a time.
+    """
+
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.method not in _METHODS:
+            raise ValueError(f"method is {self.method!r}{did_you_mean(str(self.method), _METHODS)}")
+
+
+class Bregman:
+    """Bregman projection for one matrix and a LogDet, von Neumann or squared Frobenius objective."""
+
+    name: ClassVar[str] = "bregman"
+    summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
+    citation: ClassVar[str] = (
+        "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"logdet", "von_neumann", "frobenius"}), blocks=1, variables=False
+    )
+    Settings: ClassVar[type[base.Settings]] = BregmanSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        kind = program.divergences[0]
+        assert kind is not None
+        for penalty in set(Penalty) - {Penalty.HARD, Penalty.HINGE} - _OWN_PENALTY[kind]:
+            if (program.bounds.kind == penalty).any():
+                return f"rows with the {penalty.name.lower()} penalty do not go with the {kind} divergence"
+        return _boundary(program) if kind == "von_neumann" else None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return "method 'cyclic'"
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        run = dykstra_hildreth if program.divergences[0] == "frobenius" else cyclic_projection
+        return run(program, settings, start, progress)
+
+
+def _boundary(program: Program) -> str | None:
+    """Return why no interior matrix meets the rows, where one of them alone shows it."""
+    bounds = program.bounds
+    for term in program.A.terms:
+        sign, hard = definite_sign(term.rows), bounds.hard[term.at]
+        pinned = hard & (((sign > 0) & (bounds.hi[term.at] == 0)) | ((sign < 0) & (bounds.lo[term.at] == 0)))
+        where = np.flatnonzero(pinned)
+        if len(where):
+            name = program.row_name(int(term.at[where[0]]))
+            return f"{name} holds only on the boundary of the psd cone, which projections do not reach"
+    return None
