@@ -46,7 +46,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'? Known: ..."`` for error messages about an unknown name."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"{hint} Known: {', '.join(known)}." if known else f"{hint} None is known."
 
 

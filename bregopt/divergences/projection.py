@@ -22,11 +22,13 @@ class Scale(NamedTuple):
 
     psi: Callable[[float], float]
     slope: Callable[[float], float]
+    unit: float  # round-off of psi is relative to its value, but at least to this
 
 
-IDENTITY = Scale(lambda a: a, lambda a: 1.0)
-LOG = Scale(math.log, lambda a: 1 / a)
-RECIPROCAL = Scale(lambda a: -1 / a, lambda a: a**-2)
+IDENTITY = Scale(lambda a: a, lambda a: 1.0, 0.0)
+LOG = Scale(math.log, lambda a: 1 / a, 1.0)
+RECIPROCAL = Scale(lambda a: -1 / a, lambda a: a**-2, 0.0)
+_ROUND_OFF = 4e-16
 
 
 class Line(Protocol):
@@ -98,7 +100,7 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
     mu : float
         Weight of the divergence: ``alpha`` moves the multiplier by ``mu alpha``.
     """
-    psi, slope = line.scale
+    psi, slope, unit = line.scale
     lowest, highest = line.reach
     rigid, _ = target(max(0.0, target.floor))
     if rigid <= lowest:
@@ -111,7 +113,9 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
         b, db = target(y + mu * alpha)
         if b <= lowest:  # a square penalty can bend a bound out of reach: go back
             return math.inf, math.inf
-        return a - psi(b), da - slope(b) * mu * db
+        difference = a - psi(b)
+        settled = abs(difference) <= _ROUND_OFF * max(abs(a), unit)
+        return 0.0 if settled else difference, da - slope(b) * mu * db
 
     start, stop = line.domain
     start = max(start, (target.floor - y) / mu)
@@ -146,7 +150,7 @@ def increasing_root(g: Callable[[float], tuple[float, float]], start: float, sto
         if not start < candidate < stop:
             end = stop if step > 0 else start
             candidate = (x + end) / 2 if math.isfinite(end) else x + math.copysign(leap, step)
-        if abs(candidate - x) <= 4e-16 * abs(candidate):
+        if abs(candidate - x) <= _ROUND_OFF * abs(candidate):
             return candidate
         x = candidate
     return x

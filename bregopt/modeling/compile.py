@@ -131,12 +131,13 @@ def _block(X: PSD, objective: Minimize) -> Block:
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
     """Place every family; those of one class and storage are joined, so that loops stay arrays."""
+    number = {X: b for b, X in enumerate(matrices)}
     grouped: dict[tuple[Any, ...], list[tuple[int, Rows]]] = {}
     start = 0
     for c in constraints:
         for X, rows in c.body.psd.items():
             factor = getattr(rows, "Z", getattr(rows, "U", None))
-            key = (matrices.index(X), type(rows), sp.issparse(factor))
+            key = (number[X], type(rows), sp.issparse(factor))
             grouped.setdefault(key, []).append((start, rows))
         start += c.size
     terms = tuple(

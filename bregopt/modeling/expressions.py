@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.program.rows import Rows, add_rows, combine_rows
@@ -27,11 +28,18 @@ __all__ = ["Expression", "Operand", "as_expression"]
 class Operand:
     """Anything that takes part in affine arithmetic and comparisons."""
 
-    __array_ufunc__ = None  # numpy then leaves `array + operand` and `array <= operand` to us
+    # numpy then leaves `array + operand` and `array <= operand` to us; without a length, scipy.sparse does too.
+    __array_ufunc__ = None
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
         raise TypeError(f"{type(self).__name__} is not an affine expression")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
+        """Return one object, not a sequence of rows: scipy's sparse arrays then leave ``S @ operand`` to us."""
+        single = np.empty((), dtype=object)
+        single[()] = self
+        return single
 
     def __add__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else self.expression().plus(as_expression(other))
@@ -136,11 +144,6 @@ class Expression(Operand):
 
     def expression(self) -> Expression:
         return self
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a scalar expression has no length")
-        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Expression:
         numbers = np.arange(self.size).reshape(self.shape)[key]

@@ -132,9 +132,6 @@ class Variable(Operand):
     def __getitem__(self, key: Any) -> Expression:
         return self.expression()[key]
 
-    def __len__(self) -> int:
-        return len(self.expression())
-
     def expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)

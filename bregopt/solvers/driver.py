@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     progress = Progress(_title(solver, program), settings.verbose, settings.time_limit)
     ready = time.perf_counter()
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)
+    answer = replace(answer, X=tuple((M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
     certificate = certify(reduced, answer.X, answer.u, answer.y)
     status = _judged(reduced, answer, certificate, settings.tol)
@@ -106,7 +108,7 @@ def _solution(
     held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
     value = certificate.primal if held else np.inf if infeasible else -np.inf
-    X = tuple(spaces[b].lift(M) if b in spaces else np.array(M) for b, M in enumerate(answer.X))
+    X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X))
     reason = StopReason.CONVERGED if status is Status.OPTIMAL else answer.stop
     return Solution(
         status=status.value,

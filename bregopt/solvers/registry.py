@@ -19,7 +19,7 @@ from bregopt.solvers import driver
 from bregopt.solvers.base import Settings, Solver, make_settings
 from bregopt.solvers.solution import Solution
 
-__all__ = ["Route", "explain", "register_solver", "routes", "solve", "solvers", "translate"]
+__all__ = ["Route", "check_options", "explain", "register_solver", "routes", "solve", "solvers", "translate"]
 
 _REFERENCE = "cvxpy"
 # A new built-in route is one line here and its package.
@@ -97,9 +97,7 @@ def explain(program: Program, solver: Any = "auto") -> str:
     return "\n".join(lines)
 
 
-def solve(
-    program: Program, solver: Any = "auto", start: Solution | None = None, **options: Any
-) -> Solution:
+def solve(program: Program, solver: Any = "auto", start: Solution | None = None, **options: Any) -> Solution:
     """Route a program, solve it there and certify the answer; see :meth:`bregopt.Problem.solve`."""
     cls = _choose(program, solver, options)
     return driver.run(cls(), program, make_settings(cls, options), start)
@@ -112,10 +110,26 @@ def translate(program: Program, solver: str, **details: Any) -> Any:
     return cls().translate(reduced, **details)
 
 
+def check_options(solver: Any, options: dict[str, Any]) -> None:
+    """Refuse an unknown solver, an option that it (with "auto": every route) does not know, or a bad value.
+
+    Routing leaves out the routes that do not know one of the options.
+    """
+    if solver != "auto":
+        make_settings(_named(solver)[1], options)
+        return
+    known = {name for cls in _all().values() for name in cls.Settings.__dataclass_fields__}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
+    for cls in _all().values():
+        _own_settings(cls, options)
+
+
 def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+    check_options(solver, options)
     if solver != "auto":
         name, cls = _named(solver)
-        make_settings(cls, options)
         refusal = _refusal(cls, program, options)
         if refusal is None:
             return cls
@@ -124,21 +138,12 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
             f"solver {name!r} does not take this problem: {refusal}. "
             + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
         )
-    _check_options(options)
     found = routes(program, **options)
     for route in found:
         if route.chosen:
             return _all()[route.solver]
     reasons = "; ".join(f"{r.solver}: {r.refusal}" for r in found)
     raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    """Refuse names that no route knows; routing leaves out the routes that do not know one of them."""
-    known = {name for cls in _all().values() for name in cls.Settings.__dataclass_fields__}
-    for name in options:
-        if name not in known:
-            raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
 
 
 def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> str | None:

@@ -1,0 +1,153 @@
+"""Certificates: the dual function is what it says, bounds hold at any multipliers, proofs are checked."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from instances import random_nearness
+
+import bregopt as bo
+from bregopt.program import Bounds, Penalty, certify, is_farkas, is_ray, trace_bound
+
+
+def bounds_of(kind, m, lo=0.5, hi=2.0, gamma=1.3):
+    weight = np.inf if kind == Penalty.HARD else gamma
+    return Bounds(np.full(m, lo), np.full(m, hi), np.full(m, int(kind)), np.full(m, weight))
+
+
+@pytest.mark.parametrize("kind", list(Penalty))
+@given(y=st.floats(-1.2, 1.2))
+def test_conjugate_is_the_minimum_over_activities(kind, y):
+    if kind == Penalty.LOGDET and y < 0:
+        y /= 2  # the domain ends at -gamma / hi = -0.65
+    a = np.geomspace(1e-4, 60, 200_001)
+    if kind == Penalty.SQUARE:
+        a = np.linspace(-4, 6, 200_001)
+    bounds = bounds_of(kind, len(a))
+    cost = bounds.penalty(a) + y * a + np.where((bounds.violation(a) > 0) & bounds.hard, np.inf, 0.0)
+    claimed = bounds.conjugate(np.full(len(a), y))[0]
+    assert claimed == pytest.approx(cost.min(), abs=2e-4)
+    assert claimed <= cost.min() + 1e-12
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_any_multipliers_give_a_lower_bound(divergence, soft):
+    problem, _ = random_nearness(3, divergence, 5, soft)
+    sol = problem.solve(solver="bregman", tol=1e-9)
+    program = problem.program()
+    rng = np.random.default_rng(0)
+    best = -np.inf
+    for _ in range(200):
+        y = program.bounds.clip(sol._raw.duals + 0.3 * rng.normal(size=program.m) * rng.random())
+        certificate = certify(program, (sol.X,), np.zeros(0), y)
+        assert certificate.dual <= sol.value + 1e-7
+        assert certificate.primal == pytest.approx(sol.value)
+        best = max(best, certificate.dual)
+    assert best > -np.inf
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
+def test_gap_is_a_divergence_plus_complementarity(divergence):
+    """primal(X) - dual(y) = D(X, X_y) + sum of |s y|: the one gap of the engine."""
+    from bregopt.program.certificate import divergence_of
+
+    problem, _ = random_nearness(5, divergence, 4)
+    sol = problem.solve(solver="bregman", tol=1e-9)
+    program = problem.program()
+    rng = np.random.default_rng(1)
+    y = program.bounds.clip(sol._raw.duals * (1 + 0.2 * rng.normal(size=program.m)))
+    certificate = certify(program, (sol.X,), np.zeros(0), y)
+    D = divergence_of(program.blocks[0].nearness)
+    X_y = D.minimiser(-program.A.adjoint(y), 1.0)
+    a = program.A.apply((sol.X,))
+    slack = np.where(y > 0, a - program.bounds.lo, program.bounds.hi - a)
+    complementarity = float(np.abs(y[y != 0]) @ slack[y != 0])
+    if divergence == "frobenius":
+        # The minimiser sits on the cone's boundary: the cone's own complementarity joins in.
+        S = 2 * (X_y - D.X0) - program.A.adjoint(y)
+        complementarity += float(np.vdot(S, sol.X))
+        between = float(np.sum((sol.X - X_y) ** 2))
+    else:
+        between = type(D)(X_y).value(sol.X)
+    assert certificate.primal - certificate.dual == pytest.approx(between + complementarity, abs=1e-6)
+
+
+def test_violations_are_reported_relative_to_their_size():
+    X = bo.PSD(2)
+    for scale in (1e-6, 1.0, 1e6):
+        problem = bo.Problem(
+            bo.Minimize(bo.frobenius_div(X, scale * np.eye(2))), [X[0, 0] == 2 * scale, X[0, 1] == 0.0]
+        )
+        point = scale * np.array([[1.9, 0.01], [0.01, 1.0]])
+        certificate = certify(problem.program(), (point,), np.zeros(0), np.zeros(2))
+        assert certificate.primal_residual == pytest.approx(0.05, rel=1e-9)
+
+
+def test_indefinite_answers_are_not_psd():
+    X = bo.PSD(2)
+    program = bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) == 1]).program()
+    certificate = certify(program, (np.array([[1.0, 1.5], [1.5, 1.0]]),), np.zeros(0), np.ones(2))
+    assert certificate.primal_residual == pytest.approx(0.5)
+
+
+class TestTraceBound:
+    def bound(self, constraints, X):
+        return trace_bound(bo.Problem(bo.Minimize(bo.trace(X)), constraints).program(), 0)
+
+    def test_kinds(self):
+        X, u = bo.PSD(3), bo.Variable()
+        assert self.bound([bo.trace(X) == 2], X).exact
+        assert self.bound([bo.trace(X) <= 2], X).value == 2
+        assert not self.bound([bo.trace(X) <= 2], X).exact
+        assert self.bound([2 * bo.trace(X) == 2], X).value == 1
+        assert self.bound([bo.diag(X) == [1, 2, 3]], X).value == 6
+        assert self.bound([bo.diag(X) == [1, 2, 3]], X).exact
+        assert self.bound([np.array([1.0, 2, 1]) @ bo.diag(X) <= 4], X).value == 4
+        assert self.bound([bo.diag(X) <= 5, bo.trace(X) <= 2], X).value == 2
+        assert self.bound([bo.trace(X) >= 2], X) is None
+        assert self.bound([X[0, 0] <= 1, X[1, 1] <= 1], X) is None
+        assert self.bound([bo.trace(X) <= u], X) is None
+        assert self.bound([bo.soft(bo.trace(X) <= 1)], X) is None
+        assert self.bound([bo.trace(X) + X[0, 1] <= 1], X) is None
+
+
+def test_farkas_vectors_are_checked():
+    X, u = bo.PSD(2), bo.Variable(nonneg=True)
+    program = bo.Problem(
+        bo.Minimize(bo.trace(X)), [X[0, 0] <= 1, X[1, 1] <= 1, X[0, 1] >= 2, X[0, 0] + u >= 0]
+    ).program()
+    assert is_farkas(program, np.array([-1.0, -1.0, 2.0, 0.0]))  # -(X00 - 2 X01 + X11) >= -2 + 4
+    assert not is_farkas(program, np.array([-1.0, -1.0, 0.9, 0.0]))
+    assert not is_farkas(program, np.array([-1.0, -1.0, 2.0, 1.0]))  # u could pay for it
+    assert not is_farkas(program, np.zeros(4))
+    assert not is_farkas(program, np.array([1.0, 1.0, -2.0, 0.0]))  # signs outside their range
+
+
+def test_rays_are_checked():
+    X, u = bo.PSD(2), bo.Variable()
+    program = bo.Problem(bo.Maximize(X[0, 0] + u), [X[1, 1] <= 1, u <= X[1, 1]]).program()
+    assert is_ray(program, (np.diag([1.0, 0.0]),), np.zeros(1))
+    assert not is_ray(program, (np.diag([0.0, 1.0]),), np.zeros(1))
+    assert not is_ray(program, (np.zeros((2, 2)),), np.ones(1))
+    assert not is_ray(program, (np.diag([1.0, -1.0]),), np.zeros(1))
+    assert not is_ray(program, (np.diag([-1.0, 0.0]),), np.zeros(1))
+
+
+def test_finite_differences_of_the_dual_function():
+    """The slope of the dual in a multiplier is its bound minus the activity of the minimiser."""
+    from bregopt.program.certificate import divergence_of
+
+    for divergence in ("logdet", "von_neumann", "frobenius"):
+        problem, _ = random_nearness(7, divergence, 4)
+        sol = problem.solve(solver="bregman", tol=1e-9)
+        program, y = problem.program(), sol._raw.duals.copy()
+        k, h = int(np.argmax(np.abs(y))), 1e-6
+        up, down = y.copy(), y.copy()
+        up[k] += h
+        down[k] -= h
+        values = [certify(program, (sol.X,), np.zeros(0), t).dual for t in (up, down)]
+        X_y = divergence_of(program.blocks[0].nearness).minimiser(-program.A.adjoint(y), 1.0)
+        bound = program.bounds.lo[k] if y[k] > 0 else program.bounds.hi[k]
+        slope = bound - program.A.apply((X_y,))[k]
+        assert (values[0] - values[1]) / (2 * h) == pytest.approx(slope, abs=1e-5)

@@ -1,0 +1,100 @@
+"""Every route, every problem of the depot that it takes: first the certificate, then the answer."""
+
+import warnings
+
+import depot
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.solvers import registry
+
+# A new route is tested by adding its name.
+ROUTES = ("bregman", "psdboost", "cvxpy")
+TOL = 1e-7
+# How far an answer may be from the known one, relative to its size, where routes differ in what they reach.
+VALUE_TOL = {"bregman": 1e-6, "psdboost": 1e-6, "cvxpy": 2e-6}
+X_TOL = {"bregman": 1e-4, "psdboost": 1e-3, "cvxpy": 2e-3}
+
+
+def solved(problem, route):
+    with warnings.catch_warnings():
+        # A backend of the reference may miss the tolerance; what it returns is still held to the bounds here.
+        warnings.simplefilter("ignore" if route == "cvxpy" else "error", bo.ConvergenceWarning)
+        return problem.solve(solver=route, tol=TOL)
+
+
+def takes(problem, route):
+    return next(r for r in registry.routes(problem.program()) if r.solver == route).refusal is None
+
+
+PAIRS = [
+    pytest.param(name, route, id=f"{name}-{route}")
+    for name, make in depot.CASES.items()
+    for route in ROUTES
+    if takes(make().problem, route)
+]
+
+
+@pytest.mark.parametrize(("name", "route"), PAIRS)
+def test_route_meets_known_answer(name, route):
+    case = depot.CASES[name]()
+    sol = solved(case.problem, route)
+    if case.status != "optimal":
+        assert sol.status == case.status, sol.stop_reason
+        assert sol.X is None
+        assert np.isinf(sol.value)
+        return
+    assert sol.status in ("optimal", "optimal_inaccurate")
+    assert max(sol.gap, sol.primal_residual, sol.dual_residual) <= (TOL if route != "cvxpy" else 1e-5)
+    unit = max(1.0, abs(sol.value))
+    if case.value is not None:
+        assert sol.value == pytest.approx(case.value, abs=VALUE_TOL[route] * unit)
+    if case.X is not None:
+        reference = np.asarray(case.X)
+        bound = X_TOL[route] * max(1.0, np.abs(reference).max())
+        # Answers printed to four digits cannot be met more closely than that.
+        assert np.abs(np.asarray(sol.X) - reference).max() <= max(bound, 1e-4 if case.value is None else 0)
+    for k, dual in case.duals.items():
+        np.testing.assert_allclose(sol.duals[k], dual, atol=5e-3 * max(1.0, np.abs(dual).max()))
+    for variable, value in case.u.items():
+        np.testing.assert_allclose(sol.u[variable], value, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "route"), PAIRS)
+def test_answer_is_psd_and_in_order(name, route):
+    case = depot.CASES[name]()
+    sol = solved(case.problem, route)
+    assert sol.solver == route
+    assert set(sol.timings) == {"setup", "solve", "certify", "total"}
+    assert case.problem.status == sol.status
+    if sol.X is None:
+        return
+    X = np.asarray(sol.X)
+    np.testing.assert_array_equal(X, X.T)
+    assert np.linalg.eigvalsh(X)[0] >= -1e-12 * max(np.trace(X), 1e-300)
+    np.testing.assert_array_equal(np.asarray(case.problem.matrices[0].value), X)
+    # Weak duality, up to what the violations are worth.
+    sign = case.problem.objective.sign
+    assert sign * (sol.value - sol.dual_value) >= -sol.error
+
+
+@pytest.mark.parametrize(("name", "route"), PAIRS)
+def test_limit_of_one_iteration_never_claims_too_much(name, route):
+    if route == "cvxpy":
+        pytest.skip("backends count iterations in their own way")
+    case = depot.CASES[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        sol = case.problem.solve(solver=route, max_iter=1, tol=TOL)
+    if sol.status == "optimal" and case.value is not None:
+        assert sol.value == pytest.approx(case.value, abs=1e-6 * max(1.0, abs(case.value)))
+    if sol.status == "user_limit":
+        assert sol.stop_reason.startswith("max_iter")
+        if case.value is not None and np.isfinite(sol.dual_value):
+            sign = case.problem.objective.sign
+            assert sign * sol.dual_value <= sign * case.value + 1e-6 * max(1.0, abs(case.value))
+
+
+def test_every_builtin_route_is_enrolled():
+    assert set(bo.solvers()) == set(ROUTES)

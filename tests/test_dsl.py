@@ -1,0 +1,417 @@
+"""The DSL: what expressions mean, what constraints say, and what bad input is told."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.program.rows import Distances, Entries, RankTwo, SparseRows
+
+N = 5
+
+
+@pytest.fixture
+def X(rng):
+    X = bo.PSD(N, name="X")
+    G = rng.normal(size=(N, N))
+    X.value = G @ G.T
+    return X
+
+
+class TestAtoms:
+    def test_values(self, X, rng):
+        V = X.value
+        A, Z, i, j = rng.normal(size=(N, N)), rng.normal(size=(3, N)), np.array([0, 1]), np.array([3, 4])
+        A = A + A.T
+        distance = V[i, i] + V[j, j] - 2 * V[i, j]
+        np.testing.assert_allclose(bo.diag(X).value, np.diag(V))
+        assert bo.trace(X).value == pytest.approx(np.trace(V))
+        assert bo.inner(A, X).value == pytest.approx(np.vdot(A, V))
+        assert bo.inner(sp.csr_array(A), X).value == pytest.approx(np.vdot(A, V))
+        np.testing.assert_allclose(bo.inner([A, 2 * A], X).value, [np.vdot(A, V), 2 * np.vdot(A, V)])
+        np.testing.assert_allclose(bo.inner(np.array([A, 2 * A]), X).value, [np.vdot(A, V), 2 * np.vdot(A, V)])
+        np.testing.assert_allclose(bo.quad_form(Z, X).value, np.diag(Z @ V @ Z.T))
+        np.testing.assert_allclose(bo.quad_form(sp.csr_array(Z), X).value, np.diag(Z @ V @ Z.T))
+        assert bo.quad_form(Z[0], X).value == pytest.approx(Z[0] @ V @ Z[0])
+        np.testing.assert_allclose(bo.sq_distance(X, i, j).value, distance)
+        np.testing.assert_allclose(bo.sq_distance(X, 0, [3, 4]).value, V[0, 0] + np.diag(V)[3:] - 2 * V[0, 3:])
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            (0, 1),
+            (-1, 2),
+            ([0, 1, 2], [2, 3, 4]),
+            (slice(None), 0),
+            (slice(1, 4), slice(0, 2)),
+            2,
+            (np.arange(N), np.arange(N)),
+            np.triu(np.ones((N, N), dtype=bool)),
+            ([[0], [1]], [2, 3]),
+        ],
+    )
+    def test_indexing_is_numpys(self, X, key):
+        np.testing.assert_allclose(X[key].value, X.value[key])
+        assert X[key].shape == X.value[key].shape
+
+    def test_arithmetic(self, X, rng):
+        V = X.value
+        u, p = bo.Variable(N), bo.Parameter(N, value=np.arange(5.0))
+        u.value = rng.normal(size=N)
+        w, M = rng.normal(size=N), rng.normal(size=(2, N))
+        e = 2 * bo.diag(X) - u * w + p / 2 - 1 + X[0, 1]
+        expected = 2 * np.diag(V) - u.value * w + np.arange(5) / 2 - 1 + V[0, 1]
+        np.testing.assert_allclose(e.value, expected)
+        np.testing.assert_allclose((M @ e).value, M @ expected)
+        np.testing.assert_allclose((sp.csr_array(M) @ e).value, M @ expected)
+        assert (w @ e).value == pytest.approx(w @ expected)
+        assert bo.sum(e).value == pytest.approx(expected.sum())
+        np.testing.assert_allclose((w - e).value, w - expected)
+        np.testing.assert_allclose((-e)[1:3].value, -expected[1:3])
+        np.testing.assert_allclose((X - np.eye(N)).value, V - np.eye(N))
+        assert (X[0, 1] - X[1, 0]).value == 0
+
+    def test_structure_is_kept(self, X):
+        i, j = np.arange(3), np.arange(3) + 1
+        assert isinstance(bo.diag(X).psd[X], Entries)
+        assert isinstance((3 * bo.sq_distance(X, i, j) - 1).psd[X], Distances)
+        assert isinstance((bo.sq_distance(X, i, j) - bo.sq_distance(X, j, i + 2)).psd[X], RankTwo)
+        assert isinstance((X[0, 1] + bo.trace(X)).psd[X], SparseRows)
+
+    def test_thousands_of_rows_are_three_arrays(self):
+        X = bo.PSD(2000)
+        i, j = np.arange(1999), np.arange(1999) + 1
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.sq_distance(X, i, j) >= 1])
+        (term,) = problem.program().A.terms
+        assert isinstance(term.rows, Distances)
+
+    def test_rows_from_a_loop_are_joined(self):
+        X = bo.PSD(50)
+        problem = bo.Problem(
+            bo.Minimize(bo.trace(X)), [bo.sq_distance(X, k, k + 1) >= 1 for k in range(49)]
+        )
+        (term,) = problem.program().A.terms
+        assert isinstance(term.rows, Distances)
+        assert term.rows.m == 49
+
+
+class TestConstraints:
+    def test_both_sides(self, X):
+        for c in (bo.diag(X) <= 2, 2 >= bo.diag(X), np.full(N, 2.0) >= bo.diag(X)):  # noqa: SIM300
+            assert c.sense == "<="
+            np.testing.assert_allclose(c.upper.value, 2)
+        for c in (bo.diag(X) == 1, 1 == bo.diag(X)):  # noqa: SIM300
+            assert c.lower is c.upper
+
+    def test_comparing_expressions(self, X):
+        c = bo.sq_distance(X, 0, 1) <= bo.sq_distance(X, 2, 3) - 0.5
+        assert c.upper.value == -0.5
+        assert isinstance(c.body.psd[X], RankTwo)
+
+    def test_chained_comparison_is_refused(self, X):
+        with pytest.raises(TypeError, match="between"):
+            0 <= X[0, 1] <= 1
+
+    def test_strict_comparison_is_refused(self, X):
+        with pytest.raises(TypeError, match="<="):
+            X[0, 1] < 1
+        with pytest.raises(TypeError, match="not a convex"):
+            X[0, 1] != 1
+
+    def test_readable(self, X):
+        assert repr(bo.diag(X) == 1) == "Constraint(diag(X) == 1, rows=5)"
+        assert "soft" in repr(bo.soft(X[0, 1] >= 0.5))
+        assert "0.1 <= X[0, 1] <= 0.3" in repr(bo.between(X[0, 1], 0.1, 0.3))
+
+
+class TestParameters:
+    def test_right_hand_side_changes_without_compiling(self):
+        X, b = bo.PSD(2), bo.Parameter(value=1.0)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.trace(X) == b])
+        before = problem._compiled
+        assert problem.solve().X[0, 0] == pytest.approx(0.5)
+        b.value = 4.0
+        assert problem.solve(warm_start=True).X[0, 0] == pytest.approx(2.0)
+        assert problem._compiled is before
+
+    def test_weight_and_gamma(self):
+        X, mu, gamma = bo.PSD(1), bo.Parameter(value=1.0), bo.Parameter(value=2.0)
+        row = bo.soft(X[0, 0] <= 0.4, gamma=gamma)
+        problem = bo.Problem(bo.Minimize(mu * bo.logdet_div(X, [[1.0]])), [row])
+        for m, g in ((1.0, 2.0), (0.5, 3.0)):
+            mu.value, gamma.value = m, g
+            # m (1 - 1/x) + g (1/0.4 - 1/x) = 0
+            assert problem.solve().X[0, 0] == pytest.approx((m + g) / (m + g / 0.4), rel=1e-5)
+
+    def test_errors(self):
+        X, p = bo.PSD(2), bo.Parameter(2, name="p")
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.diag(X) == p])
+        with pytest.raises(ValueError, match="parameter p has no value"):
+            problem.solve()
+        with pytest.raises(ValueError, match=r"shape \(3,\); expected \(2,\)"):
+            p.value = np.ones(3)
+        with pytest.raises(TypeError, match="Parameter"):
+            p * bo.diag(X)
+        with pytest.raises(ValueError, match="weight -1"):
+            w = bo.Parameter(value=-1.0, name="w")
+            bo.Problem(bo.Minimize(w * bo.logdet_div(X, np.eye(2)))).solve()
+
+
+class TestWarmStart:
+    def test_fewer_cycles_from_the_last_answer(self, rng):
+        X, n = bo.PSD(6), 6
+        G = rng.normal(size=(n, n))
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, G @ G.T + np.eye(n))), [bo.diag(X) == 1])
+        cold = problem.solve(solver="bregman")
+        warm = problem.solve(solver="bregman", warm_start=True)
+        assert warm.iterations < cold.iterations
+        assert warm.value == pytest.approx(cold.value, rel=1e-6)
+
+    def test_from_another_solution(self, rng):
+        def problem(mu):
+            X = bo.PSD(4)
+            return bo.Problem(bo.Minimize(mu * bo.logdet_div(X, np.diag([1.0, 2, 3, 4]))), [bo.diag(X) == 1])
+
+        first = problem(1.0).solve(solver="bregman")
+        second = problem(1.1).solve(solver="bregman", warm_start=first)
+        assert second.status == "optimal"
+        with pytest.raises(ValueError, match="warm_start has 4 rows"):
+            X = bo.PSD(4)
+            bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(4))), [bo.trace(X) == 1]).solve(warm_start=first)
+
+
+SINGULAR = np.array([[1.0, 1.0], [1.0, 1.0]])
+INDEFINITE = np.array([[1.0, 2.0], [2.0, 1.0]])
+
+
+class TestBadInput:
+    """Each gives one clear error that names the argument."""
+
+    @pytest.mark.parametrize("div", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+    @pytest.mark.parametrize(
+        ("X0", "error", "message"),
+        [
+            ([[1.0, np.nan], [np.nan, 1.0]], ValueError, r"X0 of \w+_div has 2 NaN"),
+            ([[1.0, np.inf], [np.inf, 1.0]], ValueError, "NaN or Inf"),
+            ([[1.0, 0.5], [0.4, 1.0]], ValueError, r"X0 of .* is not symmetric: entry \(0, 1\) is 0.5"),
+            ([[1.0, 0.5]], ValueError, r"X0 of .* shape \(1, 2\); expected a square"),
+            (np.eye(3), ValueError, "X0 of .* is 3 x 3; expected 2 x 2"),
+            (np.eye(2) * 1j, TypeError, "X0 of .* is complex"),
+            (np.array([[object(), 1], [1, 2]]), TypeError, "X0 of .* dtype object"),
+            ([["a", "b"], ["b", "a"]], TypeError, "X0 of .* dtype"),
+            ([[1.0], [1.0, 2.0]], ValueError, "X0 of .* ragged"),
+            (1.0, ValueError, "X0 of .* 0 dimensions"),
+        ],
+    )
+    def test_start(self, div, X0, error, message):
+        with pytest.raises(error, match=message):
+            div(bo.PSD(2), X0)
+
+    @pytest.mark.parametrize("div", [bo.logdet_div, bo.von_neumann_div])
+    def test_start_must_be_positive_definite(self, div):
+        with pytest.raises(ValueError, match=r"smallest eigenvalue is -1 .*lift"):
+            div(bo.PSD(2), INDEFINITE)
+        with pytest.raises(ValueError, match="LowRank"):
+            div(bo.PSD(2), SINGULAR)
+        with pytest.raises(ValueError, match="3 x 3; expected 2 x 2"):
+            div(bo.PSD(2), bo.LowRank(np.ones((3, 1))))
+
+    def test_frobenius_takes_indefinite_but_not_low_rank(self):
+        bo.frobenius_div(bo.PSD(2), INDEFINITE)
+        with pytest.raises(TypeError, match="dense"):
+            bo.frobenius_div(bo.PSD(2), bo.LowRank(np.ones((2, 1))))
+        with pytest.raises(ValueError, match="weights"):
+            bo.frobenius_div(bo.PSD(2), INDEFINITE, weights=np.zeros((2, 2)))
+
+    @pytest.mark.parametrize(
+        ("i", "j", "error", "message"),
+        [
+            ([], [], ValueError, "i of sq_distance is empty"),
+            ([0], [5], ValueError, "j of sq_distance has index 5"),
+            ([-6], [0], ValueError, "i of sq_distance has index -6"),
+            ([0, 2], [1, 2], ValueError, "i == j == 2 at place 1"),
+            ([0.5], [1], TypeError, "i of sq_distance has dtype float64"),
+            ([0, 1, 2], [3, 4], ValueError, "lengths 3 and 2"),
+            ([[0, 1]], [2], ValueError, r"shape \(1, 2\)"),
+            (4, -1, ValueError, "i == j == 4"),
+        ],
+    )
+    def test_distance_indices(self, i, j, error, message):
+        with pytest.raises(error, match=message):
+            bo.sq_distance(bo.PSD(5), i, j)
+
+    def test_entries(self):
+        X = bo.PSD(3, name="K")
+        with pytest.raises(ValueError, match="index of K, 3 x 3"):
+            X[0, 3]
+        with pytest.raises(ValueError, match="index of K is empty"):
+            X[[], []]
+
+    @pytest.mark.parametrize(
+        ("make", "error", "message"),
+        [
+            (lambda X: bo.inner(np.eye(4), X), ValueError, "A of inner is 4 x 4; expected 3 x 3"),
+            (lambda X: bo.inner([], X), ValueError, "A of inner"),
+            (lambda X: bo.inner([np.eye(3), np.triu(np.ones((3, 3)))], X), ValueError, r"A\[1\] of inner is not"),
+            (lambda X: bo.inner(sp.csr_array(np.triu(np.ones((3, 3)))), X), ValueError, "not symmetric"),
+            (lambda X: bo.quad_form(np.ones((2, 4)), X), ValueError, "rows of length 3"),
+            (lambda X: bo.quad_form(np.zeros((0, 3)), X), ValueError, "no rows"),
+            (lambda X: bo.quad_form([[1, np.nan, 0]], X), ValueError, "Z of quad_form has 1 NaN"),
+            (lambda X: bo.quad_form(sp.csr_array([[np.inf, 0, 0]]), X), ValueError, "NaN or Inf"),
+            (lambda X: bo.diag(np.eye(3)), TypeError, "X of diag is ndarray; expected a bo.PSD"),
+            (lambda X: bo.logdet_div(np.eye(3), np.eye(3)), TypeError, "X of logdet_div"),
+            (lambda X: X[0, 1] + np.nan, ValueError, "NaN"),
+            (lambda X: X[0, 1] <= 1j, TypeError, "complex"),
+            (lambda X: X[0, 1] / 0, ValueError, "zero"),
+            (lambda X: X[0, 1] * X[0, 2], TypeError, "not affine"),
+            (lambda X: bo.diag(X) + np.ones(4), ValueError, r"\(3,\) and constant \(4,\)"),
+            (lambda X: np.ones((2, 4)) @ bo.diag(X), ValueError, "@ of shapes"),
+            (lambda X: bo.soft(bo.diag(X) == 1, gamma=0), ValueError, "gamma of soft has the value 0"),
+            (lambda X: bo.soft(bo.diag(X) == 1, gamma=-1), ValueError, "gamma of soft"),
+            (lambda X: bo.soft(bo.diag(X) == 1, gamma=[1, 2]), ValueError, r"shape \(2,\); expected \(3,\)"),
+            (lambda X: bo.soft(bo.diag(X) == 1, gamma=np.nan), ValueError, "gamma of soft"),
+            (lambda X: bo.soft(bo.diag(X) == 1, penalty="hing"), ValueError, "penalty of soft is 'hing'"),
+            (lambda X: bo.soft(bo.soft(bo.diag(X) == 1)), ValueError, "soft already"),
+            (lambda X: bo.soft(3), TypeError, "soft takes a constraint; got int"),
+            (lambda X: bo.between(bo.diag(X), 0, X[0, 0]), ValueError, "upper of between contains a variable"),
+            (lambda X: bo.Minimize(bo.diag(X)), ValueError, "expected a scalar"),
+            (lambda X: bo.Minimize(-bo.logdet_div(X, np.eye(3))), ValueError, "above 0"),
+            (lambda X: bo.Maximize(bo.logdet_div(X, np.eye(3))), ValueError, "below 0"),
+            (lambda X: bo.Problem(X), TypeError, "objective is PSD"),
+            (lambda X: bo.Problem(bo.Minimize(bo.trace(X)), [3]), TypeError, "a constraint is 3"),
+            (lambda X: bo.Problem(bo.Minimize(bo.trace(X)), [True]), TypeError, "a constraint is True"),
+            (lambda X: bo.Problem(bo.Minimize(bo.Variable())), ValueError, "no bo.PSD variable"),
+            (
+                lambda X: bo.Problem(bo.Minimize(2 * bo.logdet_div(X, np.eye(3)) + bo.logdet_div(X, np.eye(3)))),
+                ValueError,
+                "2 divergences",
+            ),
+            (lambda X: bo.PSD(0), ValueError, "n is 0"),
+            (lambda X: bo.PSD(2.5), TypeError, "n is 2.5"),
+            (lambda X: bo.PSD(True), TypeError, "n is True"),
+            (lambda X: bo.Variable(2, lower=1, upper=[2, 0]), ValueError, "lower is 1 but upper is 0 at 1"),
+            (lambda X: bo.Variable(2, lower=[1, 2, 3]), ValueError, "lower of"),
+            (lambda X: bo.Variable(nonneg=True, lower=1), ValueError, "not both"),
+            (lambda X: bo.LowRank([1, 2]), ValueError, "factor has 1 dimensions"),
+            (lambda X: bo.LowRank(np.zeros((3, 0))), ValueError, "at least one"),
+            (lambda X: bo.LowRank([[np.nan]]), ValueError, "factor has 1 NaN"),
+        ],
+    )
+    def test_message_names_the_argument(self, make, error, message):
+        with pytest.raises(error, match=message):
+            make(bo.PSD(3))
+
+    def test_two_variables_of_one_name(self):
+        X, Y = bo.PSD(2, name="X"), bo.PSD(2, name="X")
+        with pytest.raises(ValueError, match="two variables are called 'X'"):
+            bo.Problem(bo.Minimize(bo.trace(X) + bo.trace(Y)))
+
+    def test_crossed_bounds(self):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(bo.diag(X), [0, 3], [1, 2])])
+        with pytest.raises(ValueError, match=r"constraint 0 .* row 1: lower bound 3 is above upper bound 2"):
+            problem.solve()
+
+    @pytest.mark.parametrize("div", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+    def test_row_that_no_psd_matrix_meets(self, div):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(div(X, np.eye(3))), [bo.sq_distance(X, [0, 1], [1, 2]) <= [1, -1]])
+        with pytest.raises(bo.InfeasibleRowError, match=r"constraint 0 .*, row 1 .* never negative"):
+            problem.solve()
+
+    def test_row_infeasible_by_range_space(self):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.sq_distance(X, 0, 1) <= 0])
+        with pytest.raises(bo.InfeasibleRowError, match="LogDet keeps"):
+            problem.solve()
+        G = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # points 0 and 2 are one point
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [bo.sq_distance(X, 0, 2) >= 0.5])
+        with pytest.raises(bo.InfeasibleRowError, match="always 0"):
+            problem.solve()
+
+    def test_soft_penalty_outside_its_domain(self):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.soft(X[0, 1] >= -0.5)])
+        with pytest.raises(ValueError, match=r'bound -0.5.*penalty="hinge"'):
+            problem.solve()
+
+    def test_unknown_solver_and_options(self):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.trace(X) == 1])
+        with pytest.raises(ValueError, match="unknown solver 'bergman'; did you mean 'bregman'"):
+            problem.solve(solver="bergman")
+        with pytest.raises(TypeError, match="no option 'tool'; did you mean 'tol'"):
+            problem.solve(solver="bregman", tool=1e-3)
+        with pytest.raises(TypeError, match="no solver has an option 'metod'; did you mean 'method'"):
+            problem.solve(metod="cyclic")
+        with pytest.raises(ValueError, match="method is 'cylic'; did you mean 'cyclic'"):
+            problem.solve(solver="bregman", method="cylic")
+        with pytest.raises(ValueError, match="tol is -1"):
+            problem.solve(tol=-1)
+        with pytest.raises(TypeError, match="max_iter is 2.5"):
+            problem.solve(max_iter=2.5)
+        with pytest.raises(TypeError, match="solver is 3"):
+            problem.solve(solver=3)
+        assert problem.solution is None
+        assert X.value is None
+
+    def test_arrays_are_never_modified(self, rng):
+        X0, b, i, j, A = np.eye(3), np.ones(3), np.array([0, -1]), np.array([1, 1]), np.diag([1.0, 2.0, 3.0])
+        kept = [a.copy() for a in (X0, b, i, j, A)]
+        X = bo.PSD(3)
+        bo.Problem(
+            bo.Minimize(bo.logdet_div(X, X0) + bo.inner(A, X)), [bo.diag(X) == b, bo.sq_distance(X, i, j) <= 1.5]
+        ).solve()
+        for array, copy in zip((X0, b, i, j, A), kept, strict=True):
+            np.testing.assert_array_equal(array, copy)
+
+    @given(st.data())
+    def test_a_spoilt_matrix_is_always_refused(self, data):
+        n = data.draw(st.integers(2, 5))
+        A = np.eye(n) + 0.1
+        i, j = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, n - 1))
+        kind = data.draw(st.sampled_from(["nan", "inf", "skew", "indefinite"]))
+        if kind == "skew":
+            j = (i + 1 + j % (n - 1)) % n
+            A[i, j] += data.draw(st.floats(1e-6, 1e6))
+        elif kind == "indefinite":
+            A[i, i] = -data.draw(st.floats(1e-6, 1e6))
+        else:
+            A[i, j] = A[j, i] = float(kind)
+        for div in (bo.logdet_div, bo.von_neumann_div):
+            with pytest.raises(ValueError, match="X0 of"):
+                div(bo.PSD(n), A)
+
+    @given(st.lists(st.integers(-8, 8), min_size=0, max_size=4), st.lists(st.integers(-8, 8), max_size=4))
+    def test_indices_are_right_or_refused(self, i, j):
+        n, X = 5, bo.PSD(5)
+        good = (
+            len(i) > 0
+            and len(j) > 0
+            and (len(i) == len(j) or 1 in (len(i), len(j)))
+            and all(-n <= k < n for k in i + j)
+        )
+        if good:
+            a, b = np.broadcast_arrays(np.array(i) % n, np.array(j) % n)
+            good = bool((a != b).all())
+        if not good:
+            with pytest.raises((ValueError, TypeError), match="sq_distance"):
+                bo.sq_distance(X, i, j)
+            return
+        X.value = np.diag(np.arange(5.0))
+        np.testing.assert_allclose(bo.sq_distance(X, i, j).value, a + b)
+
+
+def test_several_matrices_are_declared_and_refused_with_a_reason(capsys):
+    X, Y = bo.PSD(2, name="X"), bo.PSD(2, name="Y")
+    problem = bo.Problem(
+        bo.Minimize(bo.logdet_div(X, np.eye(2)) + bo.logdet_div(Y, np.eye(2))), [X[0, 1] + Y[0, 1] >= 0.5]
+    )
+    problem.explain()
+    said = capsys.readouterr().out
+    assert "bregman" in said
+    assert "1 matrix variable, the problem has 2" in said
+    with pytest.raises(bo.UnsupportedProblemError, match="takes 1 matrix variable.*These do: cvxpy"):
+        problem.solve(solver="bregman")

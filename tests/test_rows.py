@@ -1,0 +1,180 @@
+"""Every row family against its definition: a stack of dense symmetric matrices."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bregopt.program import LowRank
+from bregopt.program.rows import (
+    FAMILIES,
+    Coordinates,
+    DenseRows,
+    Distances,
+    Entries,
+    RankOne,
+    RankTwo,
+    SparseRows,
+    add_rows,
+    combine_rows,
+    concatenate_rows,
+)
+
+N, M = 6, 5
+
+
+def unit(k):
+    return np.eye(N)[k]
+
+
+def sym(u, w):
+    return (np.outer(u, w) + np.outer(w, u)) / 2
+
+
+def examples(seed=0):
+    """Each family with the stack that defines it."""
+    rng = np.random.default_rng(seed)
+    i, j = np.array([0, 1, 2, 3, 4]), np.array([0, 3, 5, 1, 5])
+    far = np.array([1, 2, 3, 4, 5])
+    w = rng.normal(size=M)
+    Z, W = rng.normal(size=(M, N)), rng.normal(size=(M, N))
+    thin = sp.csr_array(np.where(rng.random((M, N)) < 0.4, Z, 0.0) + sp.eye_array(M, N).toarray())
+    terms = Coordinates(
+        np.array([0, 0, 1, 2, 2, 2, 4]),
+        np.array([0, 1, 2, 3, 0, 1, 5]),
+        np.array([0, 2, 2, 1, 5, 1, 4]),
+        rng.normal(size=7),
+    )
+    stack = rng.normal(size=(M, N, N))
+    stack = stack + stack.transpose(0, 2, 1)
+    sparse_stack = np.zeros((M, N, N))
+    for r, a, b, v in zip(terms.row, terms.i, terms.j, terms.value, strict=True):
+        sparse_stack[r] += v * sym(unit(a), unit(b))
+    return {
+        "entries": (
+            Entries(N, i, j, w),
+            [w[k] * sym(unit(i[k]), unit(j[k])) for k in range(M)],
+        ),
+        "distances": (
+            Distances(N, i, far, w),
+            [w[k] * np.outer(unit(i[k]) - unit(far[k]), unit(i[k]) - unit(far[k])) for k in range(M)],
+        ),
+        "rank_one": (RankOne(Z, w), [w[k] * np.outer(Z[k], Z[k]) for k in range(M)]),
+        "rank_one_sparse": (
+            RankOne(thin, w),
+            [w[k] * np.outer(thin.toarray()[k], thin.toarray()[k]) for k in range(M)],
+        ),
+        "rank_two": (RankTwo(Z, W, w), [w[k] * sym(Z[k], W[k]) for k in range(M)]),
+        "rank_two_parallel": (RankTwo(Z, -2 * Z, w), [-2 * w[k] * np.outer(Z[k], Z[k]) for k in range(M)]),
+        "sparse": (SparseRows.of(M, N, terms), sparse_stack),
+        "dense": (DenseRows(stack), stack),
+    }
+
+
+NAMES = list(examples())
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestFamily:
+    def test_apply_dense_and_low_rank(self, name, rng):
+        rows, stack = examples()[name]
+        F = rng.normal(size=(N, 3))
+        expected = [np.vdot(A, F @ F.T) for A in stack]
+        np.testing.assert_allclose(rows.apply(F @ F.T), expected, atol=1e-12)
+        np.testing.assert_allclose(rows.apply(LowRank(F)), expected, atol=1e-12)
+
+    def test_adjoint_is_the_transpose(self, name, rng):
+        rows, stack = examples()[name]
+        y = rng.normal(size=M)
+        np.testing.assert_allclose(rows.adjoint(y), np.tensordot(y, np.array(stack), 1), atol=1e-12)
+
+    def test_restrict(self, name, rng):
+        rows, stack = examples()[name]
+        V, Mid = rng.normal(size=(N, 4)), rng.normal(size=(4, 4))
+        Mid = Mid + Mid.T
+        small = rows.restrict(V)
+        assert (small.m, small.n) == (M, 4)
+        expected = [np.vdot(A, V @ Mid @ V.T) for A in stack]
+        np.testing.assert_allclose(small.apply(Mid), expected, atol=1e-11)
+
+    def test_slice_scale_and_norms(self, name, rng):
+        rows, stack = examples()[name]
+        picked, weight = np.array([3, 1, 1, 4]), rng.normal(size=4)
+        part = rows.slice(picked).scale(weight)
+        expected = [w * stack[k] for k, w in zip(picked, weight, strict=True)]
+        y = rng.normal(size=4)
+        np.testing.assert_allclose(part.adjoint(y), np.tensordot(y, np.array(expected), 1), atol=1e-12)
+        np.testing.assert_allclose(part.norms(), [np.linalg.norm(A) for A in expected], atol=1e-12)
+
+    def test_factor(self, name):
+        rows, stack = examples()[name]
+        for k in range(M):
+            U, d = rows.factor(k)
+            np.testing.assert_allclose((U * d) @ U.T, stack[k], atol=1e-12)
+            assert np.linalg.matrix_rank(U) == len(d)
+
+    def test_coordinates(self, name):
+        rows, stack = examples()[name]
+        rebuilt = SparseRows.of(M, N, rows.coordinates())
+        for k in range(M):
+            np.testing.assert_allclose(rebuilt.adjoint(np.eye(M)[k]), stack[k], atol=1e-12)
+
+    def test_combine(self, name, rng):
+        rows, stack = examples()[name]
+        S = sp.csr_array(rng.normal(size=(3, M)) * (rng.random((3, M)) < 0.6))
+        mixed = combine_rows(S, rows)
+        y = rng.normal(size=3)
+        np.testing.assert_allclose(mixed.adjoint(y), np.tensordot(S.T @ y, np.array(stack), 1), atol=1e-12)
+
+    def test_concatenate(self, name, rng):
+        rows, stack = examples()[name]
+        double = concatenate_rows([rows, rows.slice(np.array([0, 2]))])
+        y = rng.normal(size=M + 2)
+        expected = np.tensordot(y, np.array([*stack, stack[0], stack[2]]), 1)
+        np.testing.assert_allclose(double.adjoint(y), expected, atol=1e-12)
+
+    def test_add_to_every_other(self, name, rng):
+        rows, stack = examples()[name]
+        y = rng.normal(size=M)
+        for other, others in examples(1).values():
+            both = add_rows(rows, other)
+            expected = np.tensordot(y, np.array(stack) + np.array(others), 1)
+            np.testing.assert_allclose(both.adjoint(y), expected, atol=1e-12)
+
+    def test_data_is_left_alone(self, name, rng):
+        rows, _ = examples()[name]
+        y = rng.normal(size=M)
+        before = rows.adjoint(y)
+        rows.scale(np.zeros(M)), rows.slice(np.array([0])), rows.restrict(np.eye(N)), rows.factor(0)
+        np.testing.assert_array_equal(rows.adjoint(y), before)
+
+
+def test_difference_of_distances_stays_rank_two():
+    i, j = np.array([0, 1]), np.array([2, 3])
+    near, far = Distances(N, i, j, np.ones(2)), Distances(N, j, i + 4, np.ones(2))
+    both = add_rows(far, near.scale(-np.ones(2)))
+    assert isinstance(both, RankTwo)
+    assert sp.issparse(both.U)
+    X = np.arange(36.0).reshape(N, N)
+    X = X + X.T
+    np.testing.assert_allclose(both.apply(X), far.apply(X) - near.apply(X))
+
+
+def test_families_are_listed():
+    assert {type(rows) for rows, _ in examples().values()} == set(FAMILIES)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 6))
+def test_sparse_slice_against_dense(seed, m, count):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(0, 12))
+    terms = Coordinates(
+        rng.integers(0, m, size), rng.integers(0, N, size), rng.integers(0, N, size), rng.normal(size=size)
+    )
+    rows = SparseRows.of(m, N, terms)
+    picked = rng.integers(0, m, count)
+    full = np.array([rows.adjoint(np.eye(m)[k]) for k in range(m)])
+    part = rows.slice(picked)
+    for k in range(count):
+        np.testing.assert_allclose(part.adjoint(np.eye(count)[k]), full[picked[k]], atol=1e-14)
