@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Array", "IntArray", "finite_array", "index_array", "positive_number", "symmetric_matrix"]
+__all__ = ["Array", "IntArray", "Mask", "finite_array", "index_array", "positive_number", "symmetric_matrix"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 # Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
 SYMMETRY_TOL = 1e-10
@@ -56,7 +57,9 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     if bad.any():
         where = tuple(int(k) for k in np.argwhere(bad)[0])
         place = f" at {where if len(where) > 1 else where[0]}" if where else ""
-        raise ValueError(f"{name} has {int(bad.sum())} NaN or Inf value(s), the first{place}; expected finite")
+        raise ValueError(
+            f"{name} has {int(bad.sum())} NaN or Inf value(s), the first{place}; expected finite"
+        )
     return array
 
 
@@ -83,7 +86,7 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
 
 
 def index_array(value: Any, name: str, n: int) -> IntArray:
-    """Return `value` as a non-empty 1-D array of indices in ``0 .. n-1`` (negative ones count from the end)."""
+    """Return `value` as a non-empty 1-D index array in ``0 .. n-1``; negative ones count from the end."""
     raw = np.asarray(value)
     if raw.size == 0:
         raise ValueError(f"{name} is empty; expected at least one index")

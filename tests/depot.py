@@ -136,9 +136,7 @@ def logdet_soft_rank_one():
     a = z @ solution @ z
     X = bo.PSD(3)
     problem = bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), [bo.soft(bo.quad_form(z, X) <= b, gamma=gamma)])
-    return Case(
-        problem, logdet(solution, X0) + gamma * (a / b - np.log(a / b) - 1), solution, {0: -alpha}
-    )
+    return Case(problem, logdet(solution, X0) + gamma * (a / b - np.log(a / b) - 1), solution, {0: -alpha})
 
 
 @case
@@ -243,9 +241,7 @@ def von_neumann_soft():
     alpha = (np.log(b) - np.log(x0)) * gamma / (gamma + 1)
     x = x0 * np.exp(alpha)
     X = bo.PSD(1)
-    problem = bo.Problem(
-        bo.Minimize(bo.von_neumann_div(X, [[x0]])), [bo.soft(X[0, 0] == b, gamma=gamma)]
-    )
+    problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, [[x0]])), [bo.soft(X[0, 0] == b, gamma=gamma)])
     value = x * np.log(x / x0) - x + x0 + gamma * (x * np.log(x / b) - x + b)
     return Case(problem, value, [[x]], {0: -alpha})
 
@@ -256,9 +252,7 @@ def von_neumann_low_rank():
     V, _ = np.linalg.qr(rng.normal(size=(20, 3)))
     s = np.array([2.0, 1.0, 0.5])
     X = bo.PSD(20)
-    problem = bo.Problem(
-        bo.Minimize(bo.von_neumann_div(X, bo.LowRank(V * np.sqrt(s)))), [bo.trace(X) == 1.0]
-    )
+    problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, bo.LowRank(V * np.sqrt(s)))), [bo.trace(X) == 1.0])
     solution = (V * (s / s.sum())) @ V.T
     return Case(problem, von_neumann(np.diag(s / s.sum()), np.diag(s)), solution)
 
@@ -468,7 +462,5 @@ def unbounded_matrix():
 def unbounded_margin():
     # PSDBoost's margin SDP with C |S| < 1: raising rho by one costs less than one.
     X, rho, xi = bo.PSD(2), bo.Variable(name="rho"), bo.Variable(2, nonneg=True, name="xi")
-    problem = bo.Problem(
-        bo.Maximize(rho - 0.4 * bo.sum(xi)), [bo.diag(X) >= rho - xi, bo.trace(X) == 1.0]
-    )
+    problem = bo.Problem(bo.Maximize(rho - 0.4 * bo.sum(xi)), [bo.diag(X) >= rho - xi, bo.trace(X) == 1.0])
     return Case(problem, status="unbounded")

@@ -42,7 +42,9 @@ def random_nearness(seed, divergence, n, soft=False):
     ]
     if soft:
         rows.append(bo.soft(bo.trace(X) == 0.9 * np.trace(F), gamma=0.5, penalty="hinge"))
-    atom = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}[divergence]
+    atom = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}[
+        divergence
+    ]
     problem = bo.Problem(bo.Minimize(atom(X, X0)), rows)
 
     def reference(**options):
@@ -61,7 +63,9 @@ def random_nearness(seed, divergence, n, soft=False):
             objective = cp.trace(np.linalg.inv(X0) @ K) - cp.log_det(K) + np.linalg.slogdet(X0)[1] - n
         elif divergence == "von_neumann":
             w, Q = np.linalg.eigh(X0)
-            objective = -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
+            objective = (
+                -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
+            )
         else:
             objective = cp.sum_squares(K - X0)
         if soft:

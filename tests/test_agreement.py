@@ -7,8 +7,16 @@ from instances import random_nearness
 
 # Clarabel's von Neumann cones grow with n^3: the large orders are few there.
 CASES = [
-    *(("logdet", n, soft, seed) for seed, n in enumerate([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12]) for soft in (0, 1)),
-    *(("von_neumann", n, soft, seed) for seed, n in enumerate([2, 4, 4, 5, 5, 6, 6, 5, 6, 4, 5, 6], 30) for soft in (0, 1)),
+    *(
+        ("logdet", n, soft, seed)
+        for seed, n in enumerate([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12])
+        for soft in (0, 1)
+    ),
+    *(
+        ("von_neumann", n, soft, seed)
+        for seed, n in enumerate([2, 4, 4, 5, 5, 6, 6, 5, 6, 4, 5, 6], 30)
+        for soft in (0, 1)
+    ),
     *(("von_neumann", n, 0, 90 + n) for n in (8, 10, 12)),
     *(("frobenius", n, soft, seed) for seed, n in enumerate([2, 4, 6, 8, 10, 12]) for soft in (0, 1)),
 ]

@@ -1,4 +1,4 @@
-"""Divergences against their definitions, finite differences, and the invariances of Kulis et al., Appendix A."""
+"""Divergences against definitions, finite differences and the invariances of Kulis et al., Appendix A."""
 
 import math
 

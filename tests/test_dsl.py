@@ -31,12 +31,16 @@ class TestAtoms:
         assert bo.inner(A, X).value == pytest.approx(np.vdot(A, V))
         assert bo.inner(sp.csr_array(A), X).value == pytest.approx(np.vdot(A, V))
         np.testing.assert_allclose(bo.inner([A, 2 * A], X).value, [np.vdot(A, V), 2 * np.vdot(A, V)])
-        np.testing.assert_allclose(bo.inner(np.array([A, 2 * A]), X).value, [np.vdot(A, V), 2 * np.vdot(A, V)])
+        np.testing.assert_allclose(
+            bo.inner(np.array([A, 2 * A]), X).value, [np.vdot(A, V), 2 * np.vdot(A, V)]
+        )
         np.testing.assert_allclose(bo.quad_form(Z, X).value, np.diag(Z @ V @ Z.T))
         np.testing.assert_allclose(bo.quad_form(sp.csr_array(Z), X).value, np.diag(Z @ V @ Z.T))
         assert bo.quad_form(Z[0], X).value == pytest.approx(Z[0] @ V @ Z[0])
         np.testing.assert_allclose(bo.sq_distance(X, i, j).value, distance)
-        np.testing.assert_allclose(bo.sq_distance(X, 0, [3, 4]).value, V[0, 0] + np.diag(V)[3:] - 2 * V[0, 3:])
+        np.testing.assert_allclose(
+            bo.sq_distance(X, 0, [3, 4]).value, V[0, 0] + np.diag(V)[3:] - 2 * V[0, 3:]
+        )
 
     @pytest.mark.parametrize(
         "key",
@@ -89,9 +93,7 @@ class TestAtoms:
 
     def test_rows_from_a_loop_are_joined(self):
         X = bo.PSD(50)
-        problem = bo.Problem(
-            bo.Minimize(bo.trace(X)), [bo.sq_distance(X, k, k + 1) >= 1 for k in range(49)]
-        )
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.sq_distance(X, k, k + 1) >= 1 for k in range(49)])
         (term,) = problem.program().A.terms
         assert isinstance(term.rows, Distances)
         assert term.rows.m == 49
@@ -99,10 +101,10 @@ class TestAtoms:
 
 class TestConstraints:
     def test_both_sides(self, X):
-        for c in (bo.diag(X) <= 2, 2 >= bo.diag(X), np.full(N, 2.0) >= bo.diag(X)):  # noqa: SIM300
+        for c in (bo.diag(X) <= 2, 2 >= bo.diag(X), np.full(N, 2.0) >= bo.diag(X)):
             assert c.sense == "<="
             np.testing.assert_allclose(c.upper.value, 2)
-        for c in (bo.diag(X) == 1, 1 == bo.diag(X)):  # noqa: SIM300
+        for c in (bo.diag(X) == 1, 1 == bo.diag(X)):
             assert c.lower is c.upper
 
     def test_comparing_expressions(self, X):
@@ -254,7 +256,11 @@ class TestBadInput:
         [
             (lambda X: bo.inner(np.eye(4), X), ValueError, "A of inner is 4 x 4; expected 3 x 3"),
             (lambda X: bo.inner([], X), ValueError, "A of inner"),
-            (lambda X: bo.inner([np.eye(3), np.triu(np.ones((3, 3)))], X), ValueError, r"A\[1\] of inner is not"),
+            (
+                lambda X: bo.inner([np.eye(3), np.triu(np.ones((3, 3)))], X),
+                ValueError,
+                r"A\[1\] of inner is not",
+            ),
             (lambda X: bo.inner(sp.csr_array(np.triu(np.ones((3, 3)))), X), ValueError, "not symmetric"),
             (lambda X: bo.quad_form(np.ones((2, 4)), X), ValueError, "rows of length 3"),
             (lambda X: bo.quad_form(np.zeros((0, 3)), X), ValueError, "no rows"),
@@ -275,7 +281,11 @@ class TestBadInput:
             (lambda X: bo.soft(bo.diag(X) == 1, penalty="hing"), ValueError, "penalty of soft is 'hing'"),
             (lambda X: bo.soft(bo.soft(bo.diag(X) == 1)), ValueError, "soft already"),
             (lambda X: bo.soft(3), TypeError, "soft takes a constraint; got int"),
-            (lambda X: bo.between(bo.diag(X), 0, X[0, 0]), ValueError, "upper of between contains a variable"),
+            (
+                lambda X: bo.between(bo.diag(X), 0, X[0, 0]),
+                ValueError,
+                "upper of between contains a variable",
+            ),
             (lambda X: bo.Minimize(bo.diag(X)), ValueError, "expected a scalar"),
             (lambda X: bo.Minimize(-bo.logdet_div(X, np.eye(3))), ValueError, "above 0"),
             (lambda X: bo.Maximize(bo.logdet_div(X, np.eye(3))), ValueError, "below 0"),
@@ -284,7 +294,9 @@ class TestBadInput:
             (lambda X: bo.Problem(bo.Minimize(bo.trace(X)), [True]), TypeError, "a constraint is True"),
             (lambda X: bo.Problem(bo.Minimize(bo.Variable())), ValueError, "no bo.PSD variable"),
             (
-                lambda X: bo.Problem(bo.Minimize(2 * bo.logdet_div(X, np.eye(3)) + bo.logdet_div(X, np.eye(3)))),
+                lambda X: bo.Problem(
+                    bo.Minimize(2 * bo.logdet_div(X, np.eye(3)) + bo.logdet_div(X, np.eye(3)))
+                ),
                 ValueError,
                 "2 divergences",
             ),
@@ -350,7 +362,7 @@ class TestBadInput:
             problem.solve(solver="bregman", method="cylic")
         with pytest.raises(ValueError, match="tol is -1"):
             problem.solve(tol=-1)
-        with pytest.raises(TypeError, match="max_iter is 2.5"):
+        with pytest.raises(TypeError, match=r"max_iter is 2.5"):
             problem.solve(max_iter=2.5)
         with pytest.raises(TypeError, match="solver is 3"):
             problem.solve(solver=3)
@@ -362,7 +374,8 @@ class TestBadInput:
         kept = [a.copy() for a in (X0, b, i, j, A)]
         X = bo.PSD(3)
         bo.Problem(
-            bo.Minimize(bo.logdet_div(X, X0) + bo.inner(A, X)), [bo.diag(X) == b, bo.sq_distance(X, i, j) <= 1.5]
+            bo.Minimize(bo.logdet_div(X, X0) + bo.inner(A, X)),
+            [bo.diag(X) == b, bo.sq_distance(X, i, j) <= 1.5],
         ).solve()
         for array, copy in zip((X0, b, i, j, A), kept, strict=True):
             np.testing.assert_array_equal(array, copy)
@@ -413,5 +426,5 @@ def test_several_matrices_are_declared_and_refused_with_a_reason(capsys):
     said = capsys.readouterr().out
     assert "bregman" in said
     assert "1 matrix variable, the problem has 2" in said
-    with pytest.raises(bo.UnsupportedProblemError, match="takes 1 matrix variable.*These do: cvxpy"):
+    with pytest.raises(bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: cvxpy"):
         problem.solve(solver="bregman")

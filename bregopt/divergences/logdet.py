@@ -128,5 +128,7 @@ class LogDetPoint:
             x, d, p = line.XU[:, 0], line.d[0], line.K[0, 0]
             self.X = blas.dger(alpha * d / (1 - alpha * d * p), x, x, a=self.X, overwrite_a=1)
             return
-        core = np.linalg.solve(np.eye(len(line.d)) - alpha * line.d[:, None] * line.K, np.diag(alpha * line.d))
+        core = np.linalg.solve(
+            np.eye(len(line.d)) - alpha * line.d[:, None] * line.K, np.diag(alpha * line.d)
+        )
         self.X += line.XU @ ((core + core.T) / 2) @ line.XU.T

@@ -14,7 +14,17 @@ from typing import NamedTuple, Protocol
 
 from bregopt.arrays import Array
 
-__all__ = ["IDENTITY", "LOG", "RECIPROCAL", "Line", "Point", "Scale", "Target", "increasing_root", "line_root"]
+__all__ = [
+    "IDENTITY",
+    "LOG",
+    "RECIPROCAL",
+    "Line",
+    "Point",
+    "Scale",
+    "Target",
+    "increasing_root",
+    "line_root",
+]
 
 
 class Scale(NamedTuple):
@@ -46,7 +56,7 @@ class Line(Protocol):
 
     @property
     def scale(self) -> Scale:
-        """The scale on which :meth:`evaluate` speaks; other than the identity only for positive activities."""
+        """The scale on which :meth:`evaluate` speaks; not the identity only where positive."""
         ...
 
     @property

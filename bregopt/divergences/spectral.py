@@ -63,7 +63,7 @@ def _merged_poles(theta: Array, w: Array) -> tuple[Array, Array]:
     if apart.all():
         return theta, square
     group = np.concatenate([[0], np.cumsum(apart)])
-    return theta[np.concatenate([[True], apart])], np.bincount(group, weights=square)
+    return theta[np.concatenate([[True], apart])], np.bincount(group, weights=square).astype(float)
 
 
 def _secular_differences(pole: Array, unit: Array, rho: float) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -170,7 +169,6 @@ def _pairs(i: Any, j: Any, n: int) -> tuple[IntArray, IntArray]:
 
 def _sparse_rows(stack: list[Any], n: int, names: list[str]) -> SparseRows:
     parts: list[tuple[IntArray, IntArray, IntArray, Array]] = []
-    to_index: Callable[[Any], IntArray] = lambda a: np.asarray(a, dtype=np.intp)  # noqa: E731
     for k, (matrix, name) in enumerate(zip(stack, names, strict=True)):
         A = sp.coo_array(matrix)
         if A.shape != (n, n):
@@ -179,7 +177,7 @@ def _sparse_rows(stack: list[Any], n: int, names: list[str]) -> SparseRows:
         skew = sp.coo_array(A - A.T).data
         if np.abs(skew).max(initial=0.0) > 1e-10 * np.abs(value).max(initial=0.0):
             raise ValueError(f"{name} is not symmetric: off by {np.abs(skew).max():g}")
-        i, j = (to_index(a) for a in A.coords)
+        i, j = (np.asarray(index, dtype=np.intp) for index in A.coords)
         parts.append((np.full(len(value), k, dtype=np.intp), i, j, value))
     fields = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return SparseRows.of(len(stack), n, Coordinates(*fields))  # type: ignore[arg-type]
+    return SparseRows.of(len(stack), n, Coordinates(*fields))

@@ -30,6 +30,9 @@ _OWN_PENALTY = {
 }
 
 
+_NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
+
+
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters."""
@@ -80,8 +83,7 @@ class Compiled:
         own = _own_penalty(self.objective)
         parts = [_constraint_bounds(k, c, own) for k, c in enumerate(self.constraints)]
         if not parts:
-            empty = np.zeros(0)
-            return Bounds(empty, empty, empty.astype(np.intp), empty)
+            return _NO_ROWS
         lo, hi, kind, gamma = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Bounds(lo, hi, kind, gamma)
 
@@ -95,9 +97,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
         No matrix variable, two divergences of one variable, or two variables of one name.
     """
     expressions = [objective.expression.affine, *(c.body for c in constraints)]
-    matrices = _ordered(
-        [t.X for t in objective.expression.terms], *(e.psd.keys() for e in expressions)
-    )
+    matrices = _ordered([t.X for t in objective.expression.terms], *(e.psd.keys() for e in expressions))
     variables = _ordered(*(e.variables.keys() for e in expressions))
     if not matrices:
         raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
@@ -107,7 +107,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
         blocks=blocks,
         A=_linear_map(matrices, constraints),
         B=_variable_map(variables, constraints),
-        bounds=Bounds(*(np.zeros(0) for _ in range(2)), np.zeros(0, dtype=np.intp), np.zeros(0)),
+        bounds=_NO_ROWS,
         c=_variable_cost(variables, objective),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
@@ -156,9 +156,7 @@ def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constra
     k = sum(u.size for u in variables)
     if not constraints or not variables:
         return sp.csr_array((m, k))
-    rows = [
-        sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints
-    ]
+    rows = [sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints]
     B = sp.csr_array(sp.vstack(rows, format="csr"))
     B.eliminate_zeros()
     return B
@@ -195,9 +193,7 @@ def _weight(term: DivergenceTerm, sign: float) -> float:
     return weight
 
 
-def _constraint_bounds(
-    number: int, c: Constraint, own: Penalty | None
-) -> tuple[Array, Array, Any, Array]:
+def _constraint_bounds(number: int, c: Constraint, own: Penalty | None) -> tuple[Array, Array, Any, Array]:
     name = f"constraint {number} ({c.label})"
     lo = np.full(c.size, -np.inf) if c.lower is None else np.ravel(np.asarray(c.lower.value, dtype=float))
     hi = np.full(c.size, np.inf) if c.upper is None else np.ravel(np.asarray(c.upper.value, dtype=float))
@@ -221,7 +217,8 @@ def _penalty(name: str, asked: str | None, own: Penalty | None, lo: Array, hi: A
         return Penalty.HINGE
     if own is None:
         raise ValueError(
-            f'{name}: penalty="divergence" needs an objective with one kind of divergence; use penalty="hinge"'
+            f'{name}: penalty="divergence" needs an objective with one kind of divergence; '
+            'use penalty="hinge"'
         )
     if own in (Penalty.LOGDET, Penalty.VON_NEUMANN):
         ends = np.concatenate([lo[np.isfinite(lo)], hi[np.isfinite(hi)]])

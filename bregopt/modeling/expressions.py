@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.program.rows import Rows, add_rows, combine_rows
@@ -28,18 +27,12 @@ __all__ = ["Expression", "Operand", "as_expression"]
 class Operand:
     """Anything that takes part in affine arithmetic and comparisons."""
 
-    # numpy then leaves `array + operand` and `array <= operand` to us; without a length, scipy.sparse does too.
+    # numpy leaves `array + operand` and `array <= operand` to us; without a length, scipy.sparse does too.
     __array_ufunc__ = None
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
         raise TypeError(f"{type(self).__name__} is not an affine expression")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
-        """Return one object, not a sequence of rows: scipy's sparse arrays then leave ``S @ operand`` to us."""
-        single = np.empty((), dtype=object)
-        single[()] = self
-        return single
 
     def __add__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else self.expression().plus(as_expression(other))
@@ -136,13 +129,15 @@ class Expression(Operand):
             if X.value is None:
                 return None
             total += rows.apply(X.value)
-        for operand, matrix in (*self.variables.items(), *self.parameters.items()):
+        linear: list[tuple[Any, Any]] = [*self.variables.items(), *self.parameters.items()]
+        for operand, matrix in linear:
             if operand.value is None:
                 return None
             total += matrix @ np.ravel(operand.value)
         return total.reshape(self.shape) if self.shape else float(total[0])
 
     def expression(self) -> Expression:
+        """Return this expression."""
         return self
 
     def __getitem__(self, key: Any) -> Expression:

@@ -114,8 +114,8 @@ class Minimize:
         for t in self.expression.terms:
             if t.weight * self.sign <= 0:
                 raise ValueError(
-                    f"{type(self).__name__}: {t.divergence} divergence of {t.X.name} has weight {t.weight:g}; "
-                    f"expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
+                    f"{type(self).__name__}: {t.divergence} divergence of {t.X.name} has weight "
+                    f"{t.weight:g}; expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
                 )
 
     def __repr__(self) -> str:
@@ -225,9 +225,13 @@ def _divergence(name: str, X: Any, X0: Any) -> ObjectiveExpression:
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
         if smallest <= X.n * np.finfo(float).eps * largest:
             if smallest < -1e-10 * abs(largest):
-                advice = "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
+                advice = (
+                    "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
+                )
             else:
-                advice = "pass bo.LowRank(factor) to work on its range space, or add a multiple of the identity"
+                advice = (
+                    "pass bo.LowRank(factor) to work on its range space, or add a multiple of the identity"
+                )
             raise ValueError(
                 f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
                 f"(largest {largest:.3g}); {advice}"

@@ -88,9 +88,7 @@ class Problem:
         """Return what solvers receive, at the current values of the parameters."""
         return self._compiled.program()
 
-    def solve(
-        self, solver: Any = "auto", *, warm_start: bool | Solution = False, **options: Any
-    ) -> Solution:
+    def solve(self, solver: Any = "auto", *, warm_start: bool | Solution = False, **options: Any) -> Solution:
         """Solve the problem, set the values of its variables and constraints, and return the answer.
 
         Parameters

@@ -70,6 +70,7 @@ class PSD(Operand):
         return Expression(shape, np.zeros(np.size(i)), {self: entries}, label=label)
 
     def expression(self) -> Expression:
+        """Return all entries, shape ``(n, n)``."""
         return self[:, :]
 
     def __repr__(self) -> str:
@@ -133,6 +134,7 @@ class Variable(Operand):
         return self.expression()[key]
 
     def expression(self) -> Expression:
+        """Return this operand as an affine expression."""
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)
 
@@ -201,6 +203,7 @@ class Parameter(Operand):
     __rmul__ = __mul__
 
     def expression(self) -> Expression:
+        """Return this operand as an affine expression."""
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), parameters={self: eye}, label=self.name)
 

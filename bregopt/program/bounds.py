@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 
 __all__ = ["Bounds", "Penalty", "Target"]
 
@@ -113,16 +113,14 @@ class Bounds:
         return len(self.lo)
 
     @property
-    def hard(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def hard(self) -> Mask:
         """Mask of the rows that may not bend."""
-        mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = self.kind == Penalty.HARD
+        mask: Mask = self.kind == Penalty.HARD
         return mask
 
     def slice(self, rows: IntArray) -> Bounds:
         """Return the bounds of the given rows."""
-        return replace(
-            self, lo=self.lo[rows], hi=self.hi[rows], kind=self.kind[rows], gamma=self.gamma[rows]
-        )
+        return replace(self, lo=self.lo[rows], hi=self.hi[rows], kind=self.kind[rows], gamma=self.gamma[rows])
 
     def violation(self, a: Array) -> Array:
         """Return how far each activity is outside its bounds, bending not counted as allowed."""

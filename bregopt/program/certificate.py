@@ -147,7 +147,7 @@ def _dual(program: Program, X: Sequence[Array], y: Array) -> tuple[float, float]
 
 
 def _box_minimum(program: Program, y: Array) -> tuple[float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box, and the relative size of what a free ``u`` leaves."""
+    """Return the minimum of ``(c - B'y)'u`` over the box, and what a free ``u`` leaves, relatively."""
     if program.k == 0:
         return 0.0, 0.0
     reduced = program.c - program.B.T @ y
@@ -240,4 +240,3 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
     return fall < -tol * (sum(map(abs, rates)) + float(np.abs(program.c) @ np.abs(u)) + paid)
-

@@ -82,7 +82,7 @@ class LinearMap:
         return np.sqrt(square)
 
     def factors(self, block: int = 0) -> list[tuple[Array, Array]]:
-        """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row, empty where the row skips the block."""
+        """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row, empty where it skips the block."""
         n = self.orders[block]
         factors = [(np.zeros((n, 0)), np.zeros(0))] * self.m
         for term in self.terms:

@@ -31,7 +31,9 @@ class LowRank:
     def __init__(self, factor: Any) -> None:
         self.factor = finite_array(factor, "factor", ndim=2)
         if self.factor.size == 0:
-            raise ValueError(f"factor has shape {self.factor.shape}; expected at least one row and one column")
+            raise ValueError(
+                f"factor has shape {self.factor.shape}; expected at least one row and one column"
+            )
         self.factor.setflags(write=False)
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.program import Program
 from bregopt.program.rows import Entries, Rows, SparseRows
 
@@ -55,8 +55,8 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
     return a
 
 
-def _diagonal_rows(program: Program, block: int) -> tuple[Array, np.ndarray[tuple[int, ...], np.dtype[np.intp]]]:
-    """Return the weights on the diagonal, shape ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
+def _diagonal_rows(program: Program, block: int) -> tuple[Array, IntArray]:
+    """Return weights on the diagonal, shape ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
     n = program.blocks[block].n
     alone = program.bounds.hard & np.isfinite(program.bounds.hi) & (np.diff(program.B.indptr) == 0)
     for term in program.A.terms:
@@ -72,7 +72,7 @@ def _diagonal_rows(program: Program, block: int) -> tuple[Array, np.ndarray[tupl
     return np.concatenate(weights), np.concatenate(places)
 
 
-def _diagonal_only(rows: Rows, candidate: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Array:
+def _diagonal_only(rows: Rows, candidate: Mask) -> IntArray:
     t = rows.coordinates()
     spoiled = np.zeros(rows.m, dtype=bool)
     spoiled[t.row[(t.i != t.j) | (t.value <= 0)]] = True
@@ -82,4 +82,4 @@ def _diagonal_only(rows: Rows, candidate: np.ndarray[tuple[int, ...], np.dtype[n
 def _weights(rows: Rows) -> Array:
     t = rows.coordinates()
     flat = np.bincount(t.row * rows.n + t.i, weights=t.value, minlength=rows.m * rows.n)
-    return flat.reshape(rows.m, rows.n)
+    return flat.astype(float).reshape(rows.m, rows.n)

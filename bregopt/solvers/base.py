@@ -64,9 +64,9 @@ class Capabilities:
                 return f"it does not take elementwise weights (of {block.name})"
         if program.k and not self.variables:
             return f"it does not take ordinary variables (the problem has {program.k})"
-        for kind in Penalty:
-            if kind not in self.penalties and (program.bounds.kind == kind).any():
-                return f"it does not take {_PENALTY_NAMES[kind]}"
+        for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
+            if (program.bounds.kind == penalty).any():
+                return f"it does not take {_PENALTY_NAMES[penalty]}"
         if self.needs_trace_bound:
             for b, block in enumerate(program.blocks):
                 if trace_bound(program, b) is None:

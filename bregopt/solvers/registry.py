@@ -193,7 +193,7 @@ def _load_plugins() -> None:
     for point in entry_points(group=_ENTRY_POINTS):
         try:
             register_solver(point.load())
-        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way, and must not take us along
+        except Exception as error:  # a plug-in may fail in any way, and must not take us along
             warnings.warn(
                 f"plug-in {point.name!r} ({point.value}) could not be loaded and is skipped: {error!r}",
                 PluginWarning,

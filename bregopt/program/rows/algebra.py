@@ -56,8 +56,8 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
     if len(families) == 1:
         return first
     if isinstance(first, Entries | Distances):
-        joined = {k: np.concatenate([getattr(f, k) for f in families]) for k in ("i", "j", "weight")}
-        return replace(first, **joined)
+        i, j, weight = (np.concatenate([getattr(f, k) for f in families]) for k in ("i", "j", "weight"))
+        return replace(first, i=i, j=j, weight=weight)
     if isinstance(first, DenseRows):
         return DenseRows(np.concatenate([f.stack for f in families if isinstance(f, DenseRows)]))
     if isinstance(first, SparseRows):
@@ -66,10 +66,10 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
         shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
         fields = zip(*(_fields(t) for t in shifted), strict=True)
         return SparseRows(int(starts[-1]), first.n, Coordinates(*(np.concatenate(f) for f in fields)))
-    names = ("Z",) if isinstance(first, RankOne) else ("U", "W")
-    factors = [_stack([getattr(f, k) for f in families]) for k in names]
     weight = np.concatenate([getattr(f, "weight") for f in families])  # noqa: B009
-    return type(first)(*factors, weight)
+    if isinstance(first, RankOne):
+        return RankOne(_stack([getattr(f, "Z") for f in families]), weight)  # noqa: B009
+    return RankTwo(*(_stack([getattr(f, k) for f in families]) for k in ("U", "W")), weight)
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:

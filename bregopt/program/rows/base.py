@@ -62,7 +62,7 @@ class Rows(Protocol):
         ...
 
     def factor(self, k: int) -> tuple[Array, Array]:
-        """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` with independent columns."""
+        """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` of full column rank."""
         ...
 
     def coordinates(self) -> Coordinates:

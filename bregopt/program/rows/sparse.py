@@ -42,7 +42,7 @@ class SparseRows:
             entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
         else:
             entry = X[t.i, t.j]
-        return np.bincount(t.row, weights=t.value * entry, minlength=self.m)
+        return np.bincount(t.row, weights=t.value * entry, minlength=self.m).astype(float)
 
     def adjoint(self, y: Array) -> Array:
         t = self.terms
@@ -60,7 +60,9 @@ class SparseRows:
 
     def slice(self, rows: IntArray) -> SparseRows:
         t = self.terms
-        picked = sp.csr_array((np.ones(len(t.row)), (t.row, np.arange(len(t.row)))), (self.m, len(t.row)))[rows]
+        picked = sp.csr_array((np.ones(len(t.row)), (t.row, np.arange(len(t.row)))), (self.m, len(t.row)))[
+            rows
+        ]
         new, old = picked.nonzero()
         order = np.argsort(new, kind="stable")
         new, old = new[order].astype(np.intp), old[order]

@@ -26,9 +26,7 @@ _INNER_SWEEPS = 20  # over the rows for one eigendecomposition, where rows inter
 _PATIENCE = 25  # rounds between two looks for infeasibility
 
 
-def dykstra_hildreth(
-    program: Program, settings: Settings, start: Start | None, progress: Progress
-) -> Answer:
+def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
     """Solve a squared Frobenius problem in one block by cyclic projection.
 
     Parameters
