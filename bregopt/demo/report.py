@@ -1,0 +1,75 @@
+"""What each case of the demo hands back, and the table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import bregopt as bo
+
+__all__ = ["Case", "Line", "compared", "summary_table"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One solved problem beside its reference."""
+
+    problem: str
+    solution: bo.Solution
+    reference: bo.Solution
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A finished case: its lines, what was learnt from the answer, and its picture."""
+
+    name: str
+    lines: Sequence[Line]
+    findings: Sequence[str]
+    draw: Callable[[Any], None]  # takes an empty matplotlib figure
+
+
+def compared(name: str, problem: bo.Problem, verbose: bool, reference_tol: float = 1e-6, **options: Any) -> Line:
+    """Solve a problem on the route the registry picks and on the reference, and compare by certificate."""
+    solution = problem.solve(verbose=verbose, **options)
+    reference = problem.solve(solver="cvxpy", tol=reference_tol)
+    problem.solution = solution
+    return Line(name, solution, reference, agree(solution, reference))
+
+
+def agree(a: bo.Solution, b: bo.Solution) -> bool:
+    """Whether two answers differ by no more than their certificates allow."""
+    return abs(a.value - b.value) <= a.error + b.error
+
+
+def summary_table(lines: Sequence[Line]) -> str:
+    """Return the table of all lines, one a problem."""
+    heads = ("problem", "route", "value", "certified gap", "CVXPY's value", "its gap", "agree", "seconds", "CVXPY")
+    rows = [heads]
+    for line in lines:
+        ours, theirs = line.solution, line.reference
+        rows.append(
+            (
+                line.problem,
+                ours.solver,
+                f"{ours.value:.7g}",
+                f"{ours.gap:.1e}",
+                f"{theirs.value:.7g}",
+                f"{theirs.gap:.1e}",
+                "yes" if line.agrees else "NO",
+                f"{ours.timings['total']:.2f}",
+                f"{theirs.timings['total']:.2f}",
+            )
+        )
+    widths = [max(len(row[k]) for row in rows) for k in range(len(heads))]
+    text = [_aligned(row, widths) for row in rows]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    left, right = row[:2], row[2:]
+    cells = [cell.ljust(w) for cell, w in zip(left, widths[:2], strict=True)]
+    cells += [cell.rjust(w) for cell, w in zip(right, widths[2:], strict=True)]
+    return "  ".join(cells)

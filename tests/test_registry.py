@@ -1,0 +1,249 @@
+"""The registry and the answer: routing, plug-ins, limits, interruption, pickling, threads, pictures."""
+
+import copy
+import dataclasses
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.solvers import registry
+from bregopt.solvers.base import Answer, Capabilities, Settings
+from bregopt.solvers.solution import StopReason
+
+
+def nearness(n=6, seed=0, divergence=bo.logdet_div):
+    G = np.random.default_rng(seed).normal(size=(n, n))
+    X = bo.PSD(n, name="X")
+    return bo.Problem(bo.Minimize(divergence(X, G @ G.T / n + 0.1 * np.eye(n))), [bo.diag(X) == 1])
+
+
+class Lazy:
+    """A plug-in that does nothing and says it is done."""
+
+    name = "lazy"
+    summary = "returns X0"
+    citation = "none"
+    capabilities = Capabilities(objectives=frozenset({"logdet"}), blocks=1)
+    Settings = Settings
+
+    def refusal(self, program, settings):
+        return "it wants a wide problem" if program.blocks[0].n < 3 else None
+
+    def choice(self, program, settings):
+        return "no method at all"
+
+    def solve(self, program, settings, start, progress):
+        X0 = program.blocks[0].nearness.X0
+        return Answer((X0,), np.zeros(program.k), np.zeros(program.m), StopReason.CONVERGED, 0)
+
+
+@pytest.fixture
+def lazy():
+    bo.register_solver(Lazy)
+    yield Lazy
+    del registry._registered["lazy"]
+
+
+class TestPlugins:
+    def test_registered_between_our_own_and_the_reference(self, lazy):
+        assert list(bo.solvers())[-2:] == ["lazy", "cvxpy"]
+        assert bo.solvers()["lazy"] == "returns X0"
+
+    def test_used_by_name_but_never_believed(self, lazy):
+        with pytest.warns(bo.ConvergenceWarning, match="lazy: optimal_inaccurate"):
+            sol = nearness().solve(solver="lazy")
+        assert sol.status == "optimal_inaccurate"
+        assert sol.primal_residual > 1e-2
+
+    def test_used_by_class_without_registration(self):
+        with pytest.warns(bo.ConvergenceWarning):
+            assert nearness().solve(solver=Lazy).solver == "lazy"
+        assert "lazy" not in bo.solvers()
+
+    def test_its_own_refusal_is_heard(self, lazy):
+        with pytest.raises(bo.UnsupportedProblemError, match="wants a wide problem"):
+            nearness(2).solve(solver="lazy")
+
+    def test_explain(self, lazy, capsys):
+        nearness().explain()
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("-> bregman")
+        assert any("lazy" in line and "no method at all" in line for line in lines)
+        assert any("psdboost" in line and "logdet" in line for line in lines)
+
+    def test_incomplete_class_is_refused(self):
+        with pytest.raises(TypeError, match=r"lacks name, summary"):
+            bo.register_solver(int)
+        with pytest.raises(TypeError, match="not a solver class"):
+            bo.register_solver(3)
+
+    def test_entry_point_that_fails_warns_and_is_skipped(self, monkeypatch):
+        broken = EntryPoint(name="broken", value="no_such_module:Nothing", group="bregopt.solvers")
+        monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
+        monkeypatch.setattr(registry, "_loaded_plugins", False)
+        with pytest.warns(bo.PluginWarning, match="'broken'.*skipped.*no_such_module"):
+            names = set(bo.solvers())
+        assert names == {"bregman", "psdboost", "cvxpy"}
+
+    def test_entry_point_is_loaded(self, monkeypatch):
+        point = EntryPoint(name="lazy", value=f"{__name__}:Lazy", group="bregopt.solvers")
+        monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+        monkeypatch.setattr(registry, "_loaded_plugins", False)
+        assert "lazy" in bo.solvers()
+        del registry._registered["lazy"]
+
+
+class TestRouting:
+    def test_first_route_that_takes_it(self):
+        assert nearness().solve().solver == "bregman"
+        X = bo.PSD(2)
+        assert bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve().solver == "psdboost"
+        assert bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1, X[1, 1] == 2]).solve().solver == "cvxpy"
+
+    def test_an_option_of_one_route_routes_there(self):
+        assert nearness().solve(method="cyclic").solver == "bregman"
+
+    def test_boundary_rows_go_to_the_reference(self):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(3))), [bo.sq_distance(X, 0, 1) <= 0])
+        with pytest.raises(bo.UnsupportedProblemError, match="boundary"):
+            problem.solve(solver="bregman")
+
+
+class TestLimits:
+    @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+    def test_not_converged_warns_and_keeps_the_best(self, divergence):
+        problem = nearness(divergence=divergence)
+        with pytest.warns(bo.ConvergenceWarning, match="user_limit.*max_iter was reached"):
+            sol = problem.solve(solver="bregman", max_iter=1, tol=1e-14)
+        assert sol.status == problem.status == "user_limit"
+        assert sol.iterations == 1
+        assert sol.X is not None
+
+    @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.frobenius_div])
+    def test_time_limit(self, divergence):
+        with pytest.warns(bo.ConvergenceWarning, match="time_limit"):
+            sol = nearness(30, divergence=divergence).solve(solver="bregman", time_limit=1e-6, tol=1e-12)
+        assert sol.status == "user_limit"
+        assert sol.timings["total"] < 5
+
+    @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+    def test_interrupt_returns_the_best_iterate(self, divergence, monkeypatch):
+        from bregopt.program import LinearMap
+
+        problem, calls, apply = nearness(divergence=divergence), [], LinearMap.apply
+
+        def interrupted(self, X):
+            calls.append(None)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return apply(self, X)
+
+        monkeypatch.setattr(LinearMap, "apply", interrupted)
+        with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
+            sol = problem.solve(solver="bregman", tol=1e-14)
+        assert sol.status == "user_limit"
+        assert np.isfinite(sol.gap)
+
+    def test_scaled_data_gives_the_scaled_answer(self):
+        A = np.array([[2.0, 1.9, 0.1], [1.9, 2.0, 1.9], [0.1, 1.9, 2.0]])
+        for divergence in (bo.frobenius_div, bo.logdet_div, bo.von_neumann_div):
+            start = A if divergence is bo.frobenius_div else A + np.eye(3)
+            answers = []
+            for scale in (1.0, 1e-6, 1e6):
+                X = bo.PSD(3)
+                rows = [bo.diag(X) == scale, X[0, 2] >= 0.3 * scale, X[0, 1] <= 0.8 * scale]
+                problem = bo.Problem(bo.Minimize(divergence(X, scale * start)), rows)
+                answers.append(problem.solve(solver="bregman", tol=1e-8).X / scale)
+            np.testing.assert_allclose(answers[1], answers[0], atol=1e-7)
+            np.testing.assert_allclose(answers[2], answers[0], atol=1e-7)
+
+
+class TestSolution:
+    def test_card(self):
+        sol = nearness().solve()
+        card = repr(sol)
+        assert card.startswith("bregopt solution: optimal (bregman)")
+        assert "certified gap" in card
+        assert len(card.splitlines()) <= 7
+
+    def test_frozen(self):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            nearness().solve().value = 0
+
+    def test_history_is_one_array_a_quantity(self):
+        history = nearness().solve().history
+        lengths = {len(values) for values in history.values()}
+        assert len(lengths) == 1
+        assert {"iteration", "primal", "dual", "gap", "primal_residual", "seconds"} <= set(history)
+        assert (np.diff(history["dual"]) >= -1e-9).all()  # coordinate ascent on the dual
+
+    def test_value_of_the_objective_expression(self):
+        problem = nearness()
+        sol = problem.solve()
+        assert problem.objective.expression.value == pytest.approx(sol.value)
+        assert problem.value == sol.value
+
+    @pytest.mark.parametrize("low_rank", [False, True])
+    def test_pickles_before_and_after_solving(self, low_rank):
+        problem = nearness()
+        if low_rank:
+            X = bo.PSD(9)
+            start = bo.LowRank(np.random.default_rng(1).normal(size=(9, 2)))
+            problem = bo.Problem(bo.Minimize(bo.logdet_div(X, start)), [bo.trace(X) == 1])
+        fresh = pickle.loads(pickle.dumps(problem)).solve()
+        sol = problem.solve()
+        again = pickle.loads(pickle.dumps(sol))
+        assert again.value == sol.value == fresh.value
+        np.testing.assert_array_equal(np.asarray(again.X), np.asarray(sol.X))
+        assert pickle.loads(pickle.dumps(problem)).solve(warm_start=True).iterations <= sol.iterations
+        assert copy.deepcopy(problem).solve().value == sol.value
+
+    def test_threads_give_the_same_answers(self):
+        expected = [nearness(seed=s).solve().value for s in range(6)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda s: nearness(seed=s).solve().value, range(6)))
+        assert found == expected
+
+    def test_verbose_prints_a_table(self, capsys):
+        nearness().solve(verbose=True)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("bregopt bregman: X 6 x 6; 6 rows")
+        assert lines[1].split() == ["iteration", "primal", "bound", "gap", "residual", "seconds"]
+        assert len(lines) >= 4
+        nearness().solve()
+        assert capsys.readouterr().out == ""
+
+    def test_plot(self):
+        matplotlib = pytest.importorskip("matplotlib")
+        matplotlib.use("Agg")
+        ax = nearness().solve().plot()
+        assert {line.get_label() for line in ax.lines} == {"certified gap", "primal residual"}
+        matplotlib.pyplot.close("all")
+
+    def test_first_solve_equals_second(self):
+        problem = nearness()
+        first, second = problem.solve(), problem.solve()
+        assert first.iterations == second.iterations
+        np.testing.assert_array_equal(first.X, second.X)
+
+
+def test_no_constraints_at_all():
+    X0 = np.diag([1.0, 2.0])
+    X = bo.PSD(2)
+    for divergence in (bo.logdet_div, bo.von_neumann_div, bo.frobenius_div):
+        sol = bo.Problem(bo.Minimize(divergence(X, X0))).solve()
+        assert sol.value == pytest.approx(0, abs=1e-12)
+        np.testing.assert_allclose(sol.X, X0, atol=1e-12)
+
+
+def test_warnings_point_at_the_caller():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nearness().solve(solver="bregman", max_iter=1, tol=1e-14)
+    assert caught[0].filename == __file__
