@@ -172,7 +172,7 @@ class Expression(Operand):
         scaling = sp.diags_array(weight)
         return Expression(
             shape,
-            e.constant * weight,
+            e.constant * weight + 0.0,  # no negative zeros, which messages would show
             {X: rows.scale(weight) for X, rows in e.psd.items()},
             {u: sp.csr_array(scaling @ matrix) for u, matrix in e.variables.items()},
             {p: sp.csr_array(scaling @ matrix) for p, matrix in e.parameters.items()},

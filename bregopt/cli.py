@@ -1,0 +1,279 @@
+"""The command line: ``bregopt solve | check | explain | demo``, also as ``python -m bregopt``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bregopt as bo
+from bregopt.arrays import symmetric_matrix
+from bregopt.interop.matrices import SUFFIXES, Table, read_matrix, write_csv
+from bregopt.interop.spec import Spec, load_spec
+from bregopt.solvers.base import Settings
+
+__all__ = ["main"]
+
+_SOLVED, _BAD_INPUT, _NO_ANSWER, _NOT_SOLVED, _INTERRUPTED, _BROKEN_PIPE = 0, 2, 3, 4, 130, 141
+_EXIT_STATUS = """\
+exit status:
+  0  solved: the certificate meets the tolerance (check: the routes agree)
+  2  bad input: the message says which
+  3  infeasible or unbounded, proven
+  4  not solved to the tolerance; the best answer is written (check: the routes disagree)
+"""
+_DIVERGENCES: dict[str, Callable[..., Any]] = {
+    "frobenius": bo.frobenius_div,
+    "logdet": bo.logdet_div,
+    "von_neumann": bo.von_neumann_div,
+}
+_STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
+_COMMON = tuple(f.name for f in dataclasses.fields(Settings))
+_NEAREST_PSD, _NEAREST_CORRELATION = "nearest-psd", "nearest-correlation"
+_ACCEPTED = f"a spec (.toml) or a matrix ({', '.join(SUFFIXES)})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What follows the name of the program; by default what the user typed.
+
+    Returns
+    -------
+    int
+        0 solved, 2 bad input, 3 infeasible or unbounded, 4 not solved to tolerance, 130 interrupted.
+
+    Raises
+    ------
+    SystemExit
+        By argparse: after ``--help`` and ``--version`` (status 0), and for bad arguments (status 2).
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        with _warnings_on_one_line():
+            status: int = options.run(options)
+            sys.stdout.flush()
+            return status
+    except BrokenPipeError:
+        # Whoever read our output has gone; what is still buffered must not be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except KeyboardInterrupt:
+        status, message = _INTERRUPTED, "interrupted"
+    except bo.InfeasibleRowError as error:
+        status, message = _NO_ANSWER, f"infeasible: {error}"
+    except bo.SolverError as error:
+        status, message = _NOT_SOLVED, f"not solved: {error}"
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        status, message = _BAD_INPUT, f"error: {error}"
+    _say(message)
+    return status
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"bregopt: {message}\n")
+
+
+@contextmanager
+def _warnings_on_one_line() -> Iterator[None]:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        _say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", bo.ConvergenceWarning)
+        warnings.simplefilter("always", bo.PluginWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bregopt",
+        description="Solve convex problems over positive semidefinite matrices, with a certificate.",
+        epilog=_EXIT_STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"bregopt {bo.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    source, settings = _source_parser(), _settings_parser()
+
+    solve = commands.add_parser("solve", parents=[source, settings], help="solve a problem, write its answer")
+    solve.add_argument("--solver", metavar="NAME", help="a route, or auto")
+    solve.add_argument(
+        "--output",
+        type=_output_path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=".npz (X or factor, u, duals), .json (status, value, gap, ...) or .csv (X); may be repeated",
+    )
+    solve.set_defaults(run=_solve)
+
+    check = commands.add_parser("check", parents=[source, settings], help="solve by several routes, compare")
+    check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat to name several")
+    check.set_defaults(run=_check)
+
+    explain = commands.add_parser("explain", parents=[source], help="which routes take a problem, and why")
+    explain.add_argument("--solver", metavar="NAME", help="a route, or auto")
+    explain.set_defaults(run=_explain)
+
+    demo = commands.add_parser("demo", help="four real problems: solved, certified, cross-checked, drawn")
+    demo.add_argument("--output", type=Path, default=Path("bregopt-demo"), metavar="DIR", help="of the plots")
+    demo.add_argument("--quiet", action="store_true", help="no tables of the progress")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _source_parser() -> argparse.ArgumentParser:
+    """Return the arguments of every command that takes a problem."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("file", type=Path, metavar="FILE", help=_ACCEPTED)
+    matrix = parser.add_argument_group("where FILE is a matrix")
+    matrix.add_argument("--problem", choices=(_NEAREST_CORRELATION, _NEAREST_PSD), help="what to find")
+    matrix.add_argument("--divergence", choices=tuple(_DIVERGENCES), help="what near means (frobenius)")
+    matrix.add_argument("--key", help="which array of an .npz file")
+    return parser
+
+
+def _settings_parser() -> argparse.ArgumentParser:
+    """Return the options of every route; where one is not given, the spec's holds."""
+    parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    settings = parser.add_argument_group("in place of what the spec says")
+    settings.add_argument("--tol", type=float, help="largest relative gap and residual of an optimal answer")
+    settings.add_argument("--max-iter", type=int, metavar="N", help="cycles, rounds or steps")
+    settings.add_argument("--time-limit", type=float, metavar="S", help="seconds")
+    settings.add_argument("--verbose", action="store_true", help="print the progress")
+    return parser
+
+
+def _output_path(text: str) -> Path:
+    path = Path(text)
+    if path.suffix.lower() not in _WRITERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(_WRITERS)}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
+    return path
+
+
+def _solve(options: argparse.Namespace) -> int:
+    spec, table = _load(options)
+    _check_outputs(options.output, spec.problem)
+    settings = {**spec.options, **_settings(options)}
+    solution = spec.problem.solve(options.solver or spec.solver, **settings)
+    for path in options.output:
+        _WRITERS[path.suffix.lower()](path, spec.problem, solution, table)
+    sys.stdout.write(f"{spec.title}\n{solution!r}\n")
+    return _STATUS.get(solution.status, _NOT_SOLVED)
+
+
+def _check(options: argparse.Namespace) -> int:
+    spec, _ = _load(options)
+    # What the spec says for its own route means nothing to the others.
+    common = {name: value for name, value in spec.options.items() if name in _COMMON}
+    report = bo.cross_check(spec.problem, options.solver, **{**common, **_settings(options)})
+    sys.stdout.write(f"{spec.title}\n{report}\n")
+    return _SOLVED if report.ok else _NOT_SOLVED
+
+
+def _explain(options: argparse.Namespace) -> int:
+    spec, _ = _load(options)
+    spec.problem.explain(options.solver or spec.solver)
+    return _SOLVED
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from bregopt.demo import main as run
+
+    return run(options.output, verbose=not options.quiet)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(options).items() if name in _COMMON}
+
+
+def _load(options: argparse.Namespace) -> tuple[Spec, Table | None]:
+    """Return the problem, and the table that it came from where FILE is a matrix."""
+    path = options.file
+    if path.suffix.lower() == ".toml":
+        for name in ("problem", "divergence", "key"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"argument --{name} is for a matrix; {path} is a spec, which says it itself")
+        return load_spec(path), None
+    if path.name.lower().endswith((".dat-s", ".dat-s.gz")):
+        raise ValueError(f"{path}: SDPA sparse files are not supported yet; expected {_ACCEPTED}")
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{path}: files of type {path.suffix!r} are not read; expected {_ACCEPTED}")
+    table = read_matrix(path, options.key)
+    return _from_matrix(path, table, options.problem, options.divergence or "frobenius"), table
+
+
+def _from_matrix(path: Path, table: Table, problem: str | None, divergence: str) -> Spec:
+    if problem is None:
+        choices = f"--problem {_NEAREST_CORRELATION} or --problem {_NEAREST_PSD}"
+        raise ValueError(f"{path} is a matrix: say what to find, {choices}")
+    if table.index is not None and table.columns is not None and table.index != table.columns:
+        raise ValueError(f"{path}: the labels of the rows and of the columns differ; expected the same")
+    A = symmetric_matrix(table.values, str(path))
+    X = bo.PSD(len(A), name="X")
+    rows = [bo.diag(X) == 1] if problem == _NEAREST_CORRELATION else []
+    objective = bo.Minimize(_DIVERGENCES[divergence](X, A))
+    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows))
+
+
+def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
+    for path in paths:
+        if path.suffix.lower() == ".csv" and len(problem.matrices) > 1:
+            n = len(problem.matrices)
+            raise ValueError(f"argument --output: {path} holds one matrix, the problem has {n}; use .npz")
+
+
+def _write_npz(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+    """Write ``X`` (``factor`` where low rank; ``X_name`` where several), ``u_name`` and ``dual_k``."""
+    found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
+    arrays: dict[str, Any] = {}
+    for X, value in zip(problem.matrices, found, strict=True) if solution.X is not None else ():
+        kind, held = ("factor", value.factor) if isinstance(value, bo.LowRank) else ("X", value)
+        arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = held
+    arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
+    arrays |= {f"dual_{k}": value for k, value in enumerate(solution.duals or ())}
+    np.savez(path, **arrays)
+
+
+def _write_json(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+    """Write what is known about the answer; numbers that are not finite become null."""
+    names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
+    report = {name: _plain(getattr(solution, name)) for name in names}
+    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_csv(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+    if solution.X is None:
+        _say(f"warning: there is no X to write to {path}")
+    elif table is None:
+        write_csv(path, solution.X)
+    else:
+        write_csv(path, solution.X, table.index, table.columns)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+_WRITERS = {".npz": _write_npz, ".json": _write_json, ".csv": _write_csv}

@@ -1,0 +1,230 @@
+"""One problem, several routes: whether their certificates agree."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import ConvergenceWarning, SolverError, require
+from bregopt.modeling.problem import Problem
+from bregopt.program import LowRank, Matrix
+from bregopt.solvers import registry
+from bregopt.solvers.solution import Solution, Status
+
+__all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
+
+_ROUNDING = 1e-12  # of the larger value: by how much two evaluations of one objective may differ
+_HELD = (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
+_PROVEN = (Status.INFEASIBLE, Status.UNBOUNDED)
+_TITLES = ("solver", "status", "value", "bound", "gap", "residual", "error", "distance", "seconds", "agrees")
+
+
+@dataclass(frozen=True)
+class CrossCheckRow:
+    """What one route says, and how it compares with the first.
+
+    Parameters
+    ----------
+    solver : str
+    status : str
+        As in :class:`bregopt.Solution`, or "solver_error" where the route failed.
+    stop_reason : str
+        Why it stopped or failed.
+    value, dual_value : float
+        Objective and proven bound.
+    gap, primal_residual, error : float
+        As in :class:`bregopt.Solution`.
+    seconds : float
+    distance : float
+        Frobenius distance of ``X`` from that of the first, relative to the norm of the first; all matrices
+        of the problem together. NaN where one of the two has none.
+    agrees : bool
+        Whether the answer and the first can both be right; see :func:`cross_check`.
+    """
+
+    solver: str
+    status: str
+    stop_reason: str
+    value: float
+    dual_value: float
+    gap: float
+    primal_residual: float
+    error: float
+    seconds: float
+    distance: float
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """The answers of several routes to one problem.
+
+    Parameters
+    ----------
+    rows : tuple of CrossCheckRow
+        In the order in which they were asked.
+    """
+
+    rows: tuple[CrossCheckRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether at least two routes answered and all agree; one answer alone is not a check."""
+        return len(self.rows) >= 2 and all(row.agrees for row in self.rows)
+
+    def to_frame(self) -> Any:
+        """Return the table as a ``pandas.DataFrame``, one row for each route.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        """
+        pandas = require("pandas", "pandas")
+        return pandas.DataFrame([asdict(row) for row in self.rows])
+
+    def __str__(self) -> str:
+        table = [_TITLES, *map(_cells, self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        align = [str.ljust, str.ljust] + [str.rjust] * (len(_TITLES) - 2)
+        lines = [
+            "  ".join(put(cell, w) for put, cell, w in zip(align, cells, widths, strict=True))
+            for cells in table
+        ]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], self._verdict()])
+
+    def _verdict(self) -> str:
+        if len(self.rows) < 2:
+            return "not ok: one route alone is not a check"
+        dissenting = ", ".join(row.solver for row in self.rows if not row.agrees)
+        if dissenting:
+            return f"not ok: no agreement with {self.rows[0].solver} by {dissenting}"
+        loosest = max((row.error for row in self.rows if not math.isnan(row.error)), default=0.0)
+        return f"ok: {len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
+
+
+def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
+    """Solve a problem by several routes and compare what they prove.
+
+    Two answers agree if both are optimal (to tolerance or not) and their values differ by no more than the
+    errors that their certificates allow, or if both prove that the problem is infeasible, or both that it is
+    unbounded. No tolerance is chosen: an inaccurate answer contradicts nothing inside its own large error,
+    which the table shows.
+
+    Afterwards the problem holds the answer of the first route.
+
+    Parameters
+    ----------
+    problem : Problem
+    solvers : iterable of str, optional
+        Names of routes; None takes every registered one that takes the problem and knows the options.
+    **options
+        Of :meth:`Problem.solve`, the same for all routes.
+
+    Returns
+    -------
+    CrossCheck
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a name or option is unknown.
+    UnsupportedProblemError
+        If a named route does not take the problem.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem")
+    if isinstance(solvers, str):
+        raise TypeError(
+            f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
+        )
+    names = _takers(problem, options) if solvers is None else tuple(dict.fromkeys(solvers))
+    if not names:
+        raise ValueError("solvers is empty; expected at least one name")
+    program = problem.program()
+    for name in names:
+        registry.routes(program, name)  # refuses an unknown name before any work
+    # The first comes last, so that its answer is the one the problem keeps.
+    found = [_solved(problem, name, options) for name in reversed(names)][::-1]
+    return CrossCheck(tuple(_row(name, one, found[0]) for name, one in zip(names, found, strict=True)))
+
+
+def _takers(problem: Problem, options: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(r.solver for r in registry.routes(problem.program(), **options) if r.refusal is None)
+
+
+def _solved(problem: Problem, solver: str, options: dict[str, Any]) -> Solution | SolverError:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the status says it
+        try:
+            return problem.solve(solver=solver, **options)
+        except SolverError as error:
+            return error
+
+
+def _row(name: str, found: Solution | SolverError, first: Solution | SolverError) -> CrossCheckRow:
+    if isinstance(found, SolverError):
+        nan = math.nan
+        return CrossCheckRow(name, "solver_error", str(found), nan, nan, nan, nan, nan, nan, nan, False)
+    return CrossCheckRow(
+        solver=name,
+        status=found.status,
+        stop_reason=found.stop_reason,
+        value=found.value,
+        dual_value=found.dual_value,
+        gap=found.gap,
+        primal_residual=found.primal_residual,
+        error=found.error,
+        seconds=found.timings["total"],
+        distance=math.nan if isinstance(first, SolverError) else _relative_distance(found.X, first.X),
+        agrees=isinstance(first, Solution) and _agree(found, first),
+    )
+
+
+def _agree(a: Solution, b: Solution) -> bool:
+    if a.status in _HELD and b.status in _HELD:
+        rounding = _ROUNDING * max(abs(a.value), abs(b.value))
+        allowed = a.error + b.error + rounding
+        return math.isfinite(allowed) and abs(a.value - b.value) <= allowed
+    return a.status == b.status and a.status in _PROVEN
+
+
+def _relative_distance(X: Any, Y: Any) -> float:
+    """Return the Frobenius distance of two answers, of one matrix or several, relative to the second."""
+    if X is None or Y is None:
+        return math.nan
+    pairs = list(zip(X, Y, strict=True)) if isinstance(X, tuple) else [(X, Y)]
+    apart = math.hypot(*(_distance(a, b) for a, b in pairs))
+    size = math.hypot(*(_size(b) for _, b in pairs))
+    return apart / size if size > 0 else apart
+
+
+def _distance(X: Matrix, Y: Matrix) -> float:
+    """Return ``||X - Y||_F``, for two low-rank matrices in the range of both factors and not ``n x n``."""
+    if isinstance(X, LowRank) and isinstance(Y, LowRank):
+        R: Array = np.linalg.qr(np.hstack([X.factor, Y.factor])).R
+        F, G = R[:, : X.rank], R[:, X.rank :]
+        return float(np.linalg.norm(F @ F.T - G @ G.T))
+    return float(np.linalg.norm(np.asarray(X) - np.asarray(Y)))
+
+
+def _size(X: Matrix) -> float:
+    return float(np.linalg.norm(X.factor.T @ X.factor if isinstance(X, LowRank) else X))
+
+
+def _cells(row: CrossCheckRow) -> tuple[str, ...]:
+    small = (row.gap, row.primal_residual, row.error, row.distance)
+    return (
+        row.solver,
+        row.status,
+        *(f"{x:.9g}" for x in (row.value, row.dual_value)),
+        *("" if math.isnan(x) else f"{x:.1e}" for x in small),
+        f"{row.seconds:.3f}",
+        "yes" if row.agrees else "no",
+    )

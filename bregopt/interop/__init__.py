@@ -1,0 +1,1 @@
+"""Doors to the outside: spec files, matrix files, graphs, data frames."""

@@ -1,0 +1,228 @@
+"""Expressions of the modelling language written as text, evaluated without running any Python.
+
+The text is parsed by :mod:`ast` and walked node by node; what is not named here (attributes, lambdas,
+comprehensions, f-strings, assignments, other names) is refused with its place in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.errors import did_you_mean
+from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.constraints import Constraint, between, soft
+from bregopt.modeling.expressions import Operand
+from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
+from bregopt.program.lowrank import LowRank
+
+__all__ = ["FUNCTIONS", "evaluate"]
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "LowRank": LowRank,
+    "between": between,
+    "diag": diag,
+    "frobenius_div": frobenius_div,
+    "inner": inner,
+    "logdet_div": logdet_div,
+    "quad_form": quad_form,
+    "soft": soft,
+    "sq_distance": sq_distance,
+    "sum": sum,
+    "trace": trace,
+    "von_neumann_div": von_neumann_div,
+}
+
+_ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.MatMult: operator.matmul,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+_COMPARISONS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.LtE: operator.le,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+}
+_LARGEST = {int: 2**63 - 1, float: sys.float_info.max}
+
+
+def evaluate(text: str, names: Mapping[str, Any]) -> Any:
+    """Evaluate an expression of the modelling language.
+
+    Parameters
+    ----------
+    text : str
+        Numbers, names, lists, ``+ - * / @``, subscripts, one comparison (``<=``, ``>=``, ``==``) and calls of
+        :data:`FUNCTIONS`, with keywords; strings only as values of keywords.
+    names : mapping from str to object
+        Variables, and data: numbers, arrays, sparse arrays, ``LowRank``.
+
+    Returns
+    -------
+    object
+        An expression, an objective, a constraint, or numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Anything else in the text, or what a function says of its arguments; the message ends with the
+        text and a mark under the place.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> evaluate("diag(X) == 1", {"X": bo.PSD(3, name="X")})
+    Constraint(diag(X) == 1, rows=3)
+    """
+    line = " ".join(text.split())
+    if not line:
+        raise ValueError("the expression is empty")
+    try:
+        return _Evaluator(line, names).visit(_parsed(line))
+    except (RecursionError, MemoryError):
+        raise ValueError(f"the expression is nested too deeply: {line[:60]}...") from None
+
+
+def _parsed(line: str) -> ast.expr:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python only warns of, such as "1if", is no expression here
+            return ast.parse(line, mode="eval").body
+    except SyntaxError as error:
+        column = min(error.offset or 1, len(line) + 1)
+        raise ValueError(_pointed(line, column, f"not an expression: {error.msg}")) from None
+    except ValueError as error:
+        raise ValueError(_pointed(line, 1, f"not an expression: {error}")) from None
+
+
+class _Evaluator(ast.NodeVisitor):
+    """The methods of this class are the whitelist."""
+
+    def __init__(self, line: str, names: Mapping[str, Any]) -> None:
+        self._line, self._names = line, names
+
+    def generic_visit(self, node: ast.AST) -> NoReturn:
+        self._refuse(node, f"{type(node).__name__} is not part of the language of expressions")
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id in FUNCTIONS:
+            self._refuse(node, f"{node.id} is a function: write {node.id}(...)")
+        if node.id not in self._names:
+            self._refuse(node, f"name {node.id!r} is not known{did_you_mean(node.id, self._names)}")
+        return self._names[node.id]
+
+    def visit_Constant(self, node: ast.Constant) -> int | float:
+        value = node.value
+        if isinstance(value, str):
+            self._refuse(node, 'a string is only for keywords, such as penalty="hinge"')
+        if isinstance(value, bool) or not isinstance(value, int | float) or value > _LARGEST[type(value)]:
+            self._refuse(node, "expected a finite real number")
+        return value
+
+    def visit_List(self, node: ast.List) -> Any:
+        items = [self.visit(item) for item in node.elts]
+        for item, part in zip(items, node.elts, strict=True):
+            if not _is_numbers(item):
+                self._refuse(part, "a list holds numbers and matrices, not variables or expressions")
+        if any(sp.issparse(item) for item in items):
+            return items
+        return self._apply(node, np.array, items)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        return self._computed(node, node.op, node.operand)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        return self._computed(node, node.op, node.left, node.right)
+
+    def visit_Compare(self, node: ast.Compare) -> Constraint:
+        if len(node.ops) > 1:
+            self._refuse(node, "a constraint has one comparison; two bounds are between(expr, lower, upper)")
+        function = _COMPARISONS.get(type(node.ops[0]))
+        if function is None:
+            self._refuse(node, "a constraint compares with <=, >= or ==")
+        left, right = self.visit(node.left), self.visit(node.comparators[0])
+        if not (isinstance(left, Operand) or isinstance(right, Operand)):
+            self._refuse(node, "a constraint needs an affine expression of a variable on at least one side")
+        constraint: Constraint = self._apply(node, function, left, right)
+        return constraint
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+            name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+            self._refuse(node, f"{name!r} is not a function here{did_you_mean(name, FUNCTIONS)}")
+        arguments = [self.visit(argument) for argument in node.args]
+        keywords = {self._keyword(k): self._keyword_value(k.value) for k in node.keywords}
+        return self._apply(node, FUNCTIONS[node.func.id], *arguments, **keywords)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        value = self.visit(node.value)
+        if not (isinstance(value, Operand | LowRank) or _is_numbers(value)):
+            self._refuse(node, f"a {type(value).__name__} has no entries")
+        return self._apply(node, operator.getitem, value, self._index(node.slice))
+
+    def _index(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Tuple):
+            return tuple(self._index(part) for part in node.elts)
+        if isinstance(node, ast.Slice):
+            ends = (node.lower, node.upper, node.step)
+            return slice(*(None if end is None else self.visit(end) for end in ends))
+        index = self.visit(node)
+        if np.asarray(index if _is_numbers(index) else "").dtype.kind not in "biu":
+            self._refuse(node, "an index is an integer, an array of integers, or a slice")
+        return index
+
+    def _keyword(self, keyword: ast.keyword) -> str:
+        if keyword.arg is None:
+            self._refuse(keyword.value, "** is not part of the language of expressions")
+        return keyword.arg
+
+    def _keyword_value(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        return self.visit(node)
+
+    def _computed(self, node: ast.expr, op: ast.AST, *operands: ast.expr) -> Any:
+        function = _ARITHMETIC.get(type(op))
+        if function is None:
+            self._refuse(node, "the arithmetic of expressions is + - * / @")
+        values = [self.visit(operand) for operand in operands]
+        if any(isinstance(value, list) for value in values):
+            self._refuse(node, "a list of sparse matrices takes no arithmetic")
+        return self._apply(node, function, *values)
+
+    def _apply(self, node: ast.AST, function: Callable[..., Any], *values: Any, **keywords: Any) -> Any:
+        """Call a function of ours on checked values; what it refuses is said with its place."""
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                return function(*values, **keywords)
+        except TypeError as error:
+            raise TypeError(self._at(node, str(error))) from error
+        except (ValueError, ArithmeticError, IndexError, NotImplementedError, MemoryError) as error:
+            raise ValueError(self._at(node, str(error))) from error
+
+    def _refuse(self, node: ast.AST, message: str) -> NoReturn:
+        raise ValueError(self._at(node, message))
+
+    def _at(self, node: Any, message: str) -> str:
+        # ast counts bytes of UTF-8
+        before = self._line.encode()[: getattr(node, "col_offset", 0)].decode()
+        return _pointed(self._line, len(before) + 1, message)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, int | float | np.ndarray | np.number) or sp.issparse(value)
+
+
+def _pointed(line: str, column: int, message: str) -> str:
+    return f"{message}\n    {line}\n    {' ' * (column - 1)}^ column {column}"

@@ -1,0 +1,247 @@
+"""Spec files: a whole problem, its data and how to solve it, in one TOML file.
+
+The keys are described by ``spec.schema.json`` beside this module (JSON Schema, draft 2020-12). Nothing in a
+spec file is run as Python; see :func:`bregopt.interop.evaluate.evaluate` for what an expression may hold.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import finite_array
+from bregopt.errors import did_you_mean
+from bregopt.interop.evaluate import FUNCTIONS, evaluate
+from bregopt.interop.matrices import read_matrix
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD, Variable
+from bregopt.program.lowrank import LowRank
+from bregopt.solvers import registry
+
+__all__ = ["KEYS", "Spec", "load_spec"]
+
+# The keys of each table of a spec file; the options of a solver are checked by the solver.
+KEYS: dict[str, tuple[str, ...]] = {
+    "spec": ("title", "data", "variables", "problem", "solve"),
+    "file": ("file", "key", "low_rank"),
+    "matrix": ("psd",),
+    "variable": ("shape", "nonneg", "lower", "upper"),
+    "problem": ("minimize", "maximize", "subject_to"),
+}
+_SENSES = {"minimize": Minimize, "maximize": Maximize}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What a spec file declares.
+
+    Parameters
+    ----------
+    title : str
+    problem : Problem
+    solver : str
+        "auto", or the name of a route.
+    options : dict
+        Keywords for :meth:`bregopt.Problem.solve`.
+    """
+
+    title: str
+    problem: Problem
+    solver: str = "auto"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read a spec file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A ``.toml`` file. Files that it names are sought beside it.
+
+    Returns
+    -------
+    Spec
+
+    Raises
+    ------
+    FileNotFoundError
+        The spec, or a file that it names, is not there.
+    TypeError, ValueError
+        Not TOML, unknown or missing keys, bad data, a bad expression. Messages start with path and key.
+    """
+    path = Path(path)
+    with _named(str(path)):
+        document = _document(path)
+        _check_keys(document, "spec")
+        title = _typed(document.get("title", path.stem), str, "title")
+        sections = {key: _typed(document.get(key, {}), dict, key) for key in KEYS["spec"][1:]}
+        data = _data(sections["data"], path.parent)
+        variables = _variables(sections["variables"])
+        _check_distinct(data, variables)
+        problem = _problem(sections["problem"], {**data, **variables})
+        _check_used(variables, problem)
+        with _named("solve"):
+            solver, options = _solve(sections["solve"])
+        return Spec(title, problem, solver, options)
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Put the file or key in front of what goes wrong inside."""
+    try:
+        yield
+    except (FileNotFoundError, TypeError, ValueError) as error:
+        kinds = (FileNotFoundError, TypeError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{place}: {error}") from error
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError("no such file") from None
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a TOML file: {error}") from error
+
+
+def _data(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    values = {}
+    for name, value in table.items():
+        _check_name(name, "data")
+        with _named(f"data.{name}"):
+            values[name] = _from_file(value, folder) if isinstance(value, dict) else _inline(value)
+    return values
+
+
+def _inline(value: Any) -> Any:
+    """Return a number or an array; integers stay integers, so that they can serve as indices."""
+    finite = finite_array(value, "the value")
+    given = np.asarray(value)
+    if given.dtype.kind == "b":
+        raise TypeError(f"the value is {value!r}; expected numbers")
+    if finite.size == 0:
+        raise ValueError("the value is empty; expected numbers")
+    if finite.ndim == 0:
+        return value
+    return given if given.dtype.kind == "i" else finite
+
+
+def _from_file(table: dict[str, Any], folder: Path) -> Any:
+    _check_keys(table, "file")
+    if "file" not in table:
+        raise ValueError('file is missing; expected { file = "name.csv" }')
+    name = _typed(table["file"], str, "file")
+    key = _typed(table["key"], str, "key") if "key" in table else None
+    values = read_matrix(folder / name, key).values
+    if not _typed(table.get("low_rank", False), bool, "low_rank"):
+        return values
+    return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1))
+
+
+def _variables(table: dict[str, Any]) -> dict[str, PSD | Variable]:
+    found: dict[str, PSD | Variable] = {}
+    for name, value in table.items():
+        _check_name(name, "variables")
+        with _named(f"variables.{name}"):
+            found[name] = _variable(name, _typed(value, dict, "the value"))
+    return found
+
+
+def _variable(name: str, table: dict[str, Any]) -> PSD | Variable:
+    if "psd" in table:
+        _check_keys(table, "matrix")
+        return PSD(table["psd"], name=name)
+    _check_keys(table, "variable", also=KEYS["matrix"])
+    shape = table.get("shape", ())
+    nonneg = _typed(table.get("nonneg", False), bool, "nonneg")
+    return Variable(
+        tuple(shape) if isinstance(shape, list) else shape,
+        name=name,
+        nonneg=nonneg,
+        lower=table.get("lower"),
+        upper=table.get("upper"),
+    )
+
+
+def _problem(table: dict[str, Any], names: dict[str, Any]) -> Problem:
+    with _named("problem"):
+        _check_keys(table, "problem")
+        given = [sense for sense in _SENSES if sense in table]
+        if len(given) != 1:
+            found = " and ".join(given) or "neither"
+            raise ValueError(f"{found} given; expected either minimize or maximize")
+        texts = _typed(table.get("subject_to", []), list, "subject_to")
+        objective = _objective(given[0], table[given[0]], names)
+        problem = Problem(objective, [_constraint(k, text, names) for k, text in enumerate(texts)])
+        problem.program()  # refuses bounds that cross
+        return problem
+
+
+def _objective(sense: str, text: Any, names: dict[str, Any]) -> Minimize:
+    with _named(sense):
+        return _SENSES[sense](evaluate(_typed(text, str, "the value"), names))
+
+
+def _constraint(k: int, text: Any, names: dict[str, Any]) -> Constraint:
+    with _named(f"subject_to[{k}]"):
+        constraint = evaluate(_typed(text, str, "the value"), names)
+        if not isinstance(constraint, Constraint):
+            raise TypeError(f"{text!r} is no constraint; expected a comparison (<=, >=, ==) or between(...)")
+        return constraint
+
+
+def _solve(table: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    options = dict(table)
+    solver = _typed(options.pop("solver", "auto"), str, "solver")
+    registry.check_options(solver, options)
+    return solver, options
+
+
+def _typed(value: Any, kind: type, name: str) -> Any:
+    words = {str: "a string", bool: "true or false", dict: "a table", list: "a list of strings"}
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}; expected {words[kind]}")
+    return value
+
+
+def _check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> None:
+    known = (*KEYS[kind], *also)
+    for key in table:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
+
+
+def _check_name(name: str, section: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise ValueError(f"{section}: {name!r} is not a name; expected letters, digits and _, such as X0")
+    if name in FUNCTIONS:
+        raise ValueError(f"{section}: {name!r} is the name of a function; choose another")
+
+
+def _check_distinct(data: dict[str, Any], variables: dict[str, Any]) -> None:
+    for name in variables:
+        if name in data:
+            raise ValueError(f"variables: {name!r} is a name in data already; choose another")
+
+
+def _check_used(variables: dict[str, PSD | Variable], problem: Problem) -> None:
+    used = {X.name for X in problem.matrices} | {u.name for u in problem.variables}
+    for name in variables:
+        if name not in used:
+            raise ValueError(f"variables: {name!r} occurs in no expression of the problem; remove or use it")

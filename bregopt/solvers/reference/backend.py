@@ -1,0 +1,114 @@
+"""Which of CVXPY's solvers solves a program, with what options, and what it says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bregopt.errors import SolverError, did_you_mean
+from bregopt.program import Program
+
+__all__ = ["Backend", "Word", "check_backend", "choose_backend"]
+
+# Largest order at which Clarabel takes about a second, by kind of objective: LogDet needs a cone of order 2n,
+# von Neumann 2(n - 1) cones. The time of SCS grows more slowly, and it is less accurate.
+_CLARABEL_ORDER = {"logdet": 20, "von_neumann": 12}
+_CLARABEL_ORDER_OTHERWISE = 50
+_SCS_STEPS = 100_000
+_FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below in reasonable time
+
+
+@dataclass(frozen=True)
+class Word:
+    """What a backend says: CVXPY's status, and its number of iterations."""
+
+    backend: str
+    status: str
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A CVXPY solver, by its name in CVXPY, and options in its own words that come before ours."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def solve(
+        self, problem: Any, tol: float, steps: int | None, seconds: float | None, verbose: bool
+    ) -> Word:
+        """Solve a CVXPY problem in place.
+
+        Parameters
+        ----------
+        problem : cvxpy.Problem
+        tol : float
+            Clarabel and SCS are told; the other solvers keep their own tolerances and limits unless
+            `options` set them.
+        steps : int or None
+            Limit on iterations.
+        seconds : float or None
+            Limit on time.
+        verbose : bool
+
+        Raises
+        ------
+        SolverError
+            If the backend fails.
+        """
+        import cvxpy as cp
+
+        options = {**self._limits(tol, steps, seconds), **self.options}
+        try:
+            with warnings.catch_warnings():
+                # CVXPY warns of inaccurate answers; the driver judges them by their certificates instead.
+                warnings.simplefilter("ignore", UserWarning)
+                problem.solve(solver=self.name, verbose=verbose, **options)
+        except (cp.SolverError, ArithmeticError) as error:
+            raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
+        return Word(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
+
+    def _limits(self, tol: float, steps: int | None, seconds: float | None) -> dict[str, Any]:
+        if self.name == "CLARABEL":
+            # Its last steps converge fast: a margin costs little, and our certificate asks for more.
+            fine = max(1e-3 * tol, _FINEST[self.name])
+            options = {"tol_gap_abs": fine, "tol_gap_rel": fine, "tol_feas": fine}
+            limits = {"max_iter": steps, "time_limit": seconds, **_accept_unknown()}
+        elif self.name == "SCS":
+            fine = max(1e-2 * tol, _FINEST[self.name])
+            options = {"eps_abs": fine, "eps_rel": fine}
+            limits = {"max_iters": steps or _SCS_STEPS, "time_limit_secs": seconds}
+        else:
+            return {}
+        return options | {name: value for name, value in limits.items() if value is not None}
+
+
+def _accept_unknown() -> dict[str, bool]:
+    """Return the option that keeps an answer short of the tolerance, where this CVXPY has it."""
+    from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
+
+    return {CLARABEL.ACCEPT_UNKNOWN: True} if hasattr(CLARABEL, "ACCEPT_UNKNOWN") else {}
+
+
+def check_backend(name: Any) -> None:
+    """Raise a TypeError or ValueError unless `name` is that of an installed CVXPY solver."""
+    if not isinstance(name, str):
+        raise TypeError(f"backend is {name!r}; expected the name of a CVXPY solver, such as 'CLARABEL'")
+    import cvxpy as cp
+
+    installed = cp.installed_solvers()
+    if name.upper() not in installed:
+        raise ValueError(f"unknown backend {name!r}{did_you_mean(name.upper(), installed)}")
+
+
+def choose_backend(program: Program, name: str | None) -> str:
+    """Return the asked backend in CVXPY's spelling, or the one that suits the size of the program."""
+    if name is not None:
+        return name.upper()
+    small = all(
+        block.n <= _CLARABEL_ORDER.get(kind or "linear", _CLARABEL_ORDER_OTHERWISE)
+        for block, kind in zip(program.blocks, program.divergences, strict=True)
+    )
+    return "CLARABEL" if small else "SCS"

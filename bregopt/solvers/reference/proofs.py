@@ -1,0 +1,73 @@
+"""The programs whose answers prove that another one has none; always feasible, always bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.rows import Coordinates, SparseRows
+
+__all__ = ["elastic", "recession", "recession_box"]
+
+
+def elastic(program: Program) -> Program:
+    """Return the program that minimises the violations of the hard rows, relative to the rows' norms.
+
+    Where that minimum is above zero, its multipliers are a Farkas vector.
+    """
+    bounds = program.bounds
+    norms = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    return replace(
+        program,
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        bounds=Bounds(
+            np.where(bounds.hard, bounds.lo, -np.inf),
+            np.where(bounds.hard, bounds.hi, np.inf),
+            np.full(program.m, int(Penalty.HINGE)),
+            1 / np.where(norms > 0, norms, 1.0),
+        ),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+
+
+def recession(program: Program) -> Program:
+    """Return the program for the fastest fall along directions of trace and entries at most one.
+
+    A direction keeps every row but those with a hinge, which it may break at their price. Where the minimum
+    is below zero, it is a ray. Divergences are left out; a row for each block, at the end, bounds its trace.
+    """
+    bounds, count = program.bounds, len(program.blocks)
+    traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
+    hinge = bounds.kind == Penalty.HINGE
+    u_lo, u_hi = recession_box(program)
+    return replace(
+        program,
+        blocks=tuple(replace(block, nearness=None) for block in program.blocks),
+        A=LinearMap(program.m + count, program.A.orders, (*program.A.terms, *traces)),
+        B=sp.csr_array(sp.vstack([program.B, sp.csr_array((count, program.k))])),
+        bounds=Bounds(
+            np.append(np.where(np.isfinite(bounds.lo), 0.0, -np.inf), np.full(count, -np.inf)),
+            np.append(np.where(np.isfinite(bounds.hi), 0.0, np.inf), np.ones(count)),
+            np.append(np.where(hinge, Penalty.HINGE, Penalty.HARD), np.full(count, Penalty.HARD)),
+            np.append(np.where(hinge, bounds.gamma, np.inf), np.full(count, np.inf)),
+        ),
+        u_lo=u_lo,
+        u_hi=u_hi,
+        offset=0.0,
+    )
+
+
+def recession_box(program: Program) -> tuple[Array, Array]:
+    """Return the box of directions of ``u``: zero towards a finite end, one towards an open one."""
+    return np.where(np.isfinite(program.u_lo), 0.0, -1.0), np.where(np.isfinite(program.u_hi), 0.0, 1.0)
+
+
+def _trace(row: int, block: int, n: int) -> Term:
+    each = np.arange(n)
+    rows = SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.ones(n)))
+    return Term(block, np.array([row]), rows)

@@ -1,0 +1,164 @@
+"""The route `cvxpy`: solve by a foreign solver, and bring back what proves the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program import Block, Program, certify, is_farkas
+from bregopt.solvers import base
+from bregopt.solvers.base import Answer, Capabilities, Start
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.reference.backend import Backend, Word, check_backend, choose_backend
+from bregopt.solvers.reference.proofs import elastic, recession, recession_box
+from bregopt.solvers.reference.scaling import scale
+from bregopt.solvers.reference.translate import Translation, declared, together, translate
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["Reference", "ReferenceSettings"]
+
+_PROOF_TOL = 1e-9  # to which Farkas vectors and rays are asked for: the driver checks them to as much
+_NOISE = 1e-9  # what a ray of size one has below this is taken for zero
+_INTERIOR = 1e-13  # eigenvalues of a LogDet answer are at least this fraction of the largest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceSettings(base.Settings):
+    """Options of the route `cvxpy`.
+
+    Parameters
+    ----------
+    backend : str, optional
+        Any solver that CVXPY finds installed. None takes Clarabel for small problems and SCS for others.
+    backend_options : dict, optional
+        Options in the backend's own words; they win over `tol`, `max_iter` and `time_limit`.
+    """
+
+    backend: str | None = None
+    backend_options: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.backend is not None:
+            check_backend(self.backend)
+        if self.backend_options is not None and not isinstance(self.backend_options, Mapping):
+            raise TypeError(f"backend_options is {self.backend_options!r}; expected a dict")
+
+
+class Reference:
+    """Everything that can be declared, by way of CVXPY."""
+
+    name: ClassVar[str] = "cvxpy"
+    summary: ClassVar[str] = "every problem, by CVXPY and one of its solvers: the reference"
+    citation: ClassVar[str] = (
+        "Diamond, Boyd (2016), CVXPY: A Python-Embedded Modeling Language for Convex Optimization, JMLR 17"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear", "logdet", "von_neumann", "frobenius", "weights"})
+    )
+    Settings: ClassVar[type[base.Settings]] = ReferenceSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        return None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return f"backend {choose_backend(program, settings.backend)}"
+
+    def translate(self, program: Program, maximise: bool = False) -> Any:
+        """Return the ``cvxpy.Problem`` of a program whose blocks are dense, one constraint for each declared.
+
+        A constraint between two bounds becomes two. With `maximise` it is the maximisation of the negative
+        objective.
+        """
+        return translate(program, declared(program), maximise).problem
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        """Solve a program; `start` is not used, as most backends take none."""
+        scaled = scale(program)
+        answer = _outcome(scaled.program, settings, progress)
+        answer = replace(answer, X=scaled.matrices(answer.X), y=scaled.multipliers(answer.y))
+        certificate = certify(program, answer.X, answer.u, answer.y)
+        progress.record(answer.iterations, certificate)
+        if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
+            return replace(answer, stop=StopReason.CONVERGED)
+        return answer
+
+
+def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
+    """Return the backend's answer, or where it claims that there is none, the best proof of that."""
+    translation, word = _solved(program, settings, progress, settings.tol)
+    if "infeasible" in word.status:
+        answer = _infeasible(program, settings, progress, word)
+        if "unbounded" not in word.status or is_farkas(program, answer.y):
+            return answer
+    if "unbounded" in word.status:
+        return _unbounded(program, settings, progress, word)
+    if progress.out_of_time():
+        stop = StopReason.TIME_LIMIT
+    elif word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations:
+        stop = StopReason.MAX_ITER
+    else:
+        stop = StopReason.INACCURATE
+    return _answer(program, translation, stop, word)
+
+
+def _infeasible(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+    """Return the least infeasible point and a Farkas vector, which CVXPY does not hand on."""
+    translation, _ = _solved(elastic(program), settings, progress, _PROOF_TOL)
+    return _answer(program, translation, StopReason.INFEASIBLE, word)
+
+
+def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+    """Return a ray: CVXPY does not hand it on."""
+    translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
+    ray = _answer(program, translation, StopReason.UNBOUNDED, word)
+    return replace(
+        ray,
+        X=tuple(map(_without_noise, ray.X)),
+        u=np.clip(np.where(np.abs(ray.u) > _NOISE, ray.u, 0.0), *recession_box(program)),
+        y=np.zeros(program.m),
+    )
+
+
+def _solved(
+    program: Program, settings: ReferenceSettings, progress: Progress, tol: float
+) -> tuple[Translation, Word]:
+    """Solve a program within what is left of the time."""
+    backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
+    translation = translate(program, together(program))
+    seconds = None if settings.time_limit is None else max(settings.time_limit - progress.seconds, 1e-3)
+    word = backend.solve(translation.problem, tol, settings.max_iter, seconds, settings.verbose)
+    return translation, word
+
+
+def _answer(program: Program, translation: Translation, stop: StopReason, word: Word) -> Answer:
+    return Answer(
+        X=tuple(map(_psd, program.blocks, translation.matrices())),
+        u=translation.variables(),
+        y=translation.multipliers(),
+        stop=stop,
+        iterations=word.iterations,
+        detail=f"{word.backend} says {word.status}.",
+    )
+
+
+def _without_noise(X: Array) -> Array:
+    eigenvalues, Q = np.linalg.eigh(X)
+    Q = Q[:, eigenvalues > _NOISE]
+    cleared: Array = (Q * eigenvalues[eigenvalues > _NOISE]) @ Q.T
+    return cleared
+
+
+def _psd(block: Block, X: Array) -> Array:
+    """Return the nearest psd matrix; for LogDet, which is finite only inside the cone, one just inside."""
+    eigenvalues, Q = np.linalg.eigh(X)
+    inside = block.nearness is not None and block.nearness.divergence == "logdet"
+    floor = _INTERIOR * max(eigenvalues[-1], 1.0) if inside else 0.0
+    if eigenvalues[0] >= floor:
+        return X
+    nearest: Array = (Q * np.maximum(eigenvalues, floor)) @ Q.T
+    return nearest

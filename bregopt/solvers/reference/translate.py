@@ -1,0 +1,208 @@
+"""A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorised constraints, and the way back.
+
+A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, so
+that every row has a constraint, and every constraint a multiplier. CVXPY is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program
+
+__all__ = ["Translation", "declared", "together", "translate"]
+
+_COMPARE = {"==": operator.eq, ">=": operator.ge, "<=": operator.le}
+# CVXPY's Lagrangian of a minimisation has v'(a - b) for == and <= and v'(b - a) for >=; ours has y'(b - a).
+_DUAL_SIGN = {"==": -1.0, ">=": 1.0, "<=": -1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """A constraint, the rows it stands for, and the sign that turns its dual into their multipliers."""
+
+    constraint: Any
+    at: IntArray
+    sign: float
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """A CVXPY problem and where the parts of our program are in it.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+        A minimisation, or the maximisation of the negative objective.
+    X : tuple of cvxpy.Variable
+        The matrix of each block.
+    u : cvxpy.Variable or None
+        The ordinary variables.
+    sides : tuple
+        The constraints with their rows.
+    m : int
+        The number of rows.
+    """
+
+    problem: Any
+    X: tuple[Any, ...]
+    u: Any
+    sides: tuple[_Side, ...]
+    m: int
+
+    def matrices(self) -> list[Array]:
+        """Return the values of the matrices, symmetric; zero where the backend left none."""
+        values = [np.zeros(X.shape) if X.value is None else np.asarray(X.value) for X in self.X]
+        return [(value + value.T) / 2 for value in values]
+
+    def variables(self) -> Array:
+        """Return the values of the ordinary variables, shape ``(k,)``; zero where the backend left none."""
+        if self.u is None or self.u.value is None:
+            return np.zeros(0 if self.u is None else self.u.size)
+        return np.array(self.u.value, dtype=float)
+
+    def multipliers(self) -> Array:
+        """Return the multipliers of the rows of a minimisation, positive at lower bounds, shape ``(m,)``."""
+        y = np.zeros(self.m)
+        for side in self.sides:
+            if side.constraint.dual_value is not None:
+                y[side.at] += side.sign * side.constraint.dual_value
+        return y
+
+
+def declared(program: Program) -> list[IntArray]:
+    """Return the rows of each declared constraint."""
+    ends = np.cumsum([0, *(size for _, size in program.labels)])
+    return [np.arange(start, end) for start, end in itertools.pairwise(ends)]
+
+
+def together(program: Program) -> list[IntArray]:
+    """Return all rows as one group: what CVXPY compiles fastest."""
+    return [np.arange(program.m)]
+
+
+def translate(program: Program, groups: Sequence[IntArray], maximise: bool = False) -> Translation:
+    """Return a program, whose blocks are dense, as a CVXPY problem.
+
+    Parameters
+    ----------
+    program : Program
+    groups : sequence of index arrays
+        The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
+    maximise : bool
+        Maximise the negative objective.
+    """
+    import cvxpy as cp
+
+    X = tuple(cp.Variable((block.n, block.n), PSD=True, name=block.name) for block in program.blocks)
+    u = cp.Variable(program.k, name="u") if program.k else None
+    maps = _coefficients(program.A)
+    terms, sides = [cp.Constant(program.offset)], []
+    for at in groups:
+        for sense, rows, bound in _sides(program.bounds, at):
+            target, paid = _bent(program.bounds, rows, bound)
+            activity = _activity([M[rows] for M in maps], X, program.B[rows], u)
+            sides.append(_Side(_COMPARE[sense](activity, target), rows, _DUAL_SIGN[sense]))
+            terms += paid
+    terms += [_objective(block, X_b) for block, X_b in zip(program.blocks, X, strict=True)]
+    if u is not None:
+        terms.append(program.c @ u)
+    objective = functools.reduce(operator.add, terms)
+    constraints = [side.constraint for side in sides] + _box(program, u)
+    goal = cp.Maximize(-objective) if maximise else cp.Minimize(objective)
+    return Translation(cp.Problem(goal, constraints), X, u, tuple(sides), program.m)
+
+
+def _coefficients(A: LinearMap) -> list[Any]:
+    """Return, for each block, the matrix of shape ``(m, n^2)`` that acts on ``vec(X)`` by columns."""
+    maps = []
+    for block, n in enumerate(A.orders):
+        parts = [(term.at, term.rows.coordinates()) for term in A.terms if term.block == block]
+        row = np.concatenate([np.zeros(0, np.intp), *(at[t.row] for at, t in parts)])
+        column = np.concatenate([np.zeros(0, np.intp), *(t.i + n * t.j for _, t in parts)])
+        value = np.concatenate([np.zeros(0), *(t.value for _, t in parts)])
+        maps.append(sp.csr_matrix((value, (row, column)), shape=(A.m, n * n)))
+    return maps
+
+
+def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Any) -> Any:
+    import cvxpy as cp
+
+    parts = [cp.Constant(M) @ cp.vec(X_b, order="F") for M, X_b in zip(maps, X, strict=True)]
+    if u is not None:
+        parts.append(cp.Constant(sp.csr_matrix(B)) @ u)
+    return functools.reduce(operator.add, parts)
+
+
+def _sides(bounds: Bounds, at: IntArray) -> Iterator[tuple[str, IntArray, Array]]:
+    """Yield a comparison, the rows it holds for, of one penalty, and their bounds."""
+    lo, hi = bounds.lo[at], bounds.hi[at]
+    equal = lo == hi
+    of_sense = {"==": equal, ">=": np.isfinite(lo) & ~equal, "<=": np.isfinite(hi) & ~equal}
+    for sense, chosen in of_sense.items():
+        end = bounds.hi if sense == "<=" else bounds.lo
+        for kind in Penalty:
+            rows = at[chosen & (bounds.kind[at] == kind)]
+            if len(rows):
+                yield sense, rows, end[rows]
+
+
+def _bent(bounds: Bounds, rows: IntArray, bound: Array) -> tuple[Any, list[Any]]:
+    """Return what the activity of rows of one penalty is compared with, and what bending it costs."""
+    import cvxpy as cp
+
+    kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
+    if kind is Penalty.HARD:
+        return bound, []
+    bent = cp.Variable(len(rows), name="bent")
+    ratio = cp.multiply(1 / bound, bent) if kind is Penalty.LOGDET else None
+    if kind is Penalty.HINGE:
+        distance = cp.abs(bent - bound)
+    elif kind is Penalty.LOGDET:
+        distance = ratio - cp.log(ratio) - 1
+    elif kind is Penalty.VON_NEUMANN:
+        distance = cp.kl_div(bent, bound)
+    else:
+        distance = cp.square(bent - bound)
+    return bent, [gamma @ distance]
+
+
+def _box(program: Program, u: Any) -> list[Any]:
+    below, above = np.flatnonzero(np.isfinite(program.u_lo)), np.flatnonzero(np.isfinite(program.u_hi))
+    box = [u[below] >= program.u_lo[below]] if len(below) else []
+    return [*box, u[above] <= program.u_hi[above]] if len(above) else box
+
+
+def _objective(block: Block, X: Any) -> Any:
+    import cvxpy as cp
+
+    linear = cp.vdot(block.C, X)
+    return linear if block.nearness is None else linear + _divergence(block.nearness, block.n, X)
+
+
+def _divergence(nearness: Nearness, n: int, X: Any) -> Any:
+    """Return ``mu D(X, X0)`` in CVXPY's atoms."""
+    import cvxpy as cp
+
+    mu, X0 = nearness.mu, np.asarray(nearness.X0)
+    if nearness.divergence == "logdet":
+        inverse = np.linalg.inv(X0)
+        constant = np.linalg.slogdet(X0)[1] - n
+        return mu * (cp.vdot((inverse + inverse.T) / 2, X) - cp.log_det(X) + constant)
+    if nearness.divergence == "von_neumann":
+        eigenvalues, Q = np.linalg.eigh(X0)
+        slope = (Q * (np.log(eigenvalues) + 1)) @ Q.T
+        return mu * (-cp.von_neumann_entr(X) - cp.vdot(slope, X) + np.trace(X0))
+    difference = X - X0
+    if nearness.weights is not None:
+        difference = cp.multiply(nearness.weights, difference)
+    return mu * cp.sum_squares(difference)

@@ -1,0 +1,441 @@
+"""The command line: exit statuses, outputs, and a message where something is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+import bregopt as bo
+from bregopt import cli
+from bregopt.interop.matrices import read_matrix
+
+SPECS = Path(__file__).parents[1] / "examples" / "specs"
+NEAREST = ["--problem", "nearest-correlation"]
+HIGHAM = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+
+
+def run(*arguments):
+    """Return the exit status, argparse's own included."""
+    try:
+        return cli.main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        return stop.code
+
+
+def spec(
+    folder,
+    minimize="frobenius_div(X, A)",
+    rows=("diag(X) == 1",),
+    solve="",
+    data="A = [[2.0, 1.0], [1.0, 2.0]]",
+):
+    path = folder / "spec.toml"
+    path.write_text(
+        f"[data]\n{data}\n[variables]\nX = {{ psd = 2 }}\n"
+        f'[problem]\nminimize = "{minimize}"\nsubject_to = {json.dumps(list(rows))}\n[solve]\n{solve}\n'
+    )
+    return path
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    path = tmp_path / "A.csv"
+    np.savetxt(path, HIGHAM, delimiter=",")
+    return path
+
+
+# --- Solved -----------------------------------------------------------------------------------------
+
+
+def test_solve_prints_the_card(matrix, capsys):
+    assert run("solve", matrix, *NEAREST) == 0
+    out, err = capsys.readouterr()
+    assert "nearest-correlation of A.csv, frobenius" in out
+    assert "bregopt solution: optimal" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".npz", ".mtx"])
+def test_every_kind_of_matrix_gives_highams_answer(tmp_path, suffix):
+    path = tmp_path / f"A{suffix}"
+    write = {
+        ".csv": lambda: np.savetxt(path, HIGHAM, delimiter=","),
+        ".npy": lambda: np.save(path, HIGHAM),
+        ".npz": lambda: np.savez(path, other=np.eye(2), A=HIGHAM),
+        ".mtx": lambda: scipy.io.mmwrite(path, sp.csr_array(HIGHAM)),
+    }
+    write[suffix]()
+    key = ["--key", "A"] if suffix == ".npz" else []
+    assert run("solve", path, *NEAREST, *key, "--tol", "1e-9", "--output", tmp_path / "X.npz") == 0
+    # Higham 2002, section 4: to four digits.
+    np.testing.assert_allclose(np.load(tmp_path / "X.npz")["X"][0], [1, 0.7607, 0.1573], atol=6e-5)
+
+
+def test_nearest_psd_is_the_positive_part(matrix, tmp_path):
+    assert run("solve", matrix, "--problem", "nearest-psd", "--output", tmp_path / "X.csv") == 0
+    w, Q = np.linalg.eigh(HIGHAM)
+    np.testing.assert_allclose(
+        read_matrix(tmp_path / "X.csv").values, (Q * np.maximum(w, 0)) @ Q.T, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
+def test_divergences_are_those_of_the_language(tmp_path, divergence):
+    A = np.array([[2.0, 0.5], [0.5, 1.0]])
+    np.save(tmp_path / "A.npy", A)
+    out = tmp_path / "out.json"
+    assert run("solve", tmp_path / "A.npy", *NEAREST, "--divergence", divergence, "--output", out) == 0
+    X = bo.PSD(2)
+    reference = bo.Problem(bo.Minimize(getattr(bo, f"{divergence}_div")(X, A)), [bo.diag(X) == 1]).solve()
+    assert json.loads(out.read_text())["value"] == pytest.approx(reference.value, abs=1e-8)
+
+
+# --- Outputs ----------------------------------------------------------------------------------------
+
+
+def test_outputs_round_trip(tmp_path):
+    outputs = [tmp_path / f"out{suffix}" for suffix in (".npz", ".json", ".csv")]
+    path = spec(tmp_path, rows=["diag(X) == 1", "trace(X) <= 3"])
+    assert run("solve", path, *(part for output in outputs for part in ("--output", output))) == 0
+    arrays = np.load(outputs[0])
+    assert set(arrays) == {"X", "dual_0", "dual_1"}
+    assert arrays["dual_0"].shape == (2,)
+    np.testing.assert_array_equal(read_matrix(outputs[2]).values, arrays["X"])
+    report = json.loads(outputs[1].read_text())
+    names = ["status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings"]
+    assert list(report) == names
+    assert report["status"] == "optimal"
+    assert report["value"] == pytest.approx(2.0, abs=1e-5)
+    assert set(report["residuals"]) == {"primal", "dual"}
+    # An answer is data for the next problem.
+    again = spec(tmp_path, data='A = { file = "out.npz", key = "X" }', rows=[])
+    assert run("solve", again, "--output", outputs[1]) == 0
+    assert json.loads(outputs[1].read_text())["value"] == pytest.approx(0.0, abs=1e-8)
+
+
+def test_csv_keeps_labels(tmp_path):
+    (tmp_path / "A.csv").write_text(",bonds,shares\nbonds,1,1.5\nshares,1.5,1\n")
+    assert run("solve", tmp_path / "A.csv", *NEAREST, "--output", tmp_path / "X.csv") == 0
+    table = read_matrix(tmp_path / "X.csv")
+    assert table.index == table.columns == ("bonds", "shares")
+    np.testing.assert_allclose(table.values, 1.0, atol=1e-5)
+
+
+def test_low_rank_answers_are_written_as_factors(tmp_path):
+    assert (
+        run("solve", SPECS / "kernel.toml", "--output", tmp_path / "X.npz", "--output", tmp_path / "X.csv")
+        == 0
+    )
+    arrays = np.load(tmp_path / "X.npz")
+    assert set(arrays) == {"factor", "dual_0", "dual_1"}
+    factor = arrays["factor"]
+    np.testing.assert_allclose(read_matrix(tmp_path / "X.csv").values, factor @ factor.T)
+
+
+def test_several_matrices_and_variables_are_written_by_name(tmp_path, capsys):
+    path = tmp_path / "two.toml"
+    path.write_text(
+        "[variables]\nX = { psd = 2 }\nY = { psd = 3 }\nt = { lower = 1 }\n"
+        '[problem]\nminimize = "trace(X) + trace(Y) + t"\nsubject_to = ["X[0, 0] + Y[0, 0] == 2"]\n'
+    )
+    assert run("solve", path, "--solver", "cvxpy", "--output", tmp_path / "out.npz") == 0
+    assert set(np.load(tmp_path / "out.npz")) == {"X_X", "X_Y", "u_t", "dual_0"}
+    capsys.readouterr()
+    assert run("solve", path, "--output", tmp_path / "out.csv") == 2
+    assert "argument --output: " in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+
+
+# --- No answer, or not to tolerance -----------------------------------------------------------------
+
+
+def test_infeasible_is_3_and_json_stays_json(tmp_path, capsys):
+    path = spec(tmp_path, rows=["X[0, 0] == 1", "X[0, 0] == 2", "trace(X) <= 5"])
+    outputs = [tmp_path / "out.json", tmp_path / "out.csv", tmp_path / "out.npz"]
+    assert run("solve", path, *(part for output in outputs for part in ("--output", output))) == 3
+    out, err = capsys.readouterr()
+    assert "bregopt solution: infeasible" in out
+    assert err == f"bregopt: warning: there is no X to write to {outputs[1]}\n"
+    report = json.loads(outputs[0].read_text(), parse_constant=pytest.fail)
+    assert report["status"] == "infeasible"
+    assert report["value"] is None
+    assert report["gap"] is None
+    assert not outputs[1].exists()
+    assert "X" not in np.load(outputs[2])
+
+
+def test_unbounded_is_3(tmp_path):
+    assert run("solve", spec(tmp_path, minimize="-trace(X)", rows=["X[0, 0] == 1"])) == 3
+
+
+def test_a_row_that_is_infeasible_alone_is_3(tmp_path, capsys):
+    assert run("solve", spec(tmp_path, minimize="logdet_div(X, A)", rows=["sq_distance(X, 0, 1) <= 0"])) == 3
+    err = capsys.readouterr().err
+    assert err.startswith("bregopt: infeasible: ")
+    assert "sq_distance(X, i, j) <= 0" in err
+
+
+def test_limit_is_4_with_one_clean_line_and_the_best_answer(tmp_path, capsys):
+    path = SPECS / "kernel.toml"
+    assert run("solve", path, "--max-iter", 1, "--tol", "1e-12", "--output", tmp_path / "out.npz") == 4
+    out, err = capsys.readouterr()
+    assert "user_limit" in out
+    assert err.startswith("bregopt: warning: bregman: user_limit")
+    assert err.count("\n") == 1
+    assert "ConvergenceWarning" not in err
+    assert "factor" in np.load(tmp_path / "out.npz")
+
+
+def test_command_line_goes_before_the_spec(tmp_path, capsys):
+    path = spec(tmp_path, solve="max_iter = 1\ntol = 1e-14")
+    assert run("solve", path, "--max-iter", 500, "--tol", "1e-5") == 0
+    assert run("solve", path, "--solver", "bergman") == 2
+    assert "did you mean 'bregman'" in capsys.readouterr().err
+
+
+def test_verbose_prints_the_progress(matrix, capsys):
+    assert run("solve", matrix, *NEAREST, "--solver", "bregman", "--verbose") == 0
+    assert "iteration" in capsys.readouterr().out
+
+
+# --- Other commands ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nearest_correlation", "stress_test", "kernel"])
+def test_check_agrees_on_the_examples(name, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        assert run("check", SPECS / f"{name}.toml", "--tol", "1e-6") == 0
+    out = capsys.readouterr().out
+    assert "bregman" in out
+    assert "cvxpy" in out
+
+
+def test_check_takes_the_named_routes_and_options_of_all(tmp_path, capsys):
+    path = spec(tmp_path, solve='solver = "bregman"\nmethod = "cyclic"')
+    assert run("check", path, "--solver", "bregman", "--solver", "cvxpy") == 0
+    out = capsys.readouterr().out
+    assert "psdboost" not in out
+
+
+def test_check_of_a_disagreement_is_4(matrix, monkeypatch, capsys):
+    class Disagreement:
+        ok = False
+
+        def __str__(self):
+            return "they differ"
+
+    monkeypatch.setattr(bo, "cross_check", lambda problem, solvers, **options: Disagreement())
+    assert run("check", matrix, *NEAREST) == 4
+    assert "they differ" in capsys.readouterr().out
+
+
+def test_explain_names_every_route(matrix, capsys):
+    assert run("explain", matrix, *NEAREST) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in bo.solvers())
+    assert "-> bregman" in out
+
+
+def test_demo_is_handed_its_folder(tmp_path, monkeypatch):
+    import types
+
+    calls = []
+    module = types.ModuleType("bregopt.demo")
+    module.main = lambda output, verbose: calls.append((output, verbose)) or 0
+    monkeypatch.setitem(sys.modules, "bregopt.demo", module)
+    assert run("demo", "--output", tmp_path, "--quiet") == 0
+    assert run("demo") == 0
+    assert calls == [(tmp_path, False), (Path("bregopt-demo"), True)]
+
+
+def test_version_and_help(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"bregopt {bo.__version__}\n"
+    assert run("solve", "--help") == 0
+    assert "--output" in capsys.readouterr().out
+
+
+# --- Bad input --------------------------------------------------------------------------------------
+
+BAD_MATRICES = {
+    "nan.csv": (b"1,nan\nnan,1\n", "NaN or Inf"),
+    "inf.csv": (b"1,inf\ninf,1\n", "NaN or Inf"),
+    "skew.csv": (b"1,0\n0.5,1\n", "is not symmetric"),
+    "wide.csv": (b"1,0,0\n0,1,0\n", "expected a square matrix"),
+    "vector.csv": (b"1\n0\n", "1 dimensions"),
+    "word.csv": (b"1,0\nx,1\n", "line 2, column 1 is 'x'"),
+    "empty.csv": (b"", "is empty"),
+    "labels.csv": (b",a,b\nb,1,0\na,0,1\n", "the labels of the rows and of the columns differ"),
+    "text.npy": (b"x", "cannot be read as .npy"),
+    "A.dat-s": (b"1\n", "SDPA sparse files are not supported yet; expected a spec (.toml) or a matrix (.csv"),
+    "A.dat-s.gz": (b"1\n", "SDPA sparse files are not supported yet"),
+    "A.xlsx": (b"1\n", "'.xlsx' are not read; expected a spec (.toml) or a matrix (.csv"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MATRICES)
+def test_bad_matrices_are_2_and_named(tmp_path, capsys, name):
+    content, message = BAD_MATRICES[name]
+    (tmp_path / name).write_bytes(content)
+    assert run("solve", tmp_path / name, *NEAREST) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"bregopt: error: {tmp_path / name}")
+    assert message in err
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("array", [1j * np.eye(2), np.array([[None]])], ids=["complex", "object"])
+def test_arrays_of_other_kinds_are_2(tmp_path, capsys, array):
+    np.save(tmp_path / "A.npy", array)
+    assert run("solve", tmp_path / "A.npy", *NEAREST) == 2
+    assert "A.npy" in capsys.readouterr().err
+
+
+def test_indefinite_start_of_logdet_is_2(matrix, capsys):
+    assert run("solve", matrix, *NEAREST, "--divergence", "logdet") == 2
+    assert "X0 of logdet_div is not positive definite" in capsys.readouterr().err
+
+
+BAD_ROWS = {
+    "nan": ("X[0, 0] <= b", "b = nan", "data.b"),
+    "crossed": ("between(X[0, 0], 2, 1)", "", "1"),
+    "self": ("sq_distance(X, 1, 1) <= 1", "", "i == j"),
+    "range": ("X[0, 2] == 1", "", "index"),
+    "order": ("inner([[1]], X) == 1", "", "A of inner"),
+    "gamma": ("soft(X[0, 0] <= 1, gamma=0)", "", "gamma of soft"),
+    "penalty": ("soft(X[0, 0] <= 1, penalty='hing')", "", "penalty of soft"),
+    "name": ("diag(Y) == 1", "", "name 'Y'"),
+    "code": ("__import__('os').system('true')", "", "is not a function here"),
+    "file": ("X[0, 0] <= b", 'b = { file = "none.csv" }', "none.csv: no such file"),
+}
+
+
+@pytest.mark.parametrize("command", ["solve", "check", "explain"])
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_rows_are_2_and_named(tmp_path, capsys, command, name):
+    row, data, message = BAD_ROWS[name]
+    path = spec(tmp_path, rows=[row], data=f"A = [[2, 1], [1, 2]]\n{data}")
+    assert run(command, path) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"bregopt: error: {path}: ")
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+BAD_ARGUMENTS = {
+    "nothing": ([], "COMMAND"),
+    "command": (["sovle", "A.csv"], "COMMAND"),
+    "no-file": (["solve"], "FILE"),
+    "no-problem": (["solve", "A.csv"], "--problem"),
+    "problem": (["solve", "A.csv", "--problem", "nearest"], "--problem"),
+    "divergence": (["solve", "A.csv", *NEAREST, "--divergence", "bregman"], "--divergence"),
+    "tol": (["solve", "A.csv", *NEAREST, "--tol", "small"], "--tol"),
+    "tol-sign": (["solve", "A.csv", *NEAREST, "--tol", "-1"], "tol is -1"),
+    "tol-nan": (["solve", "A.csv", *NEAREST, "--tol", "nan"], "tol is nan"),
+    "max-iter": (["solve", "A.csv", *NEAREST, "--max-iter", "1.5"], "--max-iter"),
+    "time-limit": (["solve", "A.csv", *NEAREST, "--time-limit", "0"], "time_limit is 0"),
+    "solver": (["solve", "A.csv", *NEAREST, "--solver", "brgman"], "did you mean 'bregman'"),
+    "refused": (["solve", "spec.toml", "--solver", "bregman"], "it does not take a linear objective"),
+    "check-solver": (["check", "A.csv", *NEAREST, "--solver", "brgman"], "did you mean 'bregman'"),
+    "explain-solver": (["explain", "A.csv", *NEAREST, "--solver", "brgman"], "did you mean 'bregman'"),
+    "output-kind": (["solve", "A.csv", *NEAREST, "--output", "X.txt"], "--output"),
+    "output-folder": (["solve", "A.csv", *NEAREST, "--output", "none/X.csv"], "--output"),
+    "missing": (["solve", "none.csv", *NEAREST], "none.csv: no such file"),
+    "missing-spec": (["check", "none.toml"], "none.toml: no such file"),
+    "folder": (["solve", "folder.csv", *NEAREST], "folder.csv cannot be read"),
+    "key": (["solve", "A.csv", *NEAREST, "--key", "A"], "key is 'A'"),
+    "spec-problem": (["solve", "spec.toml", *NEAREST], "argument --problem"),
+    "spec-divergence": (["explain", "spec.toml", "--divergence", "logdet"], "argument --divergence"),
+    "option": (["solve", "A.csv", *NEAREST, "--tool", "1"], "--tool"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments_are_2_and_named(tmp_path, matrix, monkeypatch, capsys, name):
+    arguments, message = BAD_ARGUMENTS[name]
+    spec(tmp_path, minimize="trace(X)")
+    (tmp_path / "folder.csv").mkdir()
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert run(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "error: " in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_output_that_cannot_be_written_is_2(matrix, tmp_path, capsys):
+    (tmp_path / "X.csv").mkdir()
+    assert run("solve", matrix, *NEAREST, "--output", tmp_path / "X.csv") == 2
+    assert "X.csv" in capsys.readouterr().err
+
+
+def test_a_failing_route_is_4(matrix, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise bo.SolverError("the backend gave up")
+
+    monkeypatch.setattr(bo.Problem, "solve", fail)
+    assert run("solve", matrix, *NEAREST) == 4
+    assert capsys.readouterr().err == "bregopt: not solved: the backend gave up\n"
+
+
+def test_interrupted_is_130(matrix, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "read_matrix", interrupt)
+    assert run("solve", matrix, *NEAREST) == 130
+    assert capsys.readouterr().err == "bregopt: interrupted\n"
+
+
+def test_warnings_are_as_before_afterwards(matrix):
+    before = warnings.showwarning
+    run("solve", matrix, *NEAREST, "--max-iter", 1, "--tol", "1e-14")
+    assert warnings.showwarning is before
+
+
+# --- As a program -----------------------------------------------------------------------------------
+
+
+def program(*arguments, **options):
+    command = [sys.executable, "-m", "bregopt", *(str(a) for a in arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def test_python_m_bregopt_is_the_same():
+    done = program("--version")
+    assert (done.returncode, done.stdout) == (0, f"bregopt {bo.__version__}\n")
+    done = program("solve", "none.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "bregopt: error: none.toml: no such file\n"
+
+
+def test_start_is_lean():
+    heavy = {"cvxpy", "pandas", "sklearn", "matplotlib"}
+    code = f"import sys, bregopt.cli; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break in another way there")
+def test_broken_pipe_is_quiet(matrix):
+    command = [sys.executable, "-m", "bregopt", "solve", str(matrix), *NEAREST, "--verbose"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

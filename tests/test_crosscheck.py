@@ -1,0 +1,197 @@
+"""cross_check: what agrees, what does not, and what it leaves behind."""
+
+import depot
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.solvers import registry
+from bregopt.solvers.base import Answer, Capabilities, Settings
+from bregopt.solvers.solution import StopReason
+
+
+class Liar:
+    """A route that hands back the start as converged."""
+
+    name = "liar"
+    summary = "wrong"
+    citation = "none"
+    capabilities = Capabilities(objectives=frozenset({"logdet", "von_neumann", "frobenius", "linear"}))
+    Settings = Settings
+
+    def refusal(self, program, settings):
+        return None
+
+    def choice(self, program, settings):
+        return ""
+
+    def solve(self, program, settings, start, progress):
+        X = [np.array(block.nearness.X0) for block in program.blocks]
+        return Answer(X, np.zeros(program.k), np.zeros(program.m), StopReason.CONVERGED, 1)
+
+
+class Pessimist(Liar):
+    """A route that calls everything infeasible."""
+
+    name = "pessimist"
+
+    def solve(self, program, settings, start, progress):
+        X = [np.eye(block.n) for block in program.blocks]
+        return Answer(X, np.zeros(program.k), np.ones(program.m), StopReason.INFEASIBLE, 1)
+
+
+class Broken(Liar):
+    """A route that fails."""
+
+    name = "broken"
+
+    def solve(self, program, settings, start, progress):
+        raise bo.SolverError("the machine stopped")
+
+
+@pytest.fixture
+def plug_ins():
+    for cls in (Liar, Pessimist, Broken):
+        bo.register_solver(cls)
+    yield
+    for cls in (Liar, Pessimist, Broken):
+        del registry._registered[cls.name]
+
+
+@pytest.fixture
+def problem():
+    X = bo.PSD(3, name="K")
+    X0 = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 1.5]])
+    return bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), [bo.diag(X) == 1.0, X[0, 1] >= 0.4])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logdet_rank_one_equality",
+        "logdet_maximised",
+        "logdet_low_rank",
+        "von_neumann_trace_one",
+        "von_neumann_soft",
+        "frobenius_higham",
+        "contradiction_logdet",
+        "beyond_the_cone_von_neumann",
+        "unbounded_matrix",
+    ],
+)
+def test_routes_agree(name):
+    case = depot.CASES[name]()
+    solvers = ("cvxpy", "bregman") if case.status != "unbounded" else ("cvxpy",)
+    check = bo.cross_check(case.problem, solvers=solvers)
+    assert all(row.agrees for row in check.rows), f"\n{check}"
+    assert check.ok == (len(solvers) > 1)
+    assert [row.solver for row in check.rows] == list(solvers)
+    assert {row.status for row in check.rows} == {case.status}
+
+
+def test_every_route_that_takes_the_problem_is_asked(problem):
+    check = bo.cross_check(problem)
+    takes = [r.solver for r in registry.routes(problem.program()) if r.refusal is None]
+    assert [row.solver for row in check.rows] == takes
+    assert check.ok, f"\n{check}"
+
+
+def test_rows_hold_the_numbers_of_the_solutions(problem):
+    check = bo.cross_check(problem, solvers=("bregman", "cvxpy"), tol=1e-7)
+    first, second = check.rows
+    sol = problem.solve(solver="cvxpy", tol=1e-7)
+    assert (second.value, second.gap, second.error) == (sol.value, sol.gap, sol.error)
+    X = problem.solve(solver="bregman", tol=1e-7).X
+    assert second.distance == pytest.approx(np.linalg.norm(sol.X - X) / np.linalg.norm(X))
+    assert first.distance == 0.0
+    assert abs(first.value - second.value) <= first.error + second.error
+
+
+def test_answer_of_the_first_stays(problem):
+    bo.cross_check(problem, solvers=("bregman", "cvxpy"))
+    assert problem.solution.solver == "bregman"
+    np.testing.assert_array_equal(problem.matrices[0].value, problem.solution.X)
+
+
+@pytest.mark.parametrize("wrong", ["liar", "pessimist", "broken"])
+@pytest.mark.parametrize("first", [True, False])
+def test_wrong_route_is_found_out(problem, plug_ins, wrong, first):
+    solvers = (wrong, "cvxpy") if first else ("cvxpy", wrong)
+    check = bo.cross_check(problem, solvers=solvers)
+    assert not check.ok
+    row = next(row for row in check.rows if row.solver == wrong)
+    assert not row.agrees or first
+    assert row.status != "optimal"
+    assert "not ok" in str(check)
+    if wrong == "broken":
+        assert row.stop_reason == "the machine stopped"
+
+
+def test_inaccurate_answer_within_its_own_error_is_no_contradiction(problem):
+    check = bo.cross_check(problem, solvers=("bregman", "cvxpy"), tol=1e-15)
+    assert check.ok, f"\n{check}"
+    assert check.rows[1].status == "optimal_inaccurate"
+
+
+def test_low_rank_distance_needs_no_square_array():
+    rng = np.random.default_rng(0)
+    n = 20_000  # n x n would be 3.2 GB
+    X = bo.PSD(n)
+    problem = bo.Problem(
+        bo.Minimize(bo.logdet_div(X, bo.LowRank(rng.normal(size=(n, 3))))),
+        [bo.sq_distance(X, [0, 1], [2, 3]) <= [0.5, 0.8]],
+    )
+    check = bo.cross_check(problem, solvers=("bregman", "cvxpy"))
+    assert check.ok
+    assert 0 < check.rows[1].distance < 1e-3
+    assert isinstance(problem.solution.X, bo.LowRank)
+
+
+def test_several_matrices_and_variables():
+    X, Y, u = bo.PSD(2, name="X"), bo.PSD(3, name="Y"), bo.Variable(nonneg=True, name="u")
+    problem = bo.Problem(
+        bo.Minimize(bo.logdet_div(X, np.eye(2)) + bo.frobenius_div(Y, np.eye(3)) + 5 * u),
+        [bo.trace(X) + bo.trace(Y) + u >= 8.0],
+    )
+    one = bo.cross_check(problem, solvers=("cvxpy",), backend="SCS")
+    assert one.rows[0].distance == 0.0
+    assert not one.ok
+    assert "one route alone" in str(one)
+
+
+def test_table_is_aligned(problem):
+    lines = str(bo.cross_check(problem, solvers=("bregman", "cvxpy"))).splitlines()
+    assert len({len(line) for line in lines[:-1]}) == 1
+    assert (
+        " ".join(lines[0].split()) == "solver status value bound gap residual error distance seconds agrees"
+    )
+    assert lines[-1].startswith("ok: 2 routes agree")
+
+
+def test_frame(problem):
+    pandas = pytest.importorskip("pandas")
+    frame = bo.cross_check(problem, solvers=("bregman", "cvxpy")).to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame["solver"]) == ["bregman", "cvxpy"]
+    assert frame["agrees"].all()
+
+
+@pytest.mark.parametrize(
+    ("solvers", "error", "words"),
+    [
+        ("cvxpy", TypeError, "string 'cvxpy'; expected a tuple"),
+        ((), ValueError, "solvers is empty"),
+        (("cvxpy", "bergman"), ValueError, "did you mean 'bregman'"),
+    ],
+)
+def test_bad_solvers_are_refused(problem, solvers, error, words):
+    with pytest.raises(error, match=words):
+        bo.cross_check(problem, solvers=solvers)
+    assert problem.solution is None
+
+
+def test_bad_problem_and_option_are_refused(problem):
+    with pytest.raises(TypeError, match=r"expected a bo\.Problem"):
+        bo.cross_check(problem.program())
+    with pytest.raises(TypeError, match="tolerance"):
+        bo.cross_check(problem, solvers=("cvxpy",), tolerance=1e-3)
