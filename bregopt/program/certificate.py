@@ -47,8 +47,8 @@ class Certificate:
         How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
         ``c - B'y`` from zero (free variables), relative to the terms they are made of.
     error : float
-        Bound on the error of `primal` as the optimum, in its own units: the gap, and what the violations
-        are worth at the multipliers.
+        Bound on the error of `primal` as the optimum, in its own units: the gap, what the violations are
+        worth at the multipliers, and what the dual residuals are worth at ``X`` and ``u``.
     """
 
     primal: float
@@ -93,7 +93,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
     primal, scale = _primal(program, X, u, activity)
-    dual, dual_residual = _dual(program, X, y)
+    dual, dual_residual, worth = _dual(program, X, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
     scale = max(scale, abs(primal), abs(dual) if math.isfinite(dual) else 0.0)
     gap = 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
@@ -103,7 +103,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
         gap=gap,
         primal_residual=_primal_residual(program, X, u, activity, violation),
         dual_residual=dual_residual,
-        error=abs(primal - dual) + float(np.abs(y) @ violation),
+        error=abs(primal - dual) + float(np.abs(y) @ violation) + worth,
     )
 
 
@@ -124,9 +124,9 @@ def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> 
     return math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else math.inf, scale
 
 
-def _dual(program: Program, X: Sequence[Array], y: Array) -> tuple[float, float]:
-    """Return Lagrange's bound, and by how much the multipliers miss its domain."""
-    terms, residual = [float(program.bounds.conjugate(y).sum())], 0.0
+def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[float, float, float]:
+    """Return Lagrange's bound, by how much the multipliers miss its domain, and what that is worth."""
+    terms, residual, worth = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0
     for b, block in enumerate(program.blocks):
         adjoint = program.A.adjoint(y, b)
         W = block.C - adjoint
@@ -140,22 +140,28 @@ def _dual(program: Program, X: Sequence[Array], y: Array) -> tuple[float, float]
         else:
             size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
             residual = max(residual, -smallest / size if size > 0 else 0.0)
-    box, miss = _box_minimum(program, y)
+            worth += max(-smallest, 0.0) * float(np.trace(X[b]))
+    box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
-    return total, max(residual, miss)
+    return total, max(residual, miss), worth + left
 
 
-def _box_minimum(program: Program, y: Array) -> tuple[float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box, and what a free ``u`` leaves, relatively."""
+def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
+    """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its worth.
+
+    The relative size is that of the largest terms that could be there, as multipliers that should vanish are
+    round-off of the others.
+    """
     if program.k == 0:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     reduced = program.c - program.B.T @ y
-    size = np.abs(program.c) + np.abs(program.B).T @ np.abs(y)
+    size = np.abs(program.c) + np.abs(program.B).sum(axis=0) * np.abs(y).max(initial=0.0)
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
-    miss = np.abs(reduced[~closed]) / np.maximum(size[~closed], np.finfo(float).tiny)
-    return float(reduced[closed] @ end[closed]), float(miss.max(initial=0.0))
+    left = np.abs(reduced[~closed])
+    miss = left / np.maximum(size[~closed], np.finfo(float).tiny)
+    return float(reduced[closed] @ end[closed]), float(miss.max(initial=0.0)), float(left @ np.abs(u[~closed]))
 
 
 def _primal_residual(
@@ -210,7 +216,8 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     reduced = program.B.T @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
-    if (np.abs(reduced[open_end]) > tol * (np.abs(program.B).T @ np.abs(y))[open_end]).any():
+    column = np.abs(program.B).sum(axis=0) * np.abs(y).max()
+    if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
         return False
     supply += float(reduced[~open_end] @ end[~open_end])
     return demand - supply > tol * magnitude

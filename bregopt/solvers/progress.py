@@ -52,6 +52,10 @@ class Progress:
         """Whether the time limit has passed."""
         return self._limit is not None and self.seconds > self._limit
 
+    def remaining(self) -> float | None:
+        """Seconds left, None where there is no limit."""
+        return None if self._limit is None else max(self._limit - self.seconds, 0.0)
+
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one line: a certificate, and whatever else the route records, the same names each time."""
         values = {

@@ -1,0 +1,209 @@
+"""The restricted master: one HiGHS model, built once and extended by columns (Shen et al. 2008, (P1)).
+
+    minimise    sum_k theta_k tau <C, v_k v_k'>  +  c'u  +  sum gamma_r (up_r + down_r)
+    subject to  lo <= sum_k theta_k tau A(v_k v_k') + B u - up + down <= hi,
+                theta, up, down >= 0,  u in its box
+
+The slacks ``up`` and ``down`` belong to the soft rows. Rows, columns and the objective are scaled to size
+one inside, so that HiGHS's absolute tolerances mean the same at every scale of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.errors import SolverError
+from bregopt.program import LowRank, Penalty, Program
+
+__all__ = ["Master", "Outcome", "State"]
+
+_TOLERANCE = 1e-9
+_PRIMAL_SIMPLEX = 4
+
+
+class State(Enum):
+    """How a master ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    CUT_SHORT = "cut short"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A solved master, in the program's units.
+
+    Parameters
+    ----------
+    state : State
+    theta : array of shape (columns,)
+        Weights of the columns, which sum to at most one.
+    u : array of shape (k,)
+        Ordinary variables; a direction where the master is unbounded.
+    y : array of shape (m,)
+        Multipliers, positive at lower bounds; a Farkas vector of the master where it is infeasible.
+    """
+
+    state: State
+    theta: Array
+    u: Array
+    y: Array
+
+
+class Master:
+    """The restricted master over the directions added so far.
+
+    Parameters
+    ----------
+    program : Program
+        One block, linear objective, hard and hinge rows.
+    tau : float
+        The bound on the trace.
+    """
+
+    def __init__(self, program: Program, tau: float) -> None:
+        self._program, self._tau = program, tau
+        self.directions = np.zeros((program.blocks[0].n, 0))
+        self._scale = _Scale(program, tau)
+        self._model = _new_model()
+        self._add_rows()
+        self._add_variables()
+        self._slacks = self._add_slacks()
+
+    def add(self, V: Array) -> None:
+        """Add the unit directions in the columns of `V`, each as a column of the model."""
+        count = V.shape[1]
+        entries = np.empty((count, self._program.m))
+        cost = np.empty(count)
+        for k in range(count):
+            vv = LowRank(V[:, k : k + 1])
+            entries[k] = self._tau * self._scale.row * self._program.A.apply((vv,))
+            cost[k] = self._tau * self._program.blocks[0].cost_value(vv) / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
+        self.directions = np.hstack([self.directions, V])
+
+    def solve(self, seconds: float | None) -> Outcome:
+        """Solve the master, from its last basis, in at most so many seconds."""
+        model = self._model
+        limit = np.inf if seconds is None else model.getRunTime() + max(seconds, 0.0)
+        _checked(model.setOptionValue("time_limit", limit), "time_limit")
+        _checked(model.run(), "run")
+        states = {
+            highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
+            highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
+            highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
+            highspy.HighsModelStatus.kTimeLimit: State.CUT_SHORT,
+        }
+        status = model.getModelStatus()
+        if status not in states:
+            raise SolverError(f"HiGHS stopped with {model.modelStatusToString(status)!r} on a restricted master")
+        state = states[status]
+        columns, rows = self._vectors(state)
+        # Simplex from a warm start is the primal method: only columns are added, and the basis stays feasible.
+        _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
+        k = self._program.k
+        return Outcome(
+            state,
+            np.maximum(columns[k + self._slacks :], 0.0),
+            self._scale.variable * columns[:k],
+            self._scale.objective * self._scale.row * rows,
+        )
+
+    def _vectors(self, state: State) -> tuple[Array, Array]:
+        """Return the solution by columns and by rows, or the ray that takes its place."""
+        nothing = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
+        if state is State.OPTIMAL:
+            solution = self._model.getSolution()
+            return np.array(solution.col_value), np.array(solution.row_dual)
+        if state is State.UNBOUNDED:
+            status, exists, ray = self._model.getPrimalRay()
+            _checked(status, "getPrimalRay")
+            return (np.array(ray) if exists else nothing[0]), nothing[1]
+        if state is State.INFEASIBLE:
+            status, exists, ray = self._model.getDualRay()
+            _checked(status, "getDualRay")
+            return nothing[0], (np.array(ray) if exists else nothing[1])
+        return nothing
+
+    def _add_rows(self) -> None:
+        bounds, m = self._program.bounds, self._program.m
+        lower, upper = (self._scale.row * end for end in (bounds.lo, bounds.hi))
+        none = np.zeros(0, dtype=np.int32)
+        _checked(
+            self._model.addRows(m, lower, upper, 0, np.zeros(m, dtype=np.int32), none, np.zeros(0)), "addRows"
+        )
+
+    def _add_variables(self) -> None:
+        p, scale = self._program, self._scale
+        entries = sp.csr_array((sp.diags_array(scale.row) @ p.B @ sp.diags_array(scale.variable)).T)
+        cost = p.c * scale.variable / scale.objective
+        self._add_columns(cost, p.u_lo / scale.variable, p.u_hi / scale.variable, entries)
+
+    def _add_slacks(self) -> int:
+        """Add one slack for each finite bound of a soft row; return how many."""
+        bounds = self._program.bounds
+        soft = bounds.kind == Penalty.HINGE
+        over, under = (np.flatnonzero(soft & np.isfinite(end)) for end in (bounds.hi, bounds.lo))
+        rows = np.concatenate([over, under])
+        sign = np.concatenate([np.full(len(over), -1.0), np.ones(len(under))])
+        count = len(rows)
+        entries = sp.csr_array((sign, (np.arange(count), rows)), (count, self._program.m))
+        cost = bounds.gamma[rows] / self._scale.row[rows] / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), entries)
+        return count
+
+    def _add_columns(self, cost: Array, lower: Array, upper: Array, entries: Any) -> None:
+        """Add columns; `entries` is CSR with one row for each of them."""
+        for name, values in (("cost", cost), ("entries", entries.data)):
+            if not np.isfinite(values).all():  # HiGHS takes NaN without a word
+                raise SolverError(f"a column of the restricted master has NaN or Inf in its {name}")
+        if len(cost):
+            starts, index = (part.astype(np.int32) for part in (entries.indptr[:-1], entries.indices))
+            status = self._model.addCols(len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data)
+            _checked(status, "addCols")
+
+
+class _Scale:
+    """Factors that bring rows, ordinary variables and the objective to size one."""
+
+    def __init__(self, program: Program, tau: float) -> None:
+        size = tau * program.A.norms()
+        alone = np.asarray(abs(program.B).max(axis=1).todense()).ravel() if program.k else np.zeros(program.m)
+        size = np.where(size > 0, size, np.where(alone > 0, alone, 1.0))
+        self.row = 1 / size
+        self.variable = np.ones(program.k)
+        if program.k:
+            largest = np.asarray(abs(sp.diags_array(self.row) @ program.B).max(axis=0).todense()).ravel()
+            self.variable = 1 / np.where(largest > 0, largest, 1.0)
+        cost = program.blocks[0].cost
+        terms = [0.0 if cost is None else tau * float(cost.norms()[0])]
+        terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
+        self.objective = max(terms) or 1.0
+
+
+def _new_model() -> Any:
+    model = highspy.Highs()
+    options = {
+        "output_flag": False,
+        "presolve": "off",  # a presolved infeasible model has no dual ray
+        "solver": "simplex",
+        "threads": 1,
+        "primal_feasibility_tolerance": _TOLERANCE,
+        "dual_feasibility_tolerance": _TOLERANCE,
+    }
+    for name, value in options.items():
+        _checked(model.setOptionValue(name, value), name)
+    return model
+
+
+def _checked(status: Any, call: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS refused {call}")
