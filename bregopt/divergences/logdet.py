@@ -89,6 +89,10 @@ class LogDetLine:
         self.scale: Scale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY
 
     @property
+    def harmonic(self) -> bool:
+        return len(self.d) == 1 and self.scale is RECIPROCAL
+
+    @property
     def domain(self) -> tuple[float, float]:
         least, largest = self.eigenvalues[0], self.eigenvalues[-1]
         return (1 / least if least < 0 else -math.inf), (1 / largest if largest > 0 else math.inf)

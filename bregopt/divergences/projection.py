@@ -64,6 +64,11 @@ class Line(Protocol):
         """Open interval of the activities that some ``alpha`` in the domain attains."""
         ...
 
+    @property
+    def harmonic(self) -> bool:
+        """Whether ``1/a`` is affine in ``alpha``, and :attr:`scale` the reciprocal."""
+        ...
+
     def evaluate(self, alpha: float) -> tuple[float, float]:
         """Return ``psi(a(alpha))`` and its derivative in ``alpha``."""
         ...
@@ -91,6 +96,11 @@ class Target(Protocol):
     @property
     def floor(self) -> float:
         """The multiplier below which the target is infinite."""
+        ...
+
+    @property
+    def harmonic(self) -> bool:
+        """Whether one over the target is affine in the multiplier."""
         ...
 
     def __call__(self, y: float) -> tuple[float, float]:
@@ -127,6 +137,9 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
         settled = abs(difference) <= _ROUND_OFF * max(abs(a), unit)
         return 0.0 if settled else difference, da - slope(b) * mu * db
 
+    if line.harmonic and target.harmonic:  # one step of Newton's method is the closed form
+        value, derivative = excess(0.0)
+        return -value / derivative
     start, stop = line.domain
     start = max(start, (target.floor - y) / mu)
     return increasing_root(excess, start, stop)

@@ -77,6 +77,10 @@ class VonNeumannLine:
         self.scale: Scale = LOG if d.min() > 0 else IDENTITY
 
     @property
+    def harmonic(self) -> bool:
+        return False
+
+    @property
     def domain(self) -> tuple[float, float]:
         return -math.inf, math.inf
 

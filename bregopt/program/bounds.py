@@ -75,6 +75,11 @@ class Target:
         """The multiplier below which the bent bound has run away to infinity."""
         return -self.gamma / self.bound if self.kind == Penalty.LOGDET else -math.inf
 
+    @property
+    def harmonic(self) -> bool:
+        """Whether one over the bent bound is affine in the multiplier."""
+        return self.kind <= Penalty.LOGDET
+
     def __call__(self, y: float) -> tuple[float, float]:
         """Return the bent bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
         b, gamma = self.bound, self.gamma

@@ -1,0 +1,62 @@
+"""pandas in, pandas out: labels are kept, and pandas is never imported for who does not use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+
+__all__ = ["Labels", "aligned", "is_frame", "labelled", "labels_of"]
+
+Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
+
+
+def is_frame(value: Any) -> bool:
+    """Whether `value` is a pandas DataFrame, found without importing pandas."""
+    return any(
+        cls.__module__.split(".")[0] == "pandas" and cls.__name__ == "DataFrame" for cls in type(value).__mro__
+    )
+
+
+def labels_of(value: Any, name: str) -> Labels:
+    """Return the labels that rows and columns of a square DataFrame share; None for anything else.
+
+    Raises
+    ------
+    ValueError
+        If the index and the columns differ, or a label occurs twice.
+    """
+    if not is_frame(value):
+        return None
+    if len(value.index) != len(value.columns) or not (value.index == value.columns).all():
+        raise ValueError(f"{name} is a DataFrame whose index and columns differ; expected the same labels")
+    if not value.index.is_unique:
+        repeated = value.index[value.index.duplicated()][0]
+        raise ValueError(f"{name} is a DataFrame with the label {repeated!r} twice; expected distinct labels")
+    return value.index
+
+
+def aligned(value: Any, labels: Labels, name: str) -> Any:
+    """Return a second argument without its labels, after checking that they are those of the first.
+
+    Raises
+    ------
+    ValueError
+        If it is a DataFrame with other labels, or in another order.
+    """
+    own = labels_of(value, name)
+    if own is None:
+        return value
+    if labels is not None and (len(own) != len(labels) or not (own == labels).all()):
+        raise ValueError(f"{name} is a DataFrame with other labels; expected those of the matrix, in its order")
+    return value.to_numpy()
+
+
+def labelled(X: Array, labels: Labels) -> Any:
+    """Return a matrix as a DataFrame with the given labels, unchanged where there are none."""
+    if labels is None:
+        return X
+    frame = __import__("pandas").DataFrame
+    return frame(np.array(X), index=labels, columns=labels)

@@ -1,0 +1,146 @@
+"""Kernel learning from pairs of similar and dissimilar points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray, finite_array, positive_number, symmetric_matrix
+from bregopt.interop.frames import labelled, labels_of
+from bregopt.modeling.atoms import sq_distance
+from bregopt.modeling.constraints import Constraint, soft
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD
+from bregopt.problems.objective import nearness
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows import Distances
+from bregopt.solvers.solution import Solution
+
+__all__ = ["learn_kernel"]
+
+
+def learn_kernel(
+    K0: Any,
+    similar: Any,
+    dissimilar: Any,
+    *,
+    upper: Any = None,
+    lower: Any = None,
+    divergence: str = "logdet",
+    gamma: float | None = None,
+    shrink: float = 0.25,
+    **options: Any,
+) -> Solution:
+    """Move a kernel as little as possible such that similar points come together and others apart.
+
+    Minimises ``D(K, K0)`` subject to ``d(i, j) <= upper`` for similar and ``d(i, j) >= lower`` for
+    dissimilar pairs, with ``d(i, j) = K_ii + K_jj - 2 K_ij``.
+
+    Parameters
+    ----------
+    K0 : array_like or DataFrame of shape (n, n), or LowRank
+        Positive definite for LogDet and von Neumann. With a :class:`bregopt.LowRank` the answer keeps its
+        range and is ``LowRank`` too, and nothing ``n x n`` is built.
+    similar, dissimilar : array_like of int, shape (k, 2)
+        Pairs of points; one of the two may be empty.
+    upper, lower : float or array_like of shape (k,), optional
+        Bounds on the squared distances of the similar and of the dissimilar pairs, above 0. By default
+        ``(1 - shrink) b`` and ``(1 + shrink) b`` with ``b`` the squared distance in ``K0``.
+    divergence : {"logdet", "von_neumann", "frobenius"}
+    gamma : float, optional
+        Price of bending a bound; see :func:`bregopt.soft`. None keeps the bounds hard, which many pairs
+        in a low rank may contradict.
+    shrink : float, above 0 and below 1
+        Of the default bounds.
+    **options
+        For :meth:`bregopt.Problem.solve`.
+
+    Returns
+    -------
+    Solution
+        ``duals`` holds an array for the similar pairs, if any, then one for the dissimilar ones, if any.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input, or a pair without distance in ``K0`` where a default bound is wanted of it.
+    InfeasibleRowError
+        If a pair cannot be moved apart in the range of ``K0``.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), §7.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bregopt as bo
+    >>> sol = bo.learn_kernel(np.eye(3), similar=[[0, 1]], dissimilar=[[0, 2]])
+    >>> round(float(sol.X[0, 0] + sol.X[1, 1] - 2 * sol.X[0, 1]), 4)
+    1.5
+    """
+    labels = labels_of(K0, "K0")
+    start: Matrix = K0 if isinstance(K0, LowRank) else symmetric_matrix(K0, "K0")
+    step = positive_number(shrink, "shrink")
+    if step >= 1:
+        raise ValueError(f"shrink is {step:g}; expected a number above 0 and below 1")
+    K = PSD(start.shape[0], name="K")
+    near = _pairs(similar, "similar", K.n)
+    far = _pairs(dissimilar, "dissimilar", K.n)
+    if len(near) + len(far) == 0:
+        raise ValueError("similar and dissimilar are both empty; expected at least one pair")
+    rows: list[Constraint] = []
+    if len(near):
+        rows.append(sq_distance(K, *near.T) <= _bounds(upper, "upper", near, start, 1 - step))
+    elif upper is not None:
+        raise ValueError("upper is given but similar has no pairs")
+    if len(far):
+        rows.append(sq_distance(K, *far.T) >= _bounds(lower, "lower", far, start, 1 + step))
+    elif lower is not None:
+        raise ValueError("lower is given but dissimilar has no pairs")
+    if gamma is not None:
+        weight = positive_number(gamma, "gamma")
+        rows = [soft(row, weight) for row in rows]
+    problem = Problem(Minimize(nearness(divergence, K, start, "K0")), rows)
+    return labelled(problem.solve(**options), labels)
+
+
+def _pairs(value: Any, name: str, n: int) -> IntArray:
+    """Return pairs of distinct points as an array of shape ``(k, 2)``, possibly without rows."""
+    raw = np.asarray(value)
+    if raw.size == 0:
+        return np.zeros((0, 2), dtype=np.intp)
+    if raw.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {raw.dtype}; expected pairs of integers")
+    if raw.ndim != 2 or raw.shape[1] != 2:
+        raise ValueError(f"{name} has shape {raw.shape}; expected (k, 2), one pair of points a row")
+    outside = (raw < 0) | (raw >= n)
+    if outside.any():
+        raise ValueError(f"{name} has index {raw[outside][0]}; expected 0 to {n - 1} for {n} points")
+    same = np.flatnonzero(raw[:, 0] == raw[:, 1])
+    if len(same):
+        raise ValueError(f"{name} pairs point {raw[same[0], 0]} with itself at row {same[0]}")
+    return raw.astype(np.intp)
+
+
+def _bounds(given: Any, name: str, pairs: IntArray, K0: Matrix, factor: float) -> Array:
+    """Return the bounds of the given pairs: the user's, or `factor` times their distances in ``K0``."""
+    if given is not None:
+        bounds = finite_array(given, name, ndim=(0, 1))
+        if bounds.ndim and len(bounds) != len(pairs):
+            raise ValueError(f"{name} has {len(bounds)} values for {len(pairs)} pairs; expected one for each")
+        if (bounds <= 0).any():
+            raise ValueError(f"{name} has the value {bounds.min():g}; expected squared distances above 0")
+        return np.broadcast_to(bounds, len(pairs))
+    i, j = pairs.T
+    distance = Distances(K0.shape[0], i, j, np.ones(len(i))).apply(K0)
+    together = np.flatnonzero(distance <= 1e-14 * (K0[i, i] + K0[j, j]))
+    if len(together):
+        a, b = pairs[together[0]]
+        raise ValueError(
+            f"the points {a} and {b} of pair {together[0]} coincide in K0, so that its default bound "
+            f"would be 0: drop the pair or give {name}="
+        )
+    return factor * distance

@@ -1,0 +1,101 @@
+"""Soft-margin metric learning: the semidefinite program of PSDBoost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.sparse as sp
+
+from bregopt.arrays import finite_array, positive_number
+from bregopt.modeling.atoms import quad_form, trace
+from bregopt.modeling.atoms import sum as total
+from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD, Variable
+from bregopt.solvers.solution import Solution
+
+__all__ = ["soft_margin"]
+
+_TRADE_OFF = 10.0  # the default C, times the number of comparisons
+
+
+def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Solution:
+    """Learn a metric under which far pairs are farther than near ones by as wide a margin as possible.
+
+    Solves, over metrics ``X`` of trace one, margins ``rho`` and slacks ``xi >= 0``,
+
+        maximise    rho - C sum_r xi_r
+        subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r.
+
+    Parameters
+    ----------
+    comparisons : pair of array_like or sparse, each of shape (R, D)
+        ``(far, near)``: comparison `r` asks that ``far[r]`` be longer than ``near[r]``. For triplets
+        ``(i, j, k)`` with `i` closer to `j` than to `k` these are ``points[i] - points[k]`` and
+        ``points[i] - points[j]``.
+    C : float, optional
+        Price of a slack, at least ``1 / R``; by default ``10 / R``.
+    **options
+        For :meth:`bregopt.Problem.solve`.
+
+    Returns
+    -------
+    Solution
+        ``X`` is the metric, of shape ``(D, D)``; ``u["rho"]`` and ``u["xi"]`` are margin and slacks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a pair of arrays of one shape, no comparison, values that are not finite real numbers, or
+        ``C R < 1``, where the problem is unbounded.
+
+    References
+    ----------
+    Shen, Welsh, Wang (2008), PSDBoost, eq. 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bregopt as bo
+    >>> points = np.array([[0.0, 0.0], [3.0, 0.2], [0.1, 1.0]])
+    >>> i, j, k = np.array([[0, 1, 2]]).T  # 0 is closer to 1 than to 2
+    >>> sol = bo.soft_margin((points[i] - points[k], points[i] - points[j]))
+    >>> bool(sol.u["rho"] > 0)
+    True
+    """
+    far, near = _differences(comparisons)
+    R, D = far.shape
+    price = _TRADE_OFF / R if C is None else positive_number(C, "C")
+    if price * R < 1 - 1e-12:
+        raise ValueError(
+            f"C is {price:g} for {R} comparisons; expected at least 1/{R} = {1 / R:.3g}: below that, rho and "
+            "all xi grow together without end and the problem is unbounded"
+        )
+    X, rho, xi = PSD(D, name="X"), Variable(name="rho"), Variable(R, nonneg=True, name="xi")
+    margins = quad_form(far, X) - quad_form(near, X)
+    problem = Problem(Maximize(rho - price * total(xi)), [margins >= rho - xi, trace(X) == 1])
+    return problem.solve(**options)
+
+
+def _differences(comparisons: Any) -> tuple[Any, Any]:
+    if not isinstance(comparisons, tuple | list) or len(comparisons) != 2:
+        raise TypeError(
+            f"comparisons is {type(comparisons).__name__}; expected a pair (far, near) of arrays of "
+            "differences, each of shape (R, D)"
+        )
+    far, near = (
+        _rows(part, f"{name} of comparisons") for name, part in zip(("far", "near"), comparisons, strict=True)
+    )
+    if far.shape != near.shape:
+        raise ValueError(f"far and near of comparisons have shapes {far.shape} and {near.shape}; expected one")
+    if 0 in far.shape:
+        raise ValueError(f"comparisons has shape {far.shape}; expected at least one row and one column")
+    return far, near
+
+
+def _rows(part: Any, name: str) -> Any:
+    if not sp.issparse(part):
+        return finite_array(part, name, ndim=2)
+    rows = sp.csr_array(part)
+    finite_array(rows.data, name)
+    return rows

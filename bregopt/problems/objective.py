@@ -1,0 +1,44 @@
+"""The nearness objective of a ready-made problem, chosen by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregopt.errors import did_you_mean
+from bregopt.modeling.objectives import ObjectiveExpression, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.variables import PSD
+from bregopt.program.lowrank import LowRank, Matrix
+
+__all__ = ["nearness"]
+
+_ATOMS: dict[str, Any] = {
+    "frobenius": frobenius_div,
+    "logdet": logdet_div,
+    "von_neumann": von_neumann_div,
+}
+
+
+def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpression:
+    """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
+    if divergence not in _ATOMS:
+        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), _ATOMS)}")
+    if divergence == "frobenius":
+        if isinstance(X0, LowRank):
+            raise TypeError(f"{name} is LowRank, whose range Frobenius does not keep: pass {name}.dense()")
+    elif not isinstance(X0, LowRank):
+        _check_definite(X0, name, divergence)
+    term: ObjectiveExpression = _ATOMS[divergence](X, X0)
+    return term
+
+
+def _check_definite(X0: Any, name: str, divergence: str) -> None:
+    eigenvalues = np.linalg.eigvalsh(X0)
+    smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    if smallest <= len(X0) * np.finfo(float).eps * largest:
+        raise ValueError(
+            f"{name} is not positive definite (eigenvalues from {smallest:.3g} to {largest:.3g}), which "
+            f"divergence={divergence!r} needs: use divergence='frobenius', add a multiple of the identity, "
+            "or, where it is singular, pass bo.LowRank(factor)"
+        )
