@@ -19,7 +19,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, min_balanced_cut
 from bregopt.problems.kernel import learn_kernel
-from bregopt.problems.margin import soft_margin, triplet_differences
+from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
 from bregopt.solvers.registry import register_solver, solvers
@@ -63,6 +63,5 @@ __all__ = [
     "sq_distance",
     "sum",
     "trace",
-    "triplet_differences",
     "von_neumann_div",
 ]

@@ -291,7 +291,7 @@ def appendix_b_simplex():
         bo.Minimize(bo.von_neumann_div(X, np.diag([0.1, 0.1, 0.8]))),
         [rows @ bo.diag(X) >= np.array([0.0238, 0.2554]), bo.trace(X) == 1.0],
     )
-    return Case(problem, None, np.round(np.eye(3) / 3, 3))
+    return Case(problem, None, np.eye(3) / 3)
 
 
 # --- Frobenius --------------------------------------------------------------------------------------

@@ -79,10 +79,9 @@ def test_answer_is_psd_and_in_order(name, route):
     assert sign * (sol.value - sol.dual_value) >= -sol.error
 
 
-@pytest.mark.parametrize(("name", "route"), PAIRS)
+# The reference's backends count iterations in their own way.
+@pytest.mark.parametrize(("name", "route"), [pair for pair in PAIRS if pair.values[1] != "cvxpy"])
 def test_limit_of_one_iteration_never_claims_too_much(name, route):
-    if route == "cvxpy":
-        pytest.skip("backends count iterations in their own way")
     case = depot.CASES[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)

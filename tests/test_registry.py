@@ -19,7 +19,8 @@ from bregopt.solvers.solution import StopReason
 def nearness(n=6, seed=0, divergence=bo.logdet_div):
     G = np.random.default_rng(seed).normal(size=(n, n))
     X = bo.PSD(n, name="X")
-    return bo.Problem(bo.Minimize(divergence(X, G @ G.T / n + 0.1 * np.eye(n))), [bo.diag(X) == 1])
+    start = G + G.T if divergence is bo.frobenius_div else G @ G.T / n + 0.1 * np.eye(n)
+    return bo.Problem(bo.Minimize(divergence(X, start)), [bo.diag(X) == 1])
 
 
 class Lazy:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.demo import correlation, cut, kernel, margin
-from bregopt.demo.report import Case, summary_table
+from bregopt.demo.report import Case, Line, summary_table
 from bregopt.errors import require
 
 __all__ = ["main"]
@@ -33,7 +33,7 @@ def main(output: Path, verbose: bool = True) -> int:
     matplotlib: Any = require("matplotlib", "all")
     matplotlib.use("Agg")
     output.mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines: list[Line] = []
     for number, (title, run) in enumerate(_CASES, start=1):
         _say(f"\n[{number}/{len(_CASES)}] {title}\n")
         case = run(verbose)

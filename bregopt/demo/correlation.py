@@ -26,7 +26,8 @@ def run(verbose: bool) -> Case:
     problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1])
     line = compared("nearest correlation", problem, verbose, tol=1e-8)
     repaired = np.asarray(line.solution.X)
-    before, after = np.linalg.eigvalsh(A), np.linalg.eigvalsh(repaired)
+    before: Array = np.linalg.eigvalsh(A)
+    after: Array = np.linalg.eigvalsh(repaired)
     change = np.abs(repaired - A)
     i, j = (int(k) for k in np.unravel_index(int(change.argmax()), change.shape))
     findings = [
@@ -42,7 +43,7 @@ def broken_correlation() -> tuple[list[str], Array]:
     """Return names and pairwise-complete correlations of the logarithms of the prices."""
     with require("matplotlib.cbook", "plot").get_sample_data("Stocks.csv") as file:
         table = np.genfromtxt(file, delimiter=",", skip_header=1, names=True, dtype=None, encoding="utf-8")
-    names = list(table.dtype.names[1:])
+    names = list(table.dtype.names or ())[1:]
     prices = np.log(np.column_stack([table[name] for name in names]))
     n = len(names)
     A = np.eye(n)

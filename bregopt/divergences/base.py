@@ -16,7 +16,7 @@ class Divergence(Protocol):
 
     @property
     def unit(self) -> float:
-        """The size of ``D`` against which a gap is measured where the optimum itself is near zero."""
+        """The natural size of ``D``; a thousandth of it is the least that a gap is measured against."""
         ...
 
     def value(self, X: Array) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.solvers.solution import Solution
 
 __all__ = ["Labels", "aligned", "is_frame", "labelled", "labels_of"]
 
@@ -16,7 +18,8 @@ Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 def is_frame(value: Any) -> bool:
     """Whether `value` is a pandas DataFrame, found without importing pandas."""
     return any(
-        cls.__module__.split(".")[0] == "pandas" and cls.__name__ == "DataFrame" for cls in type(value).__mro__
+        cls.__module__.split(".")[0] == "pandas" and cls.__name__ == "DataFrame"
+        for cls in type(value).__mro__
     )
 
 
@@ -50,13 +53,15 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
     if own is None:
         return value
     if labels is not None and (len(own) != len(labels) or not (own == labels).all()):
-        raise ValueError(f"{name} is a DataFrame with other labels; expected those of the matrix, in its order")
+        raise ValueError(
+            f"{name} is a DataFrame with other labels; expected those of the matrix, in its order"
+        )
     return value.to_numpy()
 
 
-def labelled(X: Array, labels: Labels) -> Any:
-    """Return a matrix as a DataFrame with the given labels, unchanged where there are none."""
-    if labels is None:
-        return X
-    frame = __import__("pandas").DataFrame
-    return frame(np.array(X), index=labels, columns=labels)
+def labelled(solution: Solution, labels: Labels) -> Solution:
+    """Return a solution whose matrix is a DataFrame with the given labels; unchanged without labels."""
+    if labels is None or solution.X is None:
+        return solution
+    pandas = importlib.import_module("pandas")
+    return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))

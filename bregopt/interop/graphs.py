@@ -108,7 +108,9 @@ def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     if graph.number_of_nodes() == 0:
         raise ValueError("graph has 0 vertices; expected at least two")
     nodes = list(graph)
-    adjacency = sp.csr_array(networkx.to_scipy_sparse_array(graph, nodelist=nodes, weight=weights, dtype=float))
+    adjacency = sp.csr_array(
+        networkx.to_scipy_sparse_array(graph, nodelist=nodes, weight=weights, dtype=float)
+    )
     finite_array(adjacency.data, "weights of graph")
     return adjacency, nodes
 
@@ -129,7 +131,9 @@ def _from_matrix(graph: Any) -> Any:
 def _from_edges(graph: Any, weights: Any) -> Any:
     edges = np.asarray(graph).T if not isinstance(graph, tuple) else np.asarray(graph)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.shape[1] == 0:
-        raise ValueError(f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays")
+        raise ValueError(
+            f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays"
+        )
     if edges.dtype.kind not in "iu":
         raise TypeError(f"edges have dtype {edges.dtype}; expected integers")
     if edges.min() < 0:
@@ -143,5 +147,7 @@ def _from_edges(graph: Any, weights: Any) -> Any:
     i, j = edges
     half = sp.csr_array((weight, (i, j)), (n, n))
     if half.diagonal().any():
-        raise ValueError(f"graph has a loop at vertex {int(np.flatnonzero(half.diagonal())[0])}; expected none")
+        raise ValueError(
+            f"graph has a loop at vertex {int(np.flatnonzero(half.diagonal())[0])}; expected none"
+        )
     return sp.csr_array(half + half.T)

@@ -165,7 +165,12 @@ class _Path:
             if best is None or certificate.gap < best[1].gap or certificate.meets(self._tol):
                 best = step, certificate, X
             reached = best[1].meets(self._tol)
-            if reached or cycles >= self._cycles or self._progress.out_of_time() or step.status == "user_limit":
+            if (
+                reached
+                or cycles >= self._cycles
+                or self._progress.out_of_time()
+                or step.status == "user_limit"
+            ):
                 return self._solution(*best, cycles)
             done, mu = step, _FALL * mu
 

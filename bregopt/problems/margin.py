@@ -87,7 +87,9 @@ def _differences(comparisons: Any) -> tuple[Any, Any]:
         _rows(part, f"{name} of comparisons") for name, part in zip(("far", "near"), comparisons, strict=True)
     )
     if far.shape != near.shape:
-        raise ValueError(f"far and near of comparisons have shapes {far.shape} and {near.shape}; expected one")
+        raise ValueError(
+            f"far and near of comparisons have shapes {far.shape} and {near.shape}; expected one"
+        )
     if 0 in far.shape:
         raise ValueError(f"comparisons has shape {far.shape}; expected at least one row and one column")
     return far, near

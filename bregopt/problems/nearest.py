@@ -1,31 +1,75 @@
-"""Nearest correlation and nearest psd matrices."""
+"""The nearest correlation matrix, and the nearest positive semidefinite matrix under any constraints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
-from bregopt.errors import did_you_mean
-from bregopt.interop.frames import labelled, unlabelled
+from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, symmetric_matrix
+from bregopt.interop.frames import aligned, labelled, labels_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint, between
-from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.program import LowRank, certify
+from bregopt.problems.objective import nearness
+from bregopt.program.certificate import certify
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.solvers.base import Settings
 from bregopt.solvers.solution import Solution
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
-_DIVERGENCES: dict[str, Callable[..., Any]] = {
-    "frobenius": frobenius_div,
-    "logdet": logdet_div,
-    "von_neumann": von_neumann_div,
-}
+
+def nearest_psd(
+    A: Any,
+    constraints: Callable[[PSD], Any] | Sequence[Callable[[PSD], Any]] = (),
+    divergence: str = "frobenius",
+    **options: Any,
+) -> Solution:
+    """Return the positive semidefinite matrix nearest to `A` that meets the constraints.
+
+    Parameters
+    ----------
+    A : array_like or DataFrame of shape (n, n), or LowRank
+        Symmetric; positive definite or ``LowRank`` for LogDet and von Neumann.
+    constraints : callable, or sequence of callables
+        Each takes the matrix variable and returns a constraint or a list of them, for instance
+        ``lambda X: [bo.diag(X) == 1, X[0, 1] >= 0]``.
+    divergence : {"frobenius", "logdet", "von_neumann"}
+    **options
+        For :meth:`bregopt.Problem.solve`.
+
+    Returns
+    -------
+    Solution
+        ``X`` is a DataFrame where `A` is one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input; the message names the argument.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
+    [[1.5, 1.5], [1.5, 1.5]]
+    """
+    labels = labels_of(A, "A")
+    target = _target(A)
+    X = PSD(target.shape[0], name="X")
+    given: Any = [constraints] if callable(constraints) else constraints
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
+        raise TypeError(
+            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
+            "constraints, or a sequence of such functions"
+        )
+    problem = Problem(Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in given])
+    return labelled(problem.solve(**options), labels)
 
 
 def nearest_correlation(
@@ -38,248 +82,222 @@ def nearest_correlation(
     weights: Any = None,
     **options: Any,
 ) -> Solution:
-    """Return the nearest correlation matrix: psd with unit diagonal.
+    """Return the correlation matrix nearest to `A`.
 
     Parameters
     ----------
-    A : array_like or pandas.DataFrame of shape (n, n), symmetric, or LowRank
-        For the Frobenius distance it may be indefinite; for the others it must be positive definite, or
-        a :class:`~bregopt.LowRank`, whose range the answer keeps.
+    A : array_like or DataFrame of shape (n, n), or LowRank
+        Symmetric. LogDet and von Neumann need it positive definite or ``LowRank``; repair a matrix that is
+        not with Frobenius and `min_eigenvalue` first.
     divergence : {"frobenius", "logdet", "von_neumann"}
-    fixed : bool array of shape (n, n), symmetric, or int array of shape (k, 2), optional
-        Off-diagonal entries, or pairs of indices, that stay as they are in `A`.
-    lower, upper : float or array_like of shape (n, n), symmetric, optional
-        Bounds on the off-diagonal entries.
-    min_eigenvalue : float in [0, 1)
-        Floor on the eigenvalues; Frobenius only.
-    weights : array_like of shape (n,) or (n, n), above 0, optional
-        Frobenius only. A vector ``w`` weighs the distance as ``||W^1/2 (X - A) W^1/2||``; a symmetric
-        matrix ``H`` elementwise, as ``||H o (X - A)||``.
+    fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
+        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs.
+    lower, upper : float or array_like of shape (n, n), optional
+        Bounds on the entries off the diagonal that are not fixed; -1 and 1 where there is none.
+    min_eigenvalue : float, from 0 and below 1
+        Smallest eigenvalue wanted; Frobenius only.
+    weights : array_like of shape (n,) or (n, n), optional
+        Above 0, Frobenius only. A vector ``w`` measures ``||W^1/2 (X - A) W^1/2||_F^2`` with ``W`` its
+        diagonal matrix; a symmetric matrix ``H`` measures ``||H o (X - A)||_F^2``, entry by entry.
     **options
-        Passed to :meth:`bregopt.Problem.solve`.
+        For :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
     Solution
-        Its ``X`` has an exact unit diagonal (except for a LowRank start), and the labels of a DataFrame.
+        ``X`` is a DataFrame where `A` is one. It is positive semidefinite, and its diagonal is 1 to the last
+        digit wherever scaling it to that leaves the answer within `tol`: always but for a ``LowRank`` `A`
+        and for entries that are fixed or at a bound, where the diagonal may be off by `tol` instead.
+        ``duals`` are those of the diagonal, of the fixed and of the bounded entries, as far as there are any.
 
     Raises
     ------
     TypeError, ValueError
         Bad input; the message names the argument.
+
+    Notes
+    -----
+    With ``S`` the diagonal matrix of the roots of the weights, the variable is ``Y = S (X - t I) S`` for
+    ``t = min_eigenvalue``, which is positive semidefinite where ``X`` has no eigenvalue below ``t``.
 
     References
     ----------
-    Higham (2002), Computing the nearest correlation matrix; Kulis, Sustik, Dhillon (2009), §6.3.
+    Higham (2002), Computing the nearest correlation matrix: a problem from finance.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> A = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    >>> bo.nearest_correlation(A).X[0].round(4).tolist()
+    [1.0, 0.7607, 0.1573]
     """
-    matrix, labels = unlabelled(A, "A")
-    task = _Correlation.of(matrix, divergence, min_eigenvalue, weights)
-    X = PSD(task.n, name="X")
-    rows = [diag(X) == task.target, *_entry_rows(X, task, fixed, lower, upper)]
-    problem = Problem(Minimize(task.objective(X)), rows)
+    labels = labels_of(A, "A")
+    target = _target(A)
+    n = target.shape[0]
+    t = _least_eigenvalue(min_eigenvalue, divergence)
+    s, H = _weights(aligned(weights, labels, "weights"), n, divergence)
+    mask = _fixed_mask(aligned(fixed, labels, "fixed"), n)
+    ends = [aligned(end, labels, name) for end, name in ((lower, "lower"), (upper, "upper"))]
+    Y = PSD(n, name="X")
+    if divergence == "frobenius" and not isinstance(target, LowRank):
+        moved = s[:, None] * (target - t * np.eye(n)) * s
+        objective = frobenius_div(Y, moved, weights=H)
+    else:
+        objective = nearness(divergence, Y, target, "A")
+    rows = _correlation_rows(Y, t, s, _fixed(mask, target, 1 - t), _bounded(*ends, mask, 1 - t))
+    problem = Problem(Minimize(objective), rows)
     solution = problem.solve(**options)
-    if solution.X is None:
-        return solution
-    if not isinstance(solution.X, LowRank):
-        solution = _unit_diagonal(problem, solution, task.target, options.get("tol", 1e-6))
-        solution = replace(solution, X=task.original(solution.X))
-        if task.floor > 0:
-            solution = replace(solution, rank=task.n)
-    return replace(solution, X=labelled(solution.X, labels))
-
-
-def nearest_psd(A: Any, constraints: Any = (), divergence: str = "frobenius", **options: Any) -> Solution:
-    """Return the nearest positive semidefinite matrix, under constraints if there are any.
-
-    Parameters
-    ----------
-    A : array_like or pandas.DataFrame of shape (n, n), symmetric, or LowRank
-    constraints : callable or iterable of callables
-        Each takes the matrix variable and returns a constraint or a list of them, such as
-        ``lambda X: bo.trace(X) == 1``.
-    divergence : {"frobenius", "logdet", "von_neumann"}
-    **options
-        Passed to :meth:`bregopt.Problem.solve`.
-
-    Returns
-    -------
-    Solution
-        With the labels of a DataFrame.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Bad input; the message names the argument.
-    """
-    matrix, labels = unlabelled(A, "A")
-    _check_divergence(divergence)
-    n = matrix.shape[0] if isinstance(matrix, LowRank) else len(symmetric_matrix(matrix, "A"))
-    X = PSD(n, name="X")
-    makers = [constraints] if callable(constraints) else list(constraints)
-    for k, make in enumerate(makers):
-        if not callable(make):
-            raise TypeError(f"constraints[{k}] is {type(make).__name__}; expected a function of X")
-    problem = Problem(Minimize(_nearness(divergence, X, matrix)), [make(X) for make in makers])
-    solution = problem.solve(**options)
-    return replace(solution, X=labelled(solution.X, labels))
+    solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
+    return labelled(_moved_back(solution, s, t), labels)
 
 
 @dataclass(frozen=True, eq=False)
-class _Correlation:
-    """The problem in the variable that is solved for, ``Y = S (X - floor I) S`` with ``S = diag(scale)``."""
+class _Entries:
+    """Entries above the diagonal, each pair once, and between what they must lie."""
 
-    start: Array | LowRank
-    divergence: str
-    floor: float
-    scale: Array
-    elementwise: Array | None
-
-    @classmethod
-    def of(cls, A: Any, divergence: str, floor: float, weights: Any) -> _Correlation:
-        _check_divergence(divergence)
-        floor = float(finite_array(floor, "min_eigenvalue", ndim=0))
-        if not 0 <= floor < 1:
-            raise ValueError(f"min_eigenvalue is {floor:g}; expected 0 <= min_eigenvalue < 1")
-        if divergence != "frobenius" and (floor > 0 or weights is not None):
-            raise ValueError(f'min_eigenvalue and weights go with divergence="frobenius", not {divergence!r}')
-        if isinstance(A, LowRank):
-            return cls(A, divergence, floor, np.ones(A.shape[0]), None)
-        matrix = symmetric_matrix(A, "A")
-        scale, elementwise = np.ones(len(matrix)), None
-        if weights is not None:
-            given = finite_array(weights, "weights", ndim=(1, 2))
-            if given.shape not in ((len(matrix),), matrix.shape):
-                raise ValueError(f"weights has shape {given.shape}; expected {(len(matrix),)} or {matrix.shape}")
-            if (given <= 0).any():
-                raise ValueError(f"weights has the value {given.min():g}; expected numbers above 0")
-            if given.ndim == 1:
-                scale = np.sqrt(given)
-            else:
-                elementwise = symmetric_matrix(given, "weights")
-        return cls(matrix, divergence, floor, scale, elementwise)
-
-    @property
-    def n(self) -> int:
-        return self.start.shape[0]
-
-    @property
-    def target(self) -> Array:
-        """The diagonal of ``Y``."""
-        return self.scale**2 * (1 - self.floor)
-
-    def objective(self, Y: PSD) -> Any:
-        if isinstance(self.start, LowRank):
-            return _nearness(self.divergence, Y, self.start)
-        moved = np.outer(self.scale, self.scale) * (self.start - self.floor * np.eye(self.n))
-        if self.elementwise is not None:
-            return frobenius_div(Y, moved, weights=self.elementwise)
-        return _nearness(self.divergence, Y, moved)
-
-    def original(self, Y: Array) -> Array:
-        """Return ``X`` from ``Y``; its diagonal is one to the last bit."""
-        X: Array = Y / np.outer(self.scale, self.scale) + self.floor * np.eye(self.n)
-        if np.abs(X.diagonal() - 1).max() < 1e-14:
-            np.fill_diagonal(X, 1.0)
-        return X
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
 
 
-def _entry_rows(X: PSD, task: _Correlation, fixed: Any, lower: Any, upper: Any) -> list[Constraint]:
-    """Return rows for the entries that stay, and for bounds on the others, each pair once."""
-    n = task.n
-    i, j = np.triu_indices(n, 1)
-    A = task.start[i, j]
-    stays = _fixed_pairs(fixed, n)[i, j]
-    lo, hi = _bound(lower, "lower", n, -np.inf)[i, j], _bound(upper, "upper", n, np.inf)[i, j]
-    crossed = np.flatnonzero(lo > hi)
-    if len(crossed):
-        k = crossed[0]
-        raise ValueError(f"lower is {lo[k]:g} but upper is {hi[k]:g} at {int(i[k]), int(j[k])}")
-    outside = np.flatnonzero(stays & ((lo > A) | (hi < A) | (np.abs(A) > 1)))
-    if len(outside):
-        k = outside[0]
-        raise ValueError(
-            f"fixed keeps {A[k]:g} at {int(i[k]), int(j[k])}, outside [{max(lo[k], -1):g}, {min(hi[k], 1):g}]"
-        )
-    s = task.scale[i] * task.scale[j]
-    rows = [X[i[stays], j[stays]] == s[stays] * A[stays]] if stays.any() else []
-    # |X_ij| <= 1 holds by itself: only tighter bounds become rows.
-    for sides, make in (
-        ((lo > -1) & (hi < 1), lambda e, k: between(e, s[k] * lo[k], s[k] * hi[k])),
-        ((lo > -1) & (hi >= 1), lambda e, k: e >= s[k] * lo[k]),
-        ((lo <= -1) & (hi < 1), lambda e, k: e <= s[k] * hi[k]),
-    ):
-        k = np.flatnonzero(sides & ~stays)
-        if len(k):
-            rows.append(make(X[i[k], j[k]], k))
+def _correlation_rows(Y: PSD, t: float, s: Array, fixed: _Entries, bounded: _Entries) -> list[Constraint]:
+    """Return the rows on the entries of ``X``, written in ``Y = S (X - t I) S``."""
+    rows = [diag(Y) / s**2 == 1 - t]
+    if len(fixed.i):
+        rows.append(Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j]) == fixed.lo)
+    if len(bounded.i):
+        entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
+        rows.append(between(entries, bounded.lo, bounded.hi))
     return rows
 
 
-def _fixed_pairs(fixed: Any, n: int) -> Any:
+def _moved_back(solution: Solution, s: Array, t: float) -> Solution:
+    """Return the solution in ``X``; without weights and least eigenvalue it is that in ``Y``."""
+    if solution.X is None or (t == 0 and (s == 1).all()):
+        return solution
+    X = solution.X / s[:, None] / s + t * np.eye(len(s))
+    return replace(solution, X=X, rank=int(np.linalg.matrix_rank(X, hermitian=True)) if t == 0 else len(s))
+
+
+def _target(A: Any) -> Matrix:
+    return A if isinstance(A, LowRank) else symmetric_matrix(A, "A")
+
+
+def _least_eigenvalue(value: Any, divergence: str) -> float:
+    t = float(finite_array(value, "min_eigenvalue", ndim=0))
+    if not 0 <= t < 1:
+        raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
+    if t > 0 and divergence != "frobenius":
+        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence!r}")
+    return t
+
+
+def _weights(value: Any, n: int, divergence: str) -> tuple[Array, Array | None]:
+    """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
+    if value is None:
+        return np.ones(n), None
+    if divergence != "frobenius":
+        raise ValueError(f"weights go with divergence='frobenius' only; found {divergence!r}")
+    weights = finite_array(value, "weights", ndim=(1, 2))
+    if weights.shape not in ((n,), (n, n)):
+        raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")
+    if (weights <= 0).any():
+        raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0")
+    if weights.ndim == 1:
+        return np.sqrt(weights), None
+    return np.ones(n), symmetric_matrix(weights, "weights")
+
+
+def _fixed_mask(value: Any, n: int) -> Mask:
+    """Return which entries stay, as a symmetric mask."""
     mask = np.zeros((n, n), dtype=bool)
-    if fixed is None:
+    if value is None:
         return mask
-    given = np.asarray(fixed)
+    given = np.asarray(value)
     if given.dtype == bool:
-        if given.shape != (n, n) or (given != given.T).any():
-            raise ValueError(f"fixed has shape {given.shape}; expected a symmetric mask of shape {(n, n)}")
+        if given.shape != (n, n):
+            raise ValueError(f"fixed has shape {given.shape}; expected a mask of shape {(n, n)}")
+        if (given != given.T).any():
+            i, j = (int(k) for k in np.argwhere(given != given.T)[0])
+            raise ValueError(f"fixed is not symmetric: entries {i, j} and {j, i} differ")
         return given
-    pairs: IntArray = given
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")
+    if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(
-            f"fixed has shape {pairs.shape} and dtype {pairs.dtype}; expected a bool mask or (k, 2) integers"
+            f"fixed holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
+            "mask.astype(bool)"
         )
-    if (pairs < 0).any() or (pairs >= n).any():
-        raise ValueError(f"fixed has an index outside 0 to {n - 1}")
-    mask[pairs[:, 0], pairs[:, 1]] = mask[pairs[:, 1], pairs[:, 0]] = True
+    i, j = index_array(given[:, 0], "fixed", n), index_array(given[:, 1], "fixed", n)
+    mask[i, j] = mask[j, i] = True
     return mask
 
 
-def _bound(bound: Any, name: str, n: int, default: float) -> Array:
-    if bound is None:
+def _fixed(mask: Mask, A: Matrix, limit: float) -> _Entries:
+    """Return the entries that stay; none may be larger than the diagonal allows."""
+    i, j = np.nonzero(np.triu(mask, 1))
+    value = A[i, j]
+    large = np.flatnonzero(np.abs(value) > limit)
+    if len(large):
+        k = large[0]
+        raise ValueError(
+            f"fixed keeps entry {int(i[k]), int(j[k])} at {value[k]:g}; no correlation matrix "
+            f"{'' if limit == 1 else 'of that min_eigenvalue '}has an entry beyond {limit:g}"
+        )
+    return _Entries(i, j, value, value)
+
+
+def _bounded(lower: Any, upper: Any, mask: Mask, limit: float) -> _Entries:
+    """Return the entries off the diagonal, not fixed, on which the bounds say more than ``X psd`` does."""
+    n = len(mask)
+    lo, hi = _bound(lower, -1.0, "lower", n), _bound(upper, 1.0, "upper", n)
+    i, j = np.nonzero(np.triu(~mask, 1))
+    crossed = np.flatnonzero(lo[i, j] > hi[i, j])
+    if len(crossed):
+        a, b = int(i[crossed[0]]), int(j[crossed[0]])
+        raise ValueError(
+            f"lower is {lo[a, b]:g} but upper is {hi[a, b]:g} at {a, b}; expected lower <= upper"
+        )
+    for name, excess in (("lower", lo), ("upper", -hi)):
+        beyond = np.flatnonzero(excess[i, j] > limit)
+        if len(beyond):
+            a, b = int(i[beyond[0]]), int(j[beyond[0]])
+            raise ValueError(f"{name} at {a, b} lies beyond {limit:g}, which no entry can reach")
+    acting = (lo[i, j] > -limit) | (hi[i, j] < limit)
+    i, j = i[acting], j[acting]
+    return _Entries(i, j, lo[i, j], hi[i, j])
+
+
+def _bound(value: Any, default: float, name: str, n: int) -> Array:
+    if value is None:
         return np.full((n, n), default)
-    array = np.asarray(unlabelled(bound, name)[0])
-    if array.dtype.kind not in "biuf" or np.isnan(array).any():
-        raise ValueError(f"{name} has NaN or is not numeric; expected numbers")
-    if array.shape not in ((), (n, n)):
-        raise ValueError(f"{name} has shape {array.shape}; expected a number or {(n, n)}")
-    full = np.broadcast_to(array.astype(float), (n, n))
-    if (full != full.T).any():
-        raise ValueError(f"{name} is not symmetric")
-    return full
+    array = finite_array(value, name, ndim=(0, 2))
+    return np.full((n, n), array) if array.ndim == 0 else symmetric_matrix(array, name, n)
 
 
-def _unit_diagonal(problem: Problem, solution: Solution, target: Array, tol: float) -> Solution:
-    """Return the answer with its diagonal met exactly, by a diagonal congruence, and its certificate anew.
+def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: float) -> Solution:
+    """Return the answer scaled to the exact diagonal `unit`, and what is certified of it then.
 
-    The answer stays as it was where that would break another row by more than the tolerance.
+    The answer stays as it was if scaling takes it out of the tolerance that it met.
     """
-    ratio = np.sqrt(target / solution.X.diagonal())
-    X = solution.X * np.outer(ratio, ratio)
-    np.fill_diagonal(X, target)
+    if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
+        return solution
+    size = np.sqrt(unit / solution.X.diagonal())
+    Y = size[:, None] * solution.X * size
+    np.fill_diagonal(Y, unit)
     raw = solution._raw
     assert raw is not None
-    certificate = certify(problem.program(), (X,), raw.u, raw.duals)
-    if certificate.primal_residual > max(tol, solution.primal_residual):
+    certificate = certify(problem.program(), (Y,), raw.u, raw.duals)
+    if solution.status == "optimal" and not certificate.meets(tol):
         return solution
-    problem.matrices[0].value = X
     return replace(
         solution,
-        X=X,
+        X=Y,
         value=certificate.primal,
         dual_value=certificate.dual,
         gap=certificate.gap,
         primal_residual=certificate.primal_residual,
+        dual_residual=certificate.dual_residual,
         error=certificate.error,
     )
-
-
-def _nearness(divergence: str, X: PSD, A: Any) -> Any:
-    try:
-        return _DIVERGENCES[divergence](X, A)
-    except ValueError as error:
-        raise ValueError(f"A: {error}") from None
-
-
-def _check_divergence(divergence: str) -> None:
-    if divergence not in _DIVERGENCES:
-        raise ValueError(f"divergence {divergence!r} is unknown{did_you_mean(str(divergence), _DIVERGENCES)}")

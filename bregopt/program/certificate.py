@@ -38,8 +38,9 @@ class Certificate:
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is
         not zero it is the bound the multipliers would prove if the residual were.
     gap : float
-        ``|primal - dual|`` relative to the larger of the two or, if larger, the sum of the magnitudes of
-        the objective's terms.
+        ``|primal - dual|`` relative to the larger of the two or, if larger, to the sum of the magnitudes
+        of the linear terms and a thousandth of the divergence's unit (1 for LogDet, ``tr X0`` for von
+        Neumann, ``||X0||^2`` for Frobenius, times ``mu``).
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
         or, if larger, to its norm times the mean eigenvalue of ``X``.
@@ -63,6 +64,8 @@ class Certificate:
         return max(self.gap, self.primal_residual, self.dual_residual) <= tol
 
 
+# A divergence below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
+_NEGLIGIBLE = 1e-3
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 _bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
@@ -108,7 +111,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
 
 
 def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
-    """Return the objective and the sum of the magnitudes of its terms."""
+    """Return the objective, and the sum of the magnitudes of its linear terms and negligible divergences."""
     terms = [float(program.bounds.penalty(activity).sum())]
     scale = abs(terms[0])
     for block, X_b in zip(program.blocks, X, strict=True):
@@ -118,7 +121,7 @@ def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> 
         if block.nearness is not None:
             divergence = divergence_of(block.nearness)
             terms.append(block.nearness.mu * divergence.value(X_b))
-            scale += block.nearness.mu * divergence.unit
+            scale += _NEGLIGIBLE * block.nearness.mu * divergence.unit
     terms.append(float(program.c @ u))
     scale += float(np.abs(program.c) @ np.abs(u))
     return math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else math.inf, scale
