@@ -43,7 +43,9 @@ def main(output: Path, verbose: bool = True) -> int:
         lines.extend(case.lines)
     agreed = all(line.agrees for line in lines)
     _say(f"\n{summary_table(lines)}\n")
-    _say("Every answer agrees with CVXPY within the certified gaps." if agreed else "NOT every answer agrees.")
+    _say(
+        "Every answer agrees with CVXPY within the certified gaps." if agreed else "NOT every answer agrees."
+    )
     return 0 if agreed else 4
 
 

@@ -26,16 +26,18 @@ def run(verbose: bool) -> Case:
     problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1])
     line = compared("nearest correlation", problem, verbose, tol=1e-8)
     repaired = np.asarray(line.solution.X)
-    before: Array = np.linalg.eigvalsh(A)
-    after: Array = np.linalg.eigvalsh(repaired)
+    before, after = np.linalg.eigvalsh(A)[0], np.linalg.eigvalsh(repaired)[0]
     change = np.abs(repaired - A)
     i, j = (int(k) for k in np.unravel_index(int(change.argmax()), change.shape))
     findings = [
-        f"smallest eigenvalue {before[0]:.4f} before, {after[0]:.1e} after; rank {line.solution.rank} of {n}",
-        f"largest change {change.max():.3f}, of {names[i]} and {names[j]}: {A[i, j]:.3f} -> {repaired[i, j]:.3f}",
+        f"smallest eigenvalue {before:.4f} before, {after:.1e} after; rank {line.solution.rank} of {n}",
+        f"largest change {change.max():.3f}: {names[i]} and {names[j]} {A[i, j]:.3f} -> {repaired[i, j]:.3f}",
     ]
     return Case(
-        "nearest_correlation", [line], findings, lambda figure: _draw(figure, names, A, repaired, before, after)
+        "nearest_correlation",
+        [line],
+        findings,
+        lambda figure: _draw(figure, names, A, repaired),
     )
 
 
@@ -54,10 +56,12 @@ def broken_correlation() -> tuple[list[str], Array]:
     return names, A
 
 
-def _draw(figure: Any, names: list[str], A: Array, repaired: Array, before: Array, after: Array) -> None:
+def _draw(figure: Any, names: list[str], A: Array, repaired: Array) -> None:
     figure.set_size_inches(11, 3.6)
     axes = figure.subplots(1, 3, width_ratios=[1, 1, 1.1])
-    for ax, matrix, title in zip(axes, (A, repaired), ("pairwise correlations", "nearest correlation"), strict=False):
+    for ax, matrix, title in zip(
+        axes, (A, repaired), ("pairwise correlations", "nearest correlation"), strict=False
+    ):
         image = ax.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r")
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
         ax.set_yticks(range(len(names)), names, fontsize=7)
@@ -65,8 +69,8 @@ def _draw(figure: Any, names: list[str], A: Array, repaired: Array, before: Arra
     figure.colorbar(image, ax=axes[:2], shrink=0.85)
     k = np.arange(1, len(names) + 1)
     axes[2].axhline(0, color="0.6", lw=0.8)
-    axes[2].plot(k, before, "o", color="tab:red", label="before")
-    axes[2].plot(k, after, "x", color="tab:blue", label="after")
+    axes[2].plot(k, np.linalg.eigvalsh(A), "o", color="tab:red", label="before")
+    axes[2].plot(k, np.linalg.eigvalsh(repaired), "x", color="tab:blue", label="after")
     axes[2].set_yscale("symlog", linthresh=0.01)
     axes[2].set(title="eigenvalues", xlabel="number", xticks=k)
     axes[2].legend(frameon=False)

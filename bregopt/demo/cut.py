@@ -49,7 +49,10 @@ def _draw(figure: Any, networkx: Any, graph: Any, partition: Any, known: Any) ->
     figure.set_size_inches(10, 4.2)
     place = networkx.spring_layout(graph, seed=3)
     for ax, side, title in zip(
-        figure.subplots(1, 2), (partition, known), ("minimum balanced cut", "the split that happened"), strict=True
+        figure.subplots(1, 2),
+        (partition, known),
+        ("minimum balanced cut", "the split that happened"),
+        strict=True,
     ):
         crossing = [side[i] != side[j] for i, j in graph.edges()]
         networkx.draw_networkx_edges(

@@ -31,7 +31,9 @@ class Case:
     draw: Callable[[Any], None]  # takes an empty matplotlib figure
 
 
-def compared(name: str, problem: bo.Problem, verbose: bool, reference_tol: float = 1e-6, **options: Any) -> Line:
+def compared(
+    name: str, problem: bo.Problem, verbose: bool, reference_tol: float = 1e-6, **options: Any
+) -> Line:
     """Solve a problem on the route the registry picks and on the reference, and compare by certificate."""
     solution = problem.solve(verbose=verbose, **options)
     reference = problem.solve(solver="cvxpy", tol=reference_tol)
@@ -46,7 +48,17 @@ def agree(a: bo.Solution, b: bo.Solution) -> bool:
 
 def summary_table(lines: Sequence[Line]) -> str:
     """Return the table of all lines, one a problem."""
-    heads = ("problem", "route", "value", "certified gap", "CVXPY's value", "its gap", "agree", "seconds", "CVXPY")
+    heads = (
+        "problem",
+        "route",
+        "value",
+        "certified gap",
+        "CVXPY's value",
+        "its gap",
+        "agree",
+        "seconds",
+        "CVXPY",
+    )
     rows = [heads]
     for line in lines:
         ours, theirs = line.solution, line.reference

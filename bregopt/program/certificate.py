@@ -164,7 +164,11 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     closed = np.isfinite(end)
     left = np.abs(reduced[~closed])
     miss = left / np.maximum(size[~closed], np.finfo(float).tiny)
-    return float(reduced[closed] @ end[closed]), float(miss.max(initial=0.0)), float(left @ np.abs(u[~closed]))
+    return (
+        float(reduced[closed] @ end[closed]),
+        float(miss.max(initial=0.0)),
+        float(left @ np.abs(u[~closed])),
+    )
 
 
 def _primal_residual(

@@ -69,7 +69,8 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
     weight = np.concatenate([getattr(f, "weight") for f in families])  # noqa: B009
     if isinstance(first, RankOne):
         return RankOne(_stack([getattr(f, "Z") for f in families]), weight)  # noqa: B009
-    return RankTwo(*(_stack([getattr(f, k) for f in families]) for k in ("U", "W")), weight)
+    U, W = (_stack([getattr(f, k) for f in families]) for k in ("U", "W"))
+    return RankTwo(U, W, weight)
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:

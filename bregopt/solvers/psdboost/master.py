@@ -104,10 +104,12 @@ class Master:
         }
         status = model.getModelStatus()
         if status not in states:
-            raise SolverError(f"HiGHS stopped with {model.modelStatusToString(status)!r} on a restricted master")
+            raise SolverError(
+                f"HiGHS stopped with {model.modelStatusToString(status)!r} on a restricted master"
+            )
         state = states[status]
         columns, rows = self._vectors(state)
-        # Simplex from a warm start is the primal method: only columns are added, and the basis stays feasible.
+        # From now on only columns are added, which keeps the basis primal feasible.
         _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
         return Outcome(
@@ -167,7 +169,9 @@ class Master:
                 raise SolverError(f"a column of the restricted master has NaN or Inf in its {name}")
         if len(cost):
             starts, index = (part.astype(np.int32) for part in (entries.indptr[:-1], entries.indices))
-            status = self._model.addCols(len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data)
+            status = self._model.addCols(
+                len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data
+            )
             _checked(status, "addCols")
 
 

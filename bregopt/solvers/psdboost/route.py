@@ -62,7 +62,9 @@ class PSDBoost:
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        return f"HiGHS master, {settings.cuts_per_round} eigenvectors a round, smoothing {settings.smoothing:g}"
+        return (
+            f"HiGHS master, {settings.cuts_per_round} eigenvectors a round, smoothing {settings.smoothing:g}"
+        )
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         return matrix_generation(program, settings, start, progress)
