@@ -112,6 +112,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((c.label, c.size) for c in constraints),
+        maximise=objective.sign < 0,
     )
     return Compiled(
         matrices, variables, _parameters(objective, constraints), tuple(constraints), objective, template

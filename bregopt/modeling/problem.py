@@ -137,7 +137,7 @@ class Problem:
         Parameters are written in with their current values. A problem with a ``LowRank`` start is
         returned on its range space.
         """
-        return registry.translate(self.program(), "cvxpy", maximise=self.objective.sign < 0)
+        return registry.translate(self.program(), "cvxpy")
 
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer in the user's terms, and set the values of variables and constraints."""

@@ -92,6 +92,8 @@ class Program:
         A constant of the objective.
     labels : tuple of (str, int)
         Name and number of rows of each declared constraint, in row order; for messages.
+    maximise : bool
+        Whether the user maximises the negative of this objective: reports are given in that sense.
     """
 
     blocks: tuple[Block, ...]
@@ -103,6 +105,7 @@ class Program:
     u_hi: Array
     offset: float = 0.0
     labels: tuple[tuple[str, int], ...] = ()
+    maximise: bool = False
 
     @property
     def m(self) -> int:

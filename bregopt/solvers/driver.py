@@ -28,6 +28,7 @@ from bregopt.solvers.solution import Solution, Status, StopReason
 
 __all__ = ["run", "to_range_space"]
 
+_NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
 _RANK_TOL = 1e-9  # eigenvalues of an answer below this fraction of the largest do not count towards its rank
 
 
@@ -36,7 +37,7 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     begin = time.perf_counter()
     reduced, spaces = to_range_space(program, settings.rank_tol)
     check_rows(reduced, program)
-    progress = Progress(_title(solver, program), settings.verbose, settings.time_limit)
+    progress = Progress(_title(solver, program), settings.verbose, settings.time_limit, program.maximise)
     ready = time.perf_counter()
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)
     answer = replace(answer, X=tuple((M + M.T) / 2 for M in answer.X))
@@ -91,9 +92,9 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     if certificate.meets(tol):
         return Status.OPTIMAL
-    if answer.stop in (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
-        return Status.USER_LIMIT
-    return Status.OPTIMAL_INACCURATE
+    cut_short = answer.stop in (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+    near = certificate.meets(max(tol, _NEAR))
+    return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
 
 
 def _solution(
@@ -109,7 +110,8 @@ def _solution(
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
     value = certificate.primal if held else np.inf if infeasible else -np.inf
     X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X))
-    reason = StopReason.CONVERGED if status is Status.OPTIMAL else answer.stop
+    claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
+    reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
     return Solution(
         status=status.value,
         stop_reason=f"{reason.value} {answer.detail}".strip(),

@@ -36,10 +36,15 @@ class Progress:
     verbose : bool
     time_limit : float, optional
         Seconds from now.
+    maximise : bool
+        Whether values are reported as those of a maximisation.
     """
 
-    def __init__(self, title: str, verbose: bool = False, time_limit: float | None = None) -> None:
+    def __init__(
+        self, title: str, verbose: bool = False, time_limit: float | None = None, maximise: bool = False
+    ) -> None:
         self._title, self._verbose, self._limit = title, verbose, time_limit
+        self._sign = -1.0 if maximise else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
 
@@ -60,8 +65,8 @@ class Progress:
         """Add one line: a certificate, and whatever else the route records, the same names each time."""
         values = {
             "iteration": float(iteration),
-            "primal": certificate.primal,
-            "dual": certificate.dual,
+            "primal": self._sign * certificate.primal,
+            "dual": self._sign * certificate.dual,
             "gap": certificate.gap,
             "primal_residual": certificate.primal_residual,
             "seconds": self.seconds,

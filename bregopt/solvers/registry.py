@@ -103,11 +103,11 @@ def solve(program: Program, solver: Any = "auto", start: Solution | None = None,
     return driver.run(cls(), program, make_settings(cls, options), start)
 
 
-def translate(program: Program, solver: str, **details: Any) -> Any:
+def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
     cls: Any = _named(solver)[1]
     reduced, _ = driver.to_range_space(program, Settings().rank_tol)
-    return cls().translate(reduced, **details)
+    return cls().translate(reduced)
 
 
 def check_options(solver: Any, options: dict[str, Any]) -> None:

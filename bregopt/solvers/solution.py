@@ -13,7 +13,11 @@ __all__ = ["Solution", "Status", "StopReason"]
 
 
 class Status(StrEnum):
-    """What we hold, in CVXPY's words."""
+    """What we hold, in CVXPY's words.
+
+    "optimal" is an answer whose certificate meets the tolerance, "optimal_inaccurate" one whose certificate
+    meets 1e-2, "user_limit" the best iterate of a route that was cut short or came to less than that.
+    """
 
     OPTIMAL = "optimal"
     OPTIMAL_INACCURATE = "optimal_inaccurate"
@@ -34,7 +38,7 @@ class StopReason(StrEnum):
     STALLED = "No further progress in floating point; loosen tol or rescale the problem."
     INFEASIBLE = "No X meets the hard rows: a combination of them contradicts X psd. Make some soft."
     UNBOUNDED = "The objective falls without end along a ray; add a bound or a trace constraint."
-    INACCURATE = "The foreign solver stopped, but its answer's certificate does not meet tol."
+    INACCURATE = "The solver stopped, but the certificate of its answer does not meet tol."
 
 
 @dataclass(frozen=True, eq=False)

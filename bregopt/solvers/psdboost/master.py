@@ -109,8 +109,8 @@ class Master:
             )
         state = states[status]
         columns, rows = self._vectors(state)
-        # From now on only columns are added, which keeps the basis primal feasible.
-        _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
+        if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
+            _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
         return Outcome(
             state,

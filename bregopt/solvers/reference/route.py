@@ -68,13 +68,12 @@ class Reference:
     def choice(self, program: Program, settings: Any) -> str:
         return f"backend {choose_backend(program, settings.backend)}"
 
-    def translate(self, program: Program, maximise: bool = False) -> Any:
+    def translate(self, program: Program) -> Any:
         """Return the ``cvxpy.Problem`` of a program whose blocks are dense, one constraint for each declared.
 
-        A constraint between two bounds becomes two. With `maximise` it is the maximisation of the negative
-        objective.
+        A constraint between two bounds becomes two.
         """
-        return translate(program, declared(program), maximise).problem
+        return translate(program, declared(program)).problem
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none."""

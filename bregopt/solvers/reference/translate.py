@@ -90,7 +90,7 @@ def together(program: Program) -> list[IntArray]:
     return [np.arange(program.m)]
 
 
-def translate(program: Program, groups: Sequence[IntArray], maximise: bool = False) -> Translation:
+def translate(program: Program, groups: Sequence[IntArray]) -> Translation:
     """Return a program, whose blocks are dense, as a CVXPY problem.
 
     Parameters
@@ -98,8 +98,6 @@ def translate(program: Program, groups: Sequence[IntArray], maximise: bool = Fal
     program : Program
     groups : sequence of index arrays
         The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
-    maximise : bool
-        Maximise the negative objective.
     """
     import cvxpy as cp
 
@@ -118,7 +116,7 @@ def translate(program: Program, groups: Sequence[IntArray], maximise: bool = Fal
         terms.append(program.c @ u)
     objective = functools.reduce(operator.add, terms)
     constraints = [side.constraint for side in sides] + _box(program, u)
-    goal = cp.Maximize(-objective) if maximise else cp.Minimize(objective)
+    goal = cp.Maximize(-objective) if program.maximise else cp.Minimize(objective)
     return Translation(cp.Problem(goal, constraints), X, u, tuple(sides), program.m)
 
 
