@@ -89,13 +89,15 @@ def read_graph(graph: Any, weights: Any = None) -> Graph:
 
 
 def _is_matrix(graph: Any) -> bool:
-    shape = np.shape(graph) if not isinstance(graph, tuple) else ()
-    return len(shape) == 2 and shape[0] == shape[1] and not (shape == (2, 2) and _integers(graph))
+    if isinstance(graph, tuple):
+        return False
+    array = np.asarray(graph)
+    square = array.ndim == 2 and array.shape[0] == array.shape[1]
+    return square and not (len(array) == 2 and _integers(array))
 
 
-def _integers(value: Any) -> bool:
+def _integers(array: Any) -> bool:
     """Whether a 2 x 2 array is more likely two edges than the adjacency matrix of two vertices."""
-    array = np.asarray(value)
     return array.dtype.kind in "iu" and bool((array != array.T).any())
 
 

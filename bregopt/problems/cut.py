@@ -83,7 +83,7 @@ def min_balanced_cut(
     Returns
     -------
     Cut
-        Its ``X`` is the relaxation's :class:`~bregopt.LowRank` answer, its certificate that of the relaxation.
+        Its ``X`` and its certificate are those of the relaxation, ``X`` as :class:`~bregopt.LowRank`.
 
     Raises
     ------
@@ -230,7 +230,8 @@ class _Path:
         if not met:
             warnings.warn(
                 f"min_balanced_cut: the relaxation's certified gap is {solution.gap:.1e}, its residual "
-                f"{solution.primal_residual:.1e} (tol {self._tol:.1e}); the bound holds. {solution.stop_reason}",
+                f"{solution.primal_residual:.1e} (tol {self._tol:.1e}); the bound holds. "
+                f"{solution.stop_reason}",
                 ConvergenceWarning,
                 stacklevel=4,
             )

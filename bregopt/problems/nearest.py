@@ -137,14 +137,14 @@ def nearest_correlation(
     t = _least_eigenvalue(min_eigenvalue, divergence)
     s, H = _weights(aligned(weights, labels, "weights"), n, divergence)
     mask = _fixed_mask(aligned(fixed, labels, "fixed"), n)
-    ends = [aligned(end, labels, name) for end, name in ((lower, "lower"), (upper, "upper"))]
+    lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
     Y = PSD(n, name="X")
     if divergence == "frobenius" and not isinstance(target, LowRank):
         moved = s[:, None] * (target - t * np.eye(n)) * s
         objective = frobenius_div(Y, moved, weights=H)
     else:
         objective = nearness(divergence, Y, target, "A")
-    rows = _correlation_rows(Y, t, s, _fixed(mask, target, 1 - t), _bounded(*ends, mask, 1 - t))
+    rows = _correlation_rows(Y, t, s, _fixed(mask, target, 1 - t), _bounded(lower, upper, mask, 1 - t))
     problem = Problem(Minimize(objective), rows)
     solution = problem.solve(**options)
     solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
@@ -219,8 +219,8 @@ def _fixed_mask(value: Any, n: int) -> Mask:
         if given.shape != (n, n):
             raise ValueError(f"fixed has shape {given.shape}; expected a mask of shape {(n, n)}")
         if (given != given.T).any():
-            i, j = (int(k) for k in np.argwhere(given != given.T)[0])
-            raise ValueError(f"fixed is not symmetric: entries {i, j} and {j, i} differ")
+            a, b = (int(k) for k in np.argwhere(given != given.T)[0])
+            raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
         return given
     if given.dtype.kind not in "iu" and given.size:
         raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")

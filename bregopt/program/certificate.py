@@ -39,8 +39,9 @@ class Certificate:
         not zero it is the bound the multipliers would prove if the residual were.
     gap : float
         ``|primal - dual|`` relative to the larger of the two or, if larger, to the sum of the magnitudes
-        of the linear terms and a thousandth of the divergence's unit (1 for LogDet, ``tr X0`` for von
-        Neumann, ``||X0||^2`` for Frobenius, times ``mu``).
+        of the linear terms and a thousandth of the objective's unit (``mu`` times 1 for LogDet, ``tr X0`` for
+        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the trace of ``X``
+        times the norms of what ``C - A*(y)`` is made of).
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
         or, if larger, to its norm times the mean eigenvalue of ``X``.
@@ -64,7 +65,7 @@ class Certificate:
         return max(self.gap, self.primal_residual, self.dual_residual) <= tol
 
 
-# A divergence below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
+# An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
 _NEGLIGIBLE = 1e-3
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
@@ -96,9 +97,9 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
     primal, scale = _primal(program, X, u, activity)
-    dual, dual_residual, worth = _dual(program, X, u, y)
+    dual, dual_residual, worth, unit = _dual(program, X, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
-    scale = max(scale, abs(primal), abs(dual) if math.isfinite(dual) else 0.0)
+    scale = max(scale + _NEGLIGIBLE * unit, abs(primal), abs(dual) if math.isfinite(dual) else 0.0)
     gap = 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
     return Certificate(
         primal=primal,
@@ -111,7 +112,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
 
 
 def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
-    """Return the objective, and the sum of the magnitudes of its linear terms and negligible divergences."""
+    """Return the objective, and the sum of the magnitudes of its linear terms."""
     terms = [float(program.bounds.penalty(activity).sum())]
     scale = abs(terms[0])
     for block, X_b in zip(program.blocks, X, strict=True):
@@ -119,35 +120,36 @@ def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> 
         terms.append(linear)
         scale += abs(linear)
         if block.nearness is not None:
-            divergence = divergence_of(block.nearness)
-            terms.append(block.nearness.mu * divergence.value(X_b))
-            scale += _NEGLIGIBLE * block.nearness.mu * divergence.unit
+            terms.append(block.nearness.mu * divergence_of(block.nearness).value(X_b))
     terms.append(float(program.c @ u))
     scale += float(np.abs(program.c) @ np.abs(u))
     return math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else math.inf, scale
 
 
-def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[float, float, float]:
-    """Return Lagrange's bound, by how much the multipliers miss its domain, and what that is worth."""
-    terms, residual, worth = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0
+def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[float, float, float, float]:
+    """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
+    terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
     for b, block in enumerate(program.blocks):
         adjoint = program.A.adjoint(y, b)
         W = block.C - adjoint
         if block.nearness is not None:
-            terms.append(divergence_of(block.nearness).dual_term(W, block.nearness.mu, X[b]))
+            divergence = divergence_of(block.nearness)
+            terms.append(divergence.dual_term(W, block.nearness.mu, X[b]))
+            unit += block.nearness.mu * divergence.unit
             continue
-        smallest = float(np.linalg.eigvalsh(W)[0])
+        smallest, trace = float(np.linalg.eigvalsh(W)[0]), float(np.trace(X[b]))
+        unit += trace * float(np.linalg.norm(block.C) + np.abs(y) @ program.A.norms())
         bound = _trace_bounds(program)[b]
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
             size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
             residual = max(residual, -smallest / size if size > 0 else 0.0)
-            worth += max(-smallest, 0.0) * float(np.trace(X[b]))
+            worth += max(-smallest, 0.0) * trace
     box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
-    return total, max(residual, miss), worth + left
+    return total, max(residual, miss), worth + left, unit
 
 
 def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:

@@ -1,0 +1,346 @@
+"""The ready-made problems against closed forms, CVXPY, and their own optimality conditions."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bregopt as bo
+
+TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
+HIGHAM = np.array([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]])
+SOLVE = {"tol": 1e-8}
+
+
+def broken(n, seed):
+    """Return a symmetric matrix with unit diagonal, entries in [-1, 1] and negative eigenvalues."""
+    rng = np.random.default_rng(seed)
+    A = rng.uniform(-1, 1, size=(n, n))
+    A = np.triu(A, 1)
+    return A + A.T + np.eye(n)
+
+
+def positive_definite(n, seed):
+    G = np.random.default_rng(seed).normal(size=(n, n))
+    S = G @ G.T / n + 0.3 * np.eye(n)
+    d = np.sqrt(np.random.default_rng(seed + 1).uniform(0.5, 2, n) / np.diag(S))
+    return d[:, None] * S * d
+
+
+def reference(A, rows=lambda X: [], H=None, t=0.0):
+    X = cp.Variable(A.shape, symmetric=True)
+    distance = X - A if H is None else cp.multiply(np.sqrt(H), X - A)
+    n = len(A)
+    problem = cp.Problem(
+        cp.Minimize(cp.sum_squares(distance)), [cp.diag(X) == 1, X >> t * np.eye(n), *rows(X)]
+    )
+    problem.solve(**TIGHT)
+    return problem.value, X.value
+
+
+class TestNearestCorrelation:
+    def test_higham_2002(self):
+        sol = bo.nearest_correlation(HIGHAM, **SOLVE)
+        expected = [[1, 0.7607, 0.1573], [0.7607, 1, 0.7607], [0.1573, 0.7607, 1]]
+        np.testing.assert_allclose(sol.X, expected, atol=5e-5)
+
+    @pytest.mark.parametrize(("n", "seed"), [(2, 0), (4, 1), (6, 2), (8, 3)])
+    def test_plain_agrees_with_cvxpy(self, n, seed):
+        A = broken(n, seed)
+        value, X = reference(A)
+        sol = bo.nearest_correlation(A, **SOLVE)
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X, atol=1e-4)
+        assert (np.diag(sol.X) == 1).all()
+        assert np.linalg.eigvalsh(sol.X)[0] >= -1e-12
+
+    @pytest.mark.parametrize("as_mask", [True, False])
+    def test_fixed_entries_stay(self, as_mask):
+        A = broken(6, 4) * 0.6 + 0.4 * np.eye(6)
+        pairs = np.array([[0, 1], [4, 2]])
+        fixed = pairs
+        if as_mask:
+            fixed = np.zeros((6, 6), dtype=bool)
+            fixed[pairs[:, 0], pairs[:, 1]] = fixed[pairs[:, 1], pairs[:, 0]] = True
+        value, X = reference(A, lambda X: [X[i, j] == A[i, j] for i, j in pairs])
+        sol = bo.nearest_correlation(A, fixed=fixed, **SOLVE)
+        assert sol.value == pytest.approx(value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X, atol=1e-4)
+        np.testing.assert_allclose(sol.X[0, 1], A[0, 1], atol=1e-7)
+
+    def test_bounds(self):
+        A = broken(5, 5)
+        upper = np.full((5, 5), 0.4)
+        i, j = np.triu_indices(5, 1)
+        value, X = reference(A, lambda X: [X[i, j] <= 0.4, X[i, j] >= -0.2])
+        sol = bo.nearest_correlation(A, lower=-0.2, upper=upper, **SOLVE)
+        assert sol.value == pytest.approx(value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X, atol=1e-4)
+
+    def test_least_eigenvalue(self):
+        A = broken(5, 6)
+        value, X = reference(A, t=0.1)
+        sol = bo.nearest_correlation(A, min_eigenvalue=0.1, **SOLVE)
+        assert sol.value == pytest.approx(value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X, atol=1e-4)
+        assert np.linalg.eigvalsh(sol.X)[0] >= 0.1 - 1e-9
+        assert (np.diag(sol.X) == 1).all()
+
+    def test_weights_of_rows(self):
+        A, w = broken(5, 7), np.array([1.0, 4.0, 0.25, 2.0, 1.0])
+        value, X = reference(A, H=np.outer(w, w))
+        sol = bo.nearest_correlation(A, weights=w, **SOLVE)
+        assert sol.value == pytest.approx(value, abs=1e-5)
+        np.testing.assert_allclose(sol.X, X, atol=1e-4)
+
+    def test_weights_of_entries(self):
+        A, H = broken(4, 8), np.random.default_rng(9).uniform(0.5, 2, (4, 4))
+        H = (H + H.T) / 2
+        value, X = reference(A, H=H**2)
+        sol = bo.nearest_correlation(A, weights=H, tol=1e-6)
+        assert sol.value == pytest.approx(value, rel=1e-4)
+        np.testing.assert_allclose(sol.X, X, atol=1e-3)
+
+    @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
+    def test_divergences_meet_their_optimality_condition(self, divergence):
+        # The gradient of D(., A) at the answer is diagonal, as only the diagonal is held.
+        A = positive_definite(5, 10)
+        sol = bo.nearest_correlation(A, divergence, tol=1e-10)
+        if divergence == "logdet":
+            gradient = np.linalg.inv(A) - np.linalg.inv(sol.X)
+        else:
+            (a, P), (x, Q) = np.linalg.eigh(A), np.linalg.eigh(sol.X)
+            gradient = (Q * np.log(x)) @ Q.T - (P * np.log(a)) @ P.T
+        np.testing.assert_allclose(gradient - np.diag(np.diag(gradient)), 0, atol=1e-4)
+        np.testing.assert_allclose(np.diag(gradient), -sol.duals[0], atol=1e-4)
+
+    def test_a_correlation_matrix_stays(self):
+        A = bo.nearest_correlation(broken(6, 11), min_eigenvalue=0.05, **SOLVE).X
+        sol = bo.nearest_correlation(A, **SOLVE)
+        assert sol.value == pytest.approx(0, abs=1e-12)
+        np.testing.assert_allclose(sol.X, A, atol=1e-8)
+
+    @given(seed=st.integers(0, 1000), n=st.integers(2, 6))
+    def test_permutations(self, seed, n):
+        A = broken(n, seed)
+        order = np.random.default_rng(seed).permutation(n)
+        plain = bo.nearest_correlation(A, **SOLVE).X
+        moved = bo.nearest_correlation(A[np.ix_(order, order)], **SOLVE).X
+        np.testing.assert_allclose(moved, plain[np.ix_(order, order)], atol=1e-4)
+
+    def test_low_rank_start_keeps_its_range(self):
+        G = np.random.default_rng(12).normal(size=(8, 6))
+        sol = bo.nearest_correlation(bo.LowRank(G), "logdet", tol=1e-8)
+        assert isinstance(sol.X, bo.LowRank)
+        np.testing.assert_allclose(sol.X.diag(), 1, atol=1e-7)
+        assert np.linalg.matrix_rank(np.hstack([G, sol.X.factor])) == 6
+
+    def test_labels_come_back(self):
+        pandas = pytest.importorskip("pandas")
+        names = ["a", "b", "c"]
+        frame = pandas.DataFrame(HIGHAM, index=names, columns=names)
+        X = bo.nearest_correlation(frame).X
+        assert list(X.index) == list(X.columns) == names
+        np.testing.assert_allclose(X.to_numpy(), bo.nearest_correlation(HIGHAM).X)
+        with pytest.raises(ValueError, match="upper is a DataFrame with other labels"):
+            bo.nearest_correlation(frame, upper=frame.rename(index={"a": "z"}, columns={"a": "z"}))
+        with pytest.raises(ValueError, match="A is a DataFrame whose index and columns differ"):
+            bo.nearest_correlation(frame.rename(index={"a": "z"}))
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"A": [[1, np.nan], [np.nan, 1]]}, ValueError, "A"),
+            ({"A": [[1, 2], [3, 1]]}, ValueError, "A"),
+            ({"A": [[1, 2, 3]]}, ValueError, "A"),
+            ({"A": [[1, 1j], [-1j, 1]]}, TypeError, "A"),
+            ({"A": "matrix"}, TypeError, "A"),
+            ({"divergence": "logdat"}, ValueError, "logdet"),
+            ({"divergence": "logdet"}, ValueError, "A is not positive definite"),
+            ({"fixed": np.ones((2, 2), dtype=bool)}, ValueError, "fixed has shape"),
+            ({"fixed": [[0, 5]]}, (ValueError, IndexError), "fixed"),
+            ({"fixed": [[0.5, 1.0]]}, TypeError, "fixed"),
+            ({"fixed": [[0, 1, 2]]}, ValueError, "fixed"),
+            ({"lower": 0.5, "upper": 0.2}, ValueError, "lower is 0.5 but upper is 0.2"),
+            ({"upper": -1.5}, ValueError, "upper"),
+            ({"lower": np.inf}, ValueError, "lower"),
+            ({"min_eigenvalue": 1.0}, ValueError, "min_eigenvalue"),
+            ({"min_eigenvalue": -0.1}, ValueError, "min_eigenvalue"),
+            ({"weights": [1.0, -1.0, 1.0]}, ValueError, "weights"),
+            ({"weights": [1.0, 1.0]}, ValueError, "weights has shape"),
+            ({"tolerance": 1e-3}, TypeError, "tolerance"),
+            ({"solver": "bregmann"}, ValueError, "bregman"),
+        ],
+    )
+    def test_bad_input_is_named(self, arguments, error, message):
+        with pytest.raises(error, match=message):
+            bo.nearest_correlation(**{"A": HIGHAM, **arguments})
+
+
+class TestNearestPsd:
+    @given(seed=st.integers(0, 1000), n=st.integers(1, 6), scale=st.sampled_from([1e-6, 1.0, 1e6]))
+    def test_without_constraints_it_cuts_the_negative_eigenvalues(self, seed, n, scale):
+        A = scale * np.random.default_rng(seed).normal(size=(n, n))
+        A = A + A.T
+        w, Q = np.linalg.eigh(A)
+        expected = (Q * np.maximum(w, 0)) @ Q.T
+        sol = bo.nearest_psd(A)
+        np.testing.assert_allclose(sol.X, expected, atol=1e-7 * scale * max(1, np.abs(A / scale).max()))
+        assert sol.value == pytest.approx(
+            float(np.sum(np.minimum(w, 0) ** 2)), rel=1e-6, abs=1e-12 * scale**2
+        )
+
+    @pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
+    def test_constraints_by_functions(self, divergence):
+        A = positive_definite(4, 20)
+        sol = bo.nearest_psd(
+            A, [lambda X: X[0, 1] >= 0.5, lambda X: [bo.trace(X) == 3, X[2, 2] <= 0.6]], divergence, tol=1e-8
+        )
+        assert sol.status == "optimal"
+        assert sol.X[0, 1] >= 0.5 - 1e-6
+        assert np.trace(sol.X) == pytest.approx(3)
+        assert sol.X[2, 2] <= 0.6 + 1e-6
+        assert len(sol.duals) == 3
+
+    @pytest.mark.parametrize("constraints", ["diag", 5, [1], [bo.diag(bo.PSD(2)) == 1]])
+    def test_constraints_that_are_not_functions(self, constraints):
+        with pytest.raises(TypeError, match="constraints"):
+            bo.nearest_psd(np.eye(2), constraints)
+
+
+class TestLearnKernel:
+    @pytest.mark.parametrize("gamma", [None, 0.5])
+    def test_logdet_agrees_with_cvxpy(self, gamma):
+        K0 = positive_definite(5, 30)
+        similar, dissimilar = np.array([[0, 1], [2, 3]]), np.array([[0, 4]])
+        sol = bo.learn_kernel(K0, similar, dissimilar, gamma=gamma, tol=1e-8)
+
+        def distance(K, pairs):
+            return [K[i, i] + K[j, j] - 2 * K[i, j] for i, j in pairs]
+
+        near, far = 0.75 * np.array(distance(K0, similar)), 1.25 * np.array(distance(K0, dissimilar))
+        K = cp.Variable((5, 5), PSD=True)
+        objective = cp.trace(np.linalg.inv(K0) @ K) - cp.log_det(K) + np.linalg.slogdet(K0)[1] - 5
+        d, e = cp.hstack(distance(K, similar)), cp.hstack(distance(K, dissimilar))
+        if gamma is None:
+            rows = [d <= near, e >= far]
+        else:
+            bends = [cp.Variable(2), cp.Variable(1)]
+            for bend, b in zip(bends, (near, far), strict=True):
+                objective += gamma * cp.sum(cp.multiply(1 / b, bend) - cp.log(bend) + np.log(b) - 1)
+            rows = [d <= bends[0], e >= bends[1]]
+        problem = cp.Problem(cp.Minimize(objective), rows)
+        problem.solve(**TIGHT)
+        assert sol.value == pytest.approx(problem.value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, K.value, atol=1e-4)
+        assert [np.shape(d) for d in sol.duals] == [(2,), (1,)]
+
+    @pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
+    def test_pairs_move_as_asked(self, divergence):
+        K0 = positive_definite(6, 31)
+        sol = bo.learn_kernel(K0, [[0, 1]], [[2, 5]], upper=0.3, lower=[4.0], divergence=divergence, tol=1e-8)
+        X = sol.X
+        assert X[0, 0] + X[1, 1] - 2 * X[0, 1] <= 0.3 + 1e-6
+        assert X[2, 2] + X[5, 5] - 2 * X[2, 5] >= 4.0 - 1e-6
+
+    @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
+    def test_low_rank_is_the_full_problem_on_the_range(self, divergence):
+        G = np.random.default_rng(32).normal(size=(7, 3))
+        sol = bo.learn_kernel(
+            bo.LowRank(G), [[0, 1], [2, 3]], [[4, 5]], gamma=1.0, divergence=divergence, tol=1e-8
+        )
+        assert isinstance(sol.X, bo.LowRank)
+        assert sol.X.shape == (7, 7)
+        assert sol.rank == 3
+
+    def test_empty_sides(self):
+        K0 = np.eye(3)
+        assert len(bo.learn_kernel(K0, [[0, 1]], []).duals) == 1
+        assert len(bo.learn_kernel(K0, [], [[0, 1]]).duals) == 1
+        with pytest.raises(ValueError, match="both empty"):
+            bo.learn_kernel(K0, [], [])
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"similar": [[0, 0]]}, ValueError, "similar pairs point 0 with itself"),
+            ({"similar": [[0, 7]]}, ValueError, "similar has index 7"),
+            ({"dissimilar": [[0, -1]]}, ValueError, "dissimilar has index -1"),
+            ({"similar": [[0.0, 1.0]]}, TypeError, "similar has dtype"),
+            ({"similar": [0, 1]}, ValueError, "similar has shape"),
+            ({"gamma": 0.0}, ValueError, "gamma"),
+            ({"gamma": -1}, ValueError, "gamma"),
+            ({"shrink": 1.0}, ValueError, "shrink"),
+            ({"upper": 0.0}, ValueError, "upper"),
+            ({"upper": [1.0, 2.0]}, ValueError, "upper has 2 values"),
+            ({"K0": np.zeros((3, 3))}, ValueError, "K0"),
+            ({"divergence": "euclid"}, ValueError, "divergence"),
+        ],
+    )
+    def test_bad_input_is_named(self, arguments, error, message):
+        with pytest.raises(error, match=message):
+            bo.learn_kernel(**{"K0": np.eye(3), "similar": [[0, 1]], "dissimilar": [], **arguments})
+
+    def test_points_that_coincide_have_no_default_bound(self):
+        with pytest.raises(ValueError, match="coincide in K0"):
+            bo.learn_kernel(bo.LowRank(np.array([[1.0], [1.0], [2.0]])), [[0, 1]], [])
+
+
+class TestSoftMargin:
+    @pytest.mark.parametrize("sparse", [False, True])
+    def test_agrees_with_clarabel(self, sparse):
+        rng = np.random.default_rng(40)
+        far, near = 2 * rng.normal(size=(30, 4)), rng.normal(size=(30, 4))
+        far[:, 2] = near[:, 2] = 0.0
+        given_pair = (sp.csr_array(far), sp.csr_array(near)) if sparse else (far, near)
+        sol = bo.soft_margin(given_pair, C=0.2, tol=1e-7)
+        X, rho, xi = cp.Variable((4, 4), PSD=True), cp.Variable(), cp.Variable(30, nonneg=True)
+        margins = cp.hstack(
+            [cp.trace((np.outer(f, f) - np.outer(g, g)) @ X) for f, g in zip(far, near, strict=True)]
+        )
+        problem = cp.Problem(cp.Maximize(rho - 0.2 * cp.sum(xi)), [margins >= rho - xi, cp.trace(X) == 1])
+        problem.solve(**TIGHT)
+        assert sol.solver == "psdboost"
+        assert sol.value == pytest.approx(problem.value, abs=1e-5)
+        assert sol.u["xi"].shape == (30,)
+
+    @pytest.mark.parametrize(
+        ("comparisons", "options", "error", "message"),
+        [
+            (np.eye(3), {}, TypeError, "comparisons"),
+            ((np.eye(3), np.eye(2)), {}, ValueError, "shapes"),
+            ((np.zeros((0, 2)), np.zeros((0, 2))), {}, ValueError, "at least one row"),
+            ((np.full((1, 2), np.nan), np.ones((1, 2))), {}, ValueError, "far of comparisons"),
+            ((np.ones((2, 2)), np.ones((2, 2)) * 1j), {}, TypeError, "near of comparisons"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"C": 0.2}, ValueError, "at least 1/4"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"C": 0.0}, ValueError, "C"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"cuts": 3}, TypeError, "cuts"),
+        ],
+    )
+    def test_bad_input_is_named(self, comparisons, options, error, message):
+        with pytest.raises(error, match=message):
+            bo.soft_margin(comparisons, **options)
+
+
+def test_arguments_are_never_modified():
+    A, K0 = broken(5, 50), positive_definite(5, 51)
+    pairs = np.array([[0, 1], [1, 2]])
+    far, near = np.random.default_rng(52).normal(size=(2, 10, 3))
+    weights, fixed = np.ones(5), np.zeros((5, 5), dtype=bool)
+    arrays = [A, K0, pairs, far, near, weights, fixed]
+    for array in arrays:
+        array.setflags(write=False)
+    copies = [array.copy() for array in arrays]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bo.nearest_correlation(A, weights=weights, fixed=fixed)
+        bo.nearest_psd(A)
+        bo.learn_kernel(K0, pairs, [])
+        bo.soft_margin((far, near))
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
