@@ -93,12 +93,12 @@ def _is_matrix(graph: Any) -> bool:
         return False
     array = np.asarray(graph)
     square = array.ndim == 2 and array.shape[0] == array.shape[1]
-    return square and not (len(array) == 2 and _integers(array))
+    return square and not (len(array) == 2 and _two_edges(array))
 
 
-def _integers(array: Any) -> bool:
-    """Whether a 2 x 2 array is more likely two edges than the adjacency matrix of two vertices."""
-    return array.dtype.kind in "iu" and bool((array != array.T).any())
+def _two_edges(array: Any) -> bool:
+    """Whether a 2 x 2 array holds two edges: integers that are no adjacency matrix."""
+    return array.dtype.kind in "iu" and bool((array != array.T).any() or array.diagonal().any())
 
 
 def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:

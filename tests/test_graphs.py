@@ -1,0 +1,191 @@
+"""Graphs in every form, and the balanced cut against enumeration of all partitions."""
+
+import itertools
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import bregopt as bo
+from bregopt.interop.graphs import read_graph
+
+
+def random_graph(n, seed, density=0.5, weighted=False):
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((n, n)) < density, 1) * (rng.integers(1, 6, (n, n)) if weighted else 1.0)
+    return W + W.T
+
+
+def least_cut(W, slack):
+    """Return the least weight of a cut whose sides differ by at most `slack`, by trying them all."""
+    n, L = len(W), np.diag(W.sum(1)) - W
+    best = np.inf
+    for rest in itertools.product((1, -1), repeat=n - 1):
+        side = np.array((1, *rest))
+        if abs(side.sum()) <= slack and abs(side.sum()) < n:
+            best = min(best, side @ L @ side / 4)
+    return best
+
+
+def named(name):
+    n = 8
+    k = np.arange(n)
+    W = np.zeros((n, n))
+    if name == "path":
+        W[k[:-1], k[1:]] = 1
+    elif name == "cycle":
+        W[k, (k + 1) % n] = 1
+    elif name == "star":
+        W[0, 1:] = 1
+    elif name == "complete":
+        W[np.triu_indices(n, 1)] = 1
+    elif name == "two cliques":
+        W[:4, :4] = W[4:, 4:] = np.triu(np.ones((4, 4)), 1)
+    elif name == "isolated":
+        W[0, 1] = W[1, 2] = W[0, 2] = 1
+    return np.maximum(W, W.T)
+
+
+CASES = [
+    *(pytest.param(random_graph(n, n), 0.0, id=f"random-{n}") for n in (2, 3, 4, 7, 9, 10)),
+    *(pytest.param(random_graph(n, n, weighted=True), 0.0, id=f"weighted-{n}") for n in (6, 9)),
+    *(pytest.param(random_graph(8, 5), s, id=f"imbalance-{s}") for s in (0.25, 0.5)),
+    *(pytest.param(named(k), 0.0, id=k) for k in
+      ("path", "cycle", "star", "complete", "two cliques", "isolated", "no edges")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("W", "imbalance"), CASES)
+def test_bound_and_cut_enclose_the_least_cut(W, imbalance):
+    n = len(W)
+    slack = max(int(imbalance * n), n % 2)
+    found = bo.min_balanced_cut(W, imbalance=imbalance)
+    best = least_cut(W, slack)
+    assert found.bound <= best + 1e-9
+    assert found.cut >= best - 1e-9
+    assert found.cut == pytest.approx(best)  # graphs this small are rounded to the optimum
+    assert abs(found.partition.sum()) <= slack
+    assert set(np.unique(found.partition)) <= {-1, 1}
+    L = np.diag(W.sum(1)) - W
+    assert found.cut == pytest.approx(found.partition @ L @ found.partition / 4)
+    assert sorted(found.sides[0] + found.sides[1]) == list(range(n))
+
+
+@pytest.mark.parametrize(("W", "imbalance"), [CASES[4].values, CASES[6].values, CASES[8].values])
+def test_bound_is_the_relaxation_to_the_tolerance(W, imbalance):
+    n = len(W)
+    slack = max(int(imbalance * n), n % 2)
+    X = cp.Variable((n, n), PSD=True)
+    L = np.diag(W.sum(1)) - W
+    relaxation = cp.Problem(cp.Minimize(cp.trace(L @ X)), [cp.diag(X) == 1, cp.sum(X) <= slack**2])
+    relaxation.solve(solver=cp.CLARABEL)
+    found = bo.min_balanced_cut(W, imbalance=imbalance, tol=1e-3)
+    assert found.status == "optimal"
+    assert found.dual_value <= relaxation.value + 1e-6
+    assert found.dual_value == pytest.approx(relaxation.value, rel=2e-3)
+    np.testing.assert_allclose(np.diag(np.asarray(found.X)), 1, atol=2e-3)
+
+
+def test_every_form_of_a_graph_is_the_same_graph():
+    W = random_graph(7, 1)
+    i, j = np.nonzero(np.triu(W))
+    forms = [
+        W,
+        sp.csr_array(W),
+        sp.coo_matrix(W),
+        W.tolist(),
+        np.column_stack([i, j]),
+        (i, j),
+        (list(i), list(j)),
+    ]
+    for form in forms:
+        np.testing.assert_array_equal(read_graph(form).adjacency.toarray(), W)
+
+
+def test_weights_of_edges_add_up():
+    graph = read_graph([[0, 1], [1, 2], [1, 0]], weights=[1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 4, 0], [4, 0, 2], [0, 2, 0]])
+    assert graph.components == 1
+
+
+def test_two_edges_are_not_a_matrix_of_two_vertices():
+    assert read_graph([[0, 1], [1, 2]]).n == 3
+    assert read_graph([[0.0, 1.0], [1.0, 0.0]]).n == 2
+
+
+def test_names_of_networkx_are_kept():
+    networkx = pytest.importorskip("networkx")
+    G = networkx.Graph()
+    G.add_edge("anna", "ben", weight=3)
+    G.add_edge("cleo", "dora", weight=3)
+    G.add_edge("ben", "cleo", weight=1)
+    found = bo.min_balanced_cut(G, weights="weight")
+    assert sorted(map(sorted, found.sides)) == [["anna", "ben"], ["cleo", "dora"]]
+    assert found.cut == 1
+    assert read_graph(G).adjacency.sum() == 6  # without weights= every edge weighs one
+
+
+def test_the_seed_decides():
+    W = random_graph(30, 3, 0.2)
+    first, again = (bo.min_balanced_cut(W, seed=5, tol=5e-2) for _ in range(2))
+    np.testing.assert_array_equal(first.partition, again.partition)
+
+
+def test_scaled_weights_scale_cut_and_bound():
+    W = random_graph(8, 6)
+    plain = bo.min_balanced_cut(W)
+    for scale in (1e-6, 1e6):
+        scaled = bo.min_balanced_cut(scale * W)
+        assert scaled.cut == pytest.approx(scale * plain.cut)
+        assert scaled.bound == pytest.approx(scale * plain.bound, rel=1e-2)
+
+
+def test_out_of_time_warns_and_the_bound_holds():
+    W = random_graph(10, 10)
+    with pytest.warns(bo.ConvergenceWarning, match="the bound holds"):
+        found = bo.min_balanced_cut(W, max_iter=3, tol=1e-6)
+    assert found.status == "user_limit"
+    assert found.bound <= least_cut(W, 0)
+
+
+def test_repr_says_what_was_proven():
+    found = bo.min_balanced_cut(named("two cliques"))
+    assert repr(found).startswith("cut of weight 0 into 4 and 4 vertices, proven at least 0")
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "error", "message"),
+    [
+        (np.array([[0.0, 1], [2, 0]]), {}, ValueError, "graph"),
+        (np.array([[0.0, np.nan], [np.nan, 0]]), {}, ValueError, "graph"),
+        (np.array([[0.0, -1, 0], [-1, 0, 0], [0, 0, 0]]), {}, ValueError, "negative weight"),
+        (np.eye(3), {}, ValueError, "loop at vertex 0"),
+        (np.zeros((1, 1)), {}, ValueError, "at least two"),
+        (sp.csr_array(np.triu(np.ones((3, 3)), 1)), {}, ValueError, "not symmetric"),
+        (sp.csr_array(np.ones((2, 3))), {}, ValueError, "square"),
+        (np.ones((4, 3)), {}, ValueError, "shape"),
+        ([[0, 1], [1, 1], [1, 2]], {}, ValueError, "loop at vertex 1"),
+        ([[0.5, 1], [1, 2], [0, 2]], {}, TypeError, "edges have dtype"),
+        ([[0, -1], [1, 2], [0, 2]], {}, ValueError, "index -1"),
+        ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0]}, ValueError, "weights has length 1"),
+        ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0, -1.0, 1.0]}, ValueError, "weights"),
+        (np.ones((3, 3)) - np.eye(3), {"weights": [1.0]}, TypeError, "weights"),
+        (np.ones((3, 3)) - np.eye(3), {"imbalance": 1.0}, ValueError, "imbalance"),
+        (np.ones((3, 3)) - np.eye(3), {"imbalance": -0.1}, ValueError, "imbalance"),
+        (np.ones((3, 3)) - np.eye(3), {"tolerance": 0.1}, TypeError, "tolerance"),
+        ("karate", {}, (TypeError, ValueError), "graph"),
+        (None, {}, (TypeError, ValueError), "graph"),
+    ],
+)
+def test_bad_input_is_named(graph, options, error, message):
+    with pytest.raises(error, match=message):
+        bo.min_balanced_cut(graph, **options)
+
+
+def test_directed_graphs_are_refused():
+    networkx = pytest.importorskip("networkx")
+    with pytest.raises(TypeError, match="directed"):
+        bo.min_balanced_cut(networkx.DiGraph([(0, 1)]))
+    with pytest.raises(TypeError, match="edge attribute"):
+        bo.min_balanced_cut(networkx.path_graph(3), weights=[1.0, 2.0])
