@@ -40,8 +40,8 @@ class Certificate:
     gap : float
         ``|primal - dual|`` relative to the larger of the two or, if larger, to the sum of the magnitudes
         of the linear terms and a thousandth of the objective's unit (``mu`` times 1 for LogDet, ``tr X0`` for
-        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the trace of ``X``
-        times the norms of what ``C - A*(y)`` is made of).
+        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the largest trace of
+        ``X`` times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
         or, if larger, to its norm times the mean eigenvalue of ``X``.
@@ -99,7 +99,8 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     primal, scale = _primal(program, X, u, activity)
     dual, dual_residual, worth, unit = _dual(program, X, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
-    scale = max(scale + _NEGLIGIBLE * unit, abs(primal), abs(dual) if math.isfinite(dual) else 0.0)
+    ends = [abs(end - program.offset) for end in (primal, dual) if math.isfinite(end)]
+    scale = max(scale + _NEGLIGIBLE * unit, *ends, 0.0)
     gap = 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
     return Certificate(
         primal=primal,
@@ -138,8 +139,9 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             unit += block.nearness.mu * divergence.unit
             continue
         smallest, trace = float(np.linalg.eigvalsh(W)[0]), float(np.trace(X[b]))
-        unit += trace * float(np.linalg.norm(block.C) + np.abs(y) @ program.A.norms())
         bound = _trace_bounds(program)[b]
+        largest = trace if bound is None else bound.value
+        unit += largest * float(np.linalg.norm(block.C) + np.abs(y) @ program.A.norms())
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
