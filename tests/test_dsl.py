@@ -145,7 +145,7 @@ class TestParameters:
         for m, g in ((1.0, 2.0), (0.5, 3.0)):
             mu.value, gamma.value = m, g
             # m (1 - 1/x) + g (1/0.4 - 1/x) = 0
-            assert problem.solve().X[0, 0] == pytest.approx((m + g) / (m + g / 0.4), rel=1e-5)
+            assert problem.solve(tol=1e-9).X[0, 0] == pytest.approx((m + g) / (m + g / 0.4), rel=1e-5)
 
     def test_errors(self):
         X, p = bo.PSD(2), bo.Parameter(2, name="p")

@@ -9,6 +9,7 @@ from bregopt.divergences.base import Divergence
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint
 from bregopt.divergences.projection import Line, Point, line_root
+from bregopt.divergences.spectrum import Spectrum
 from bregopt.divergences.von_neumann import VonNeumann, VonNeumannPoint
 
 DIVERGENCES: dict[str, type[LogDet] | type[VonNeumann] | type[Frobenius]] = {
@@ -25,6 +26,7 @@ __all__ = [
     "LogDet",
     "LogDetPoint",
     "Point",
+    "Spectrum",
     "VonNeumann",
     "VonNeumannPoint",
     "WeightedFrobenius",

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.divergences.spectrum import PositiveSpectrum
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
 
@@ -42,6 +43,11 @@ class Frobenius:
 
     def minimiser(self, W: Array, mu: float) -> Array | None:
         return psd_part(self.X0 - W / (2 * mu))
+
+    def spectrum(self, W: Array, mu: float) -> PositiveSpectrum:
+        """Return the minimiser of ``<W, X> + mu D(X, X0)``."""
+        theta, V = np.linalg.eigh(self.X0 - W / (2 * mu))
+        return PositiveSpectrum(theta, V, mu, self.square)
 
     def dual_term(self, W: Array, mu: float, X: Array) -> float:
         eigenvalues = np.linalg.eigvalsh(self.X0 - W / (2 * mu))

@@ -10,6 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences.projection import IDENTITY, LOG, Scale
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
+from bregopt.divergences.spectrum import ExponentialSpectrum
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
 
@@ -55,6 +56,11 @@ class VonNeumann:
         if theta[-1] > 700:
             return -math.inf
         return mu * (self.trace - float(np.exp(theta).sum()))
+
+    def spectrum(self, W: Array, mu: float) -> ExponentialSpectrum | None:
+        """Return the minimiser of ``<W, X> + mu D(X, X0)``, None where it overflows."""
+        theta, V = self.exponent(W, mu)
+        return None if theta[-1] > 700 else ExponentialSpectrum(theta, V, mu, self.trace)
 
     def exponent(self, W: Array, mu: float) -> tuple[Array, Array]:
         """Return eigenvalues and eigenvectors of ``log X0 - W / mu``, the logarithm of the minimiser."""

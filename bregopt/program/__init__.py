@@ -1,7 +1,7 @@
 """What a solver receives, and what proves an answer: arrays and formulas, no syntax and no solver."""
 
 from bregopt.program.bounds import Bounds, Penalty, Target
-from bregopt.program.certificate import Certificate, certify, is_farkas, is_ray
+from bregopt.program.certificate import Certificate, certificate_of, certify, is_farkas, is_ray
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
@@ -22,6 +22,7 @@ __all__ = [
     "Target",
     "Term",
     "TraceBound",
+    "certificate_of",
     "certify",
     "check_rows",
     "is_farkas",

@@ -20,7 +20,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 
-__all__ = ["Bounds", "Penalty", "Target"]
+__all__ = ["Bounds", "Penalty", "Target", "bent"]
 
 
 class Penalty(IntEnum):
@@ -60,6 +60,25 @@ _SCALARS: dict[Penalty, _Scalar] = {
     Penalty.VON_NEUMANN: _Scalar(_von_neumann, lambda t, b: -b * np.expm1(np.minimum(-t, 700.0))),
     Penalty.SQUARE: _Scalar(lambda a, b: (a - b) ** 2, lambda t, b: t * b - t**2 / 4),
 }
+
+
+def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
+    """Return the bounds that the multipliers bend, and their derivatives in ``y``, which are never positive.
+
+    A multiplier outside the domain of its penalty bends the bound to infinity.
+    """
+    value, slope = bound.copy(), np.zeros(len(bound))
+    k = np.flatnonzero(kind == Penalty.LOGDET)
+    left = 1 + y[k] * bound[k] / gamma[k]
+    value[k] = np.where(left > 0, bound[k] / np.where(left > 0, left, 1.0), np.inf)
+    slope[k] = -(value[k] ** 2) / gamma[k]
+    k = np.flatnonzero(kind == Penalty.VON_NEUMANN)
+    value[k] *= np.exp(np.minimum(-y[k] / gamma[k], 700.0))
+    slope[k] = -value[k] / gamma[k]
+    k = np.flatnonzero(kind == Penalty.SQUARE)
+    value[k] -= y[k] / (2 * gamma[k])
+    slope[k] = -0.5 / gamma[k]
+    return value, slope
 
 
 @dataclass(frozen=True)

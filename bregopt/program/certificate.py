@@ -23,7 +23,7 @@ from bregopt.program.bounds import Penalty
 from bregopt.program.program import Nearness, Program
 from bregopt.program.trace_bound import TraceBound, trace_bound
 
-__all__ = ["Certificate", "certify", "divergence_of", "is_farkas", "is_ray"]
+__all__ = ["Certificate", "certificate_of", "certify", "divergence_of", "is_farkas", "is_ray"]
 
 
 @dataclass(frozen=True)
@@ -96,35 +96,76 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
-    primal, scale = _primal(program, X, u, activity)
+    linear, magnitude = _linear_terms(program, X, u, activity)
+    divergences = [
+        block.nearness.mu * divergence_of(block.nearness).value(X_b)
+        for block, X_b in zip(program.blocks, X, strict=True)
+        if block.nearness is not None
+    ]
+    primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
     dual, dual_residual, worth, unit = _dual(program, X, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
-    ends = [abs(end - program.offset) for end in (primal, dual) if math.isfinite(end)]
-    scale = max(scale + _NEGLIGIBLE * unit, *ends, 0.0)
-    gap = 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
+    residual = max(_row_residual(program, X, u, activity, violation), _cone_residual(program, X))
     return Certificate(
         primal=primal,
         dual=dual,
-        gap=gap,
-        primal_residual=_primal_residual(program, X, u, activity, violation),
+        gap=_relative(primal, dual, program.offset, magnitude + _NEGLIGIBLE * unit),
+        primal_residual=residual,
         dual_residual=dual_residual,
         error=abs(primal - dual) + float(np.abs(y) @ violation) + worth,
     )
 
 
-def _primal(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
-    """Return the objective, and the sum of the magnitudes of its linear terms."""
-    terms = [float(program.bounds.penalty(activity).sum())]
-    scale = abs(terms[0])
-    for block, X_b in zip(program.blocks, X, strict=True):
-        linear = block.cost_value(X_b)
-        terms.append(linear)
-        scale += abs(linear)
-        if block.nearness is not None:
-            terms.append(block.nearness.mu * divergence_of(block.nearness).value(X_b))
-    terms.append(float(program.c @ u))
-    scale += float(np.abs(program.c) @ np.abs(u))
-    return math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else math.inf, scale
+def certificate_of(
+    program: Program, X: Array, y: Array, activity: Array, divergence: float, matrix_term: float
+) -> Certificate:
+    """Return the certificate of a nearness problem in one matrix from values that its route has at hand.
+
+    What :func:`certify` finds by decompositions of its own; a route looks with it at every step.
+
+    Parameters
+    ----------
+    program : Program
+        One block with a divergence, no ordinary variables.
+    X : array of shape (n, n)
+        Positive semidefinite.
+    y, activity : array of shape (m,)
+    divergence : float
+        ``D(X, X0)``.
+    matrix_term : float
+        ``min_X <C - A*(y), X> + mu D(X, X0)``.
+    """
+    nearness = program.blocks[0].nearness
+    assert nearness is not None
+    u = np.zeros(0)
+    linear, magnitude = _linear_terms(program, (X,), u, activity)
+    primal = linear + nearness.mu * divergence
+    dual = float(program.bounds.conjugate(y).sum()) + matrix_term + program.offset
+    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
+    unit = nearness.mu * divergence_of(nearness).unit
+    return Certificate(
+        primal=primal,
+        dual=dual,
+        gap=_relative(primal, dual, program.offset, magnitude + _NEGLIGIBLE * unit),
+        primal_residual=_row_residual(program, (X,), u, activity, violation),
+        dual_residual=0.0,
+        error=abs(primal - dual) + float(np.abs(y) @ violation),
+    )
+
+
+def _relative(primal: float, dual: float, offset: float, scale: float) -> float:
+    """Return the gap relative to the larger of the two, without the offset, or to the scale."""
+    ends = [abs(end - offset) for end in (primal, dual) if math.isfinite(end)]
+    scale = max(scale, *ends, 0.0)
+    return 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
+
+
+def _linear_terms(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
+    """Return what is linear in the objective, penalties and offset with it, and its terms' magnitudes."""
+    terms = [float(program.bounds.penalty(activity).sum()), float(program.c @ u)]
+    terms += [block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)]
+    magnitude = sum(map(abs, terms)) - abs(terms[1]) + float(np.abs(program.c) @ np.abs(u))
+    return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset, magnitude
 
 
 def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[float, float, float, float]:
@@ -175,9 +216,7 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     )
 
 
-def _primal_residual(
-    program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array
-) -> float:
+def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array) -> float:
     bounds = program.bounds
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
     size = np.maximum(np.maximum(*ends), np.abs(program.B) @ np.abs(u))
@@ -186,10 +225,15 @@ def _primal_residual(
         size[term.at] = np.maximum(size[term.at], term.rows.norms() * mean[term.block])
     worst = float((violation / np.where(violation > 0, np.maximum(size, 1e-300), 1.0)).max(initial=0.0))
     outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
-    worst = max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))
-    for block, X_b, average in zip(program.blocks, X, mean, strict=True):
+    return max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))
+
+
+def _cone_residual(program: Program, X: Sequence[Array]) -> float:
+    """Return how far the matrices are outside the cone, where their divergence is finite there."""
+    worst = 0.0
+    for block, X_b in zip(program.blocks, X, strict=True):
         if block.nearness is None or block.nearness.divergence == "frobenius":
-            smallest = float(np.linalg.eigvalsh(X_b)[0])
+            smallest, average = float(np.linalg.eigvalsh(X_b)[0]), float(np.trace(X_b)) / len(X_b)
             if smallest < 0:
                 worst = max(worst, -smallest / average if average > 0 else math.inf)
     return worst

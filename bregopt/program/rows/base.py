@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
 
-__all__ = ["Coordinates", "Rows", "eigen_factor", "order_of", "symmetric_scatter"]
+__all__ = ["Coordinates", "Pieces", "Rows", "eigen_factor", "order_of", "symmetric_scatter"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +21,18 @@ class Coordinates:
     i: IntArray
     j: IntArray
     value: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Rows as sums of few rank-one pieces: row ``row[r]`` holds ``weight[r] u_r u_r'``.
+
+    The ``u`` are the rows of `U`, dense or CSR of shape ``(pieces, n)``.
+    """
+
+    U: Any
+    row: IntArray
+    weight: Array
 
 
 @runtime_checkable
@@ -63,6 +75,10 @@ class Rows(Protocol):
 
     def factor(self, k: int) -> tuple[Array, Array]:
         """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` of full column rank."""
+        ...
+
+    def pieces(self) -> Pieces | None:
+        """Return the rows in rank-one pieces, None where they may need many."""
         ...
 
     def coordinates(self) -> Coordinates:

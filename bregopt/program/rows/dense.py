@@ -51,6 +51,9 @@ class DenseRows:
     def factor(self, k: int) -> tuple[Array, Array]:
         return eigen_factor(self.stack[k])
 
+    def pieces(self) -> None:
+        return None
+
     def coordinates(self) -> Coordinates:
         row, i, j = np.nonzero(self.stack)
         return Coordinates(row, i, j, self.stack[row, i, j])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, Pieces, symmetric_scatter
 from bregopt.program.rows.rank_one import RankOne
 
 __all__ = ["Distances"]
@@ -55,6 +56,12 @@ class Distances:
         z[self.i[k]] = 1.0
         z[self.j[k]] = -1.0
         return z, self.weight[k : k + 1]
+
+    def pieces(self) -> Pieces:
+        row = np.arange(self.m)
+        at, index = np.concatenate([row, row]), np.concatenate([self.i, self.j])
+        value = np.concatenate([np.ones(self.m), -np.ones(self.m)])
+        return Pieces(sp.csr_array((value, (at, index)), (self.m, self.n)), row, self.weight)
 
     def coordinates(self) -> Coordinates:
         row = np.tile(np.arange(self.m), 3)

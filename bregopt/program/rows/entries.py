@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, Pieces, symmetric_scatter
 from bregopt.program.rows.rank_two import RankTwo
 
 __all__ = ["Entries"]
@@ -57,6 +58,19 @@ class Entries:
         U[i] = 1.0
         U[j] = 1.0, -1.0
         return U, np.array([w / 4, -w / 4])
+
+    def pieces(self) -> Pieces:
+        # e_i e_j' + e_j e_i' = ((e_i + e_j)(e_i + e_j)' - (e_i - e_j)(e_i - e_j)') / 2; one piece if i = j
+        diagonal, off = np.flatnonzero(self.i == self.j), np.flatnonzero(self.i != self.j)
+        piece = np.arange(len(off))
+        start, two = len(diagonal), len(off)
+        at = np.concatenate([np.arange(start), np.tile(start + piece, 2), np.tile(start + two + piece, 2)])
+        ends = np.concatenate([self.i[off], self.j[off]])
+        value = np.concatenate([np.ones(start + 3 * two), -np.ones(two)])
+        index = np.concatenate([self.i[diagonal], ends, ends])
+        U = sp.csr_array((value, (at, index)), (start + 2 * two, self.n))
+        weight = np.concatenate([self.weight[diagonal], self.weight[off] / 4, -self.weight[off] / 4])
+        return Pieces(U, np.concatenate([diagonal, off, off]), weight)
 
     def coordinates(self) -> Coordinates:
         return Coordinates(np.arange(self.m), self.i, self.j, self.weight)

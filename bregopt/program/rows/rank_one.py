@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates
+from bregopt.program.rows.base import Coordinates, Pieces
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
@@ -50,6 +50,9 @@ class RankOne:
 
     def factor(self, k: int) -> tuple[Array, Array]:
         return dense_row(self.Z, k)[:, None], self.weight[k : k + 1]
+
+    def pieces(self) -> Pieces:
+        return Pieces(self.Z, np.arange(self.m), self.weight)
 
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.Z, self.Z, self.weight)

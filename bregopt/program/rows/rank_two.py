@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
-from bregopt.program.rows.base import Coordinates
+from bregopt.program.rows.base import Coordinates, Pieces
 from bregopt.program.rows.rank_one import dense_row, outer_coordinates, paired, products, row_dots
 
 __all__ = ["RankTwo"]
@@ -64,6 +65,12 @@ class RankTwo:
         keep = np.linalg.norm(U, axis=0) > 1e-12
         d = self.weight[k] * length[0] * length[1] / 4 * np.array([1.0, -1.0])
         return U[:, keep], d[keep]
+
+    def pieces(self) -> Pieces:
+        # u w' + w u' = ((u + w)(u + w)' - (u - w)(u - w)') / 2
+        stack = [self.U + self.W, self.U - self.W]
+        U = sp.vstack(stack, format="csr") if sp.issparse(self.U) else np.vstack(stack)
+        return Pieces(U, np.tile(np.arange(self.m), 2), np.concatenate([self.weight, -self.weight]) / 4)
 
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.U, self.W, self.weight)

@@ -87,5 +87,8 @@ class SparseRows:
         U[support] = small
         return U, d
 
+    def pieces(self) -> None:
+        return None
+
     def coordinates(self) -> Coordinates:
         return self.terms

@@ -15,14 +15,16 @@ from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array
 from bregopt.divergences import Line, LogDet, LogDetPoint, Point, VonNeumann, VonNeumannPoint, line_root
-from bregopt.program import Certificate, Nearness, Program, Target, certify, is_farkas
+from bregopt.program import Nearness, Program, Target, certify
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers.base import Answer, Settings, Start
+from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
 
+_NO_VARIABLES = np.zeros(0)
 CYCLES = 20_000  # the limit where the user gives none
 
 
@@ -61,24 +63,25 @@ def cyclic_projection(
     except LinAlgError:  # a start that is no longer in the domain of the dual
         y = np.zeros(program.m)
         point.reset(program.blocks[0].C)
-    watch = _Watch(program, settings, progress)
+    watch = Watch(program, settings, progress)
     limit = settings.max_iter or CYCLES
     cycle = 0
-    stop = watch.look(cycle, point.X, y)
+    stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
     try:
         while stop is None:
             cycle += 1
             sweep(point, rows, y, nearness.mu)
-            if cycle >= limit or watch.due(cycle):
+            if cycle >= limit or _due(cycle) or progress.out_of_time():
                 # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
-                stop = watch.look(cycle, point.X, y) or (StopReason.MAX_ITER if cycle >= limit else None)
+                stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+                stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
     except KeyboardInterrupt:
         stop = StopReason.INTERRUPTED
         point.reset(program.blocks[0].C - program.A.adjoint(y))
     if stop is StopReason.INFEASIBLE:
         y = watch.farkas
-    return Answer((point.X,), np.zeros(0), y, stop, cycle)
+    return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 
 def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
@@ -116,39 +119,9 @@ def _capped(new: float, cap: float, old: float) -> float:
     return capped if math.isfinite(capped) else old
 
 
-class _Watch:
-    """Looks at the certificate now and then, and decides when to stop."""
-
-    def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
-        self._program, self._settings, self._progress = program, settings, progress
-        self._before = np.zeros(program.m)
-        self.farkas = np.zeros(program.m)
-
-    def due(self, cycle: int) -> bool:
-        """Whether to look after this cycle: always at first, later each time a tenth more are done."""
-        return cycle % max(1, cycle // 10) == 0 or self._progress.out_of_time()
-
-    def look(self, cycle: int, X: Array, y: Array) -> StopReason | None:
-        certificate = certify(self._program, (X,), np.zeros(0), y)
-        self._progress.record(cycle, certificate)
-        change, self._before = y - self._before, y.copy()
-        if certificate.meets(self._settings.tol):
-            return StopReason.CONVERGED
-        if cycle >= 3 and self._infeasible(certificate, change, y):
-            return StopReason.INFEASIBLE
-        if cycle and np.abs(change).max(initial=0.0) <= 1e-15 * np.abs(y).max(initial=0.0):
-            return StopReason.STALLED
-        return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
-
-    def _infeasible(self, certificate: Certificate, change: Array, y: Array) -> bool:
-        """Whether the multipliers run away along a Farkas vector."""
-        if certificate.primal_residual < 1e-3:
-            return False
-        for candidate in (change, y):
-            if is_farkas(self._program, candidate):
-                self.farkas = candidate
-                return True
-        return False
+def _due(cycle: int) -> bool:
+    """Whether to look after this cycle: always at first, later each time a tenth more are done."""
+    return cycle % max(1, cycle // 10) == 0
 
 
 def _rows(program: Program) -> list[Row]:

@@ -13,12 +13,14 @@ from bregopt.program.range_space import definite_sign
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.bregman.cyclic import cyclic_projection
+from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.hildreth import dykstra_hildreth
+from bregopt.solvers.bregman.logdet_newton import logdet_newton
 from bregopt.solvers.progress import Progress
 
 __all__ = ["Bregman", "BregmanSettings"]
 
-_METHODS = ("auto", "cyclic")
+_METHODS = ("auto", "newton", "cyclic")
 _OWN_PENALTY = {
     "logdet": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
     "von_neumann": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
@@ -32,8 +34,8 @@ class BregmanSettings(base.Settings):
 
     Parameters
     ----------
-    method : {"auto", "cyclic"}
-        "cyclic" projects on one row at a time.
+    method : {"auto", "newton", "cyclic"}
+        "newton" moves all rows at once, "cyclic" projects on one row at a time.
     """
 
     method: str = "auto"
@@ -66,10 +68,14 @@ class Bregman:
         return _boundary(program) if kind == "von_neumann" else None
 
     def choice(self, program: Program, settings: Any) -> str:
-        return "method 'cyclic'"
+        return f"method {'cyclic' if settings.method == 'cyclic' else 'newton'!r}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        run = dykstra_hildreth if program.divergences[0] == "frobenius" else cyclic_projection
+        kind = program.divergences[0]
+        if settings.method == "cyclic":
+            run = dykstra_hildreth if kind == "frobenius" else cyclic_projection
+        else:
+            run = logdet_newton if kind == "logdet" else dual_newton
         return run(program, settings, start, progress)
 
 

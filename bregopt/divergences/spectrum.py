@@ -1,0 +1,150 @@
+"""Points that are functions of a spectrum, ``X = V f(theta) V'``, and how they move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences.spectral import exp_divided_differences
+
+__all__ = ["ExponentialSpectrum", "PositiveSpectrum", "Product", "Spectrum"]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The symmetric matrix ``share S + (L R' + R L') / 2``, for the direction ``S`` it was made from."""
+
+    share: float
+    L: Array
+    R: Array
+
+
+class Spectrum(Protocol):
+    """The minimiser of ``<W, X> + mu D(X, X0)`` by its eigenvalues and eigenvectors, for one ``W``."""
+
+    @property
+    def V(self) -> Array:
+        """The eigenvectors, in the columns."""
+        ...
+
+    @property
+    def X(self) -> Array:
+        """The minimiser itself, shape ``(n, n)``."""
+        ...
+
+    @property
+    def term(self) -> float:
+        """The minimum."""
+        ...
+
+    def derivative(self, S: Any) -> Product:
+        """Return how the minimiser moves as ``W`` falls by the symmetric `S`, dense or sparse."""
+        ...
+
+    def curvature(self, Q: Array) -> Array:
+        """Return ``<qq', derivative(qq')>`` for vectors given in the eigenvectors, the rows of `Q`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ExponentialSpectrum:
+    """``X = exp(V diag(theta) V')``, of von Neumann's divergence (Kulis et al. 2009, §3).
+
+    Parameters
+    ----------
+    theta : array of shape (n,), ascending
+    V : array of shape (n, n)
+    mu : float
+    trace : float
+        Of ``X0``.
+    """
+
+    theta: Array
+    V: Array
+    mu: float
+    trace: float
+
+    @cached_property
+    def differences(self) -> Array:
+        """The divided differences of the exponential, over ``mu``."""
+        top = float(self.theta[-1])
+        return np.exp(top) / self.mu * exp_divided_differences(self.theta - top)
+
+    @property
+    def X(self) -> Array:
+        half = self.V * np.exp(self.theta / 2)
+        X: Array = half @ half.T
+        return X
+
+    @property
+    def term(self) -> float:
+        return self.mu * (self.trace - float(np.exp(self.theta).sum()))
+
+    def derivative(self, S: Any) -> Product:
+        inside = self.differences * (self.V.T @ (S @ self.V))
+        return Product(0.0, self.V @ inside, self.V)
+
+    def curvature(self, Q: Array) -> Array:
+        square = Q**2
+        curvature: Array = np.einsum("ri,ri->r", square @ self.differences, square)
+        return curvature
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveSpectrum:
+    """``X = (V diag(theta) V')_+``, of the squared Frobenius distance.
+
+    The generalised derivative (Qi and Sun 2006) needs only the eigenvectors of the smaller sign group: the
+    positive and the negative part move as their argument does, together.
+
+    Parameters
+    ----------
+    theta : array of shape (n,), ascending
+    V : array of shape (n, n)
+    mu, square : float
+        The weight, and ``||X0||_F^2``.
+    """
+
+    theta: Array
+    V: Array
+    mu: float
+    square: float
+
+    @property
+    def negative(self) -> int:
+        """The number of eigenvalues that are not positive."""
+        return int(np.searchsorted(self.theta, 0.0, side="right"))
+
+    @property
+    def X(self) -> Array:
+        half = self.V[:, self.negative :] * np.sqrt(self.theta[self.negative :])
+        X: Array = half @ half.T
+        return X
+
+    @property
+    def term(self) -> float:
+        positive = self.theta[self.negative :]
+        return self.mu * (self.square - float(positive @ positive))
+
+    def derivative(self, S: Any) -> Product:
+        k, n = self.negative, len(self.theta)
+        positive_small = n - k <= k
+        few, many = (slice(k, n), slice(0, k)) if positive_small else (slice(0, k), slice(k, n))
+        P, N = self.V[:, few], self.V[:, many]
+        a, b = np.abs(self.theta[few]), np.abs(self.theta[many])
+        half = S @ P
+        mixed = (N.T @ half) * (a / np.maximum(a + b[:, None], np.finfo(float).tiny))
+        L = P @ (P.T @ half) + 2 * (N @ mixed)
+        sign = 1.0 if positive_small else -1.0
+        return Product((1 - sign) / 2 / (2 * self.mu), sign / (2 * self.mu) * L, P)
+
+    def curvature(self, Q: Array) -> Array:
+        k = self.negative
+        n, p = Q[:, :k] ** 2, Q[:, k:] ** 2
+        a, b = self.theta[k:], -self.theta[:k]
+        mixed = a[:, None] / np.maximum(a[:, None] + b, np.finfo(float).tiny)
+        return (p.sum(axis=1) ** 2 + 2 * np.einsum("ri,ri->r", p @ mixed, n)) / (2 * self.mu)

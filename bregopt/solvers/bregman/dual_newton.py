@@ -1,0 +1,245 @@
+"""Newton's method on the dual, all rows at once, where the point is a function of a spectrum.
+
+For multipliers ``y`` the point ``X(y)`` minimises ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
+exponential, for the squared Frobenius distance a positive part. The dual function is concave, with gradient
+``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, for Frobenius in the generalised sense
+(Qi and Sun 2006). Newton's equation is solved by conjugate gradients; multipliers that have a sign stay on
+their side by projection, and those that a step along their own axis would take to the end of their range
+are sent there (a primal-dual active set).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, Mask
+from bregopt.divergences import Frobenius, Spectrum, VonNeumann
+from bregopt.divergences.spectrum import Product
+from bregopt.program import Certificate, Penalty, Program, certificate_of
+from bregopt.program.bounds import bent
+from bregopt.program.certificate import divergence_of
+from bregopt.solvers.base import Answer, Settings, Start
+from bregopt.solvers.bregman.watch import Watch
+from bregopt.solvers.engine.systems import conjugate_gradients
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["STEPS", "dual_newton"]
+
+STEPS = 500  # the limit where the user gives none
+_ARMIJO = 1e-4
+_CG_STEPS = 200
+_SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Multipliers, and what belongs to them."""
+
+    y: Array
+    spectrum: Spectrum
+    X: Array
+    activity: Array
+    term: float
+    dual: float
+
+
+def dual_newton(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+    """Solve a von Neumann or squared Frobenius problem in one block.
+
+    Parameters
+    ----------
+    program : Program
+        One block with such a term, unweighted, and no ordinary variables.
+    """
+    return _DualNewton(program, settings, progress).run(start)
+
+
+class _DualNewton:
+    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        nearness = program.blocks[0].nearness
+        assert nearness is not None
+        divergence = divergence_of(nearness)
+        assert isinstance(divergence, VonNeumann | Frobenius)
+        self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
+        self._rows = _RowAction(program)
+        bounds = program.bounds
+        self._lower, self._upper = bounds.dual_range()
+        self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
+
+    def run(self, start: Start | None) -> Answer:
+        """Return the answer; interrupted or out of time, the last point."""
+        at = None if start is None else self._point(self._program.bounds.clip(start.y))
+        if at is None:
+            at = self._point(np.zeros(self._program.m))
+        assert at is not None
+        step, limit = 0, self._settings.max_iter or STEPS
+        watch = Watch(self._program, self._settings, self._progress)
+        stop = watch.look(step, self._certificate(at), at.y)
+        try:
+            while stop is None:
+                new = self._advanced(at)
+                if new is None:
+                    stop = StopReason.STALLED
+                    break
+                at, step = new, step + 1
+                stop = watch.look(step, self._certificate(at), at.y)
+                stop = stop or (StopReason.MAX_ITER if step >= limit else None)
+        except KeyboardInterrupt:
+            stop = StopReason.INTERRUPTED
+        y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
+        return Answer((at.X,), np.zeros(0), y, stop, step)
+
+    def _certificate(self, at: _Point) -> Certificate:
+        W = self._C - self._program.A.adjoint(at.y)
+        divergence = (at.term - float(np.vdot(W, at.X))) / self._mu
+        return certificate_of(self._program, at.X, at.y, at.activity, divergence, at.term)
+
+    def _point(self, y: Array) -> _Point | None:
+        """Return the point of some multipliers, None outside the domain of the dual."""
+        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        own = float(self._program.bounds.conjugate(y).sum())
+        if spectrum is None or not np.isfinite(own):
+            return None
+        X, term = spectrum.X, spectrum.term
+        return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
+
+    def _advanced(self, at: _Point) -> _Point | None:
+        """Return a point of larger dual value, None where there is none in floating point."""
+        gradient, slope, side = self._gradient(at)
+        diagonal = self._rows.curvature(at.spectrum) - slope
+        lower = np.where(self._free | (side < 0), self._lower, np.maximum(self._lower, 0.0))
+        upper = np.where(self._free | (side > 0), self._upper, np.minimum(self._upper, 0.0))
+        lower, upper = np.where(side == 0, 0.0, lower), np.where(side == 0, 0.0, upper)
+        aim = np.clip(at.y + gradient / diagonal, lower, upper)
+        sent = ((aim == lower) | (aim == upper)) & ~self._free
+        d = self._direction(at, gradient, slope, diagonal, sent, aim - at.y)
+        for direction in (d, gradient / diagonal):
+            new = self._searched(at, gradient, direction, lower, upper)
+            if new is not None:
+                return new
+        return None
+
+    def _gradient(self, at: _Point) -> tuple[Array, Array, Array]:
+        """Return gradient and bend of the dual, on the side where it rises, and which side that is."""
+        bounds, y, a = self._program.bounds, at.y, at.activity
+        side = np.where(y != 0, np.sign(y), np.where(a < bounds.lo, 1.0, np.where(a > bounds.hi, -1.0, 0.0)))
+        acting = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
+        used = self._free | (side != 0)
+        bend, slope = bent(bounds.kind, np.where(used, acting, 0.0), bounds.gamma, y)
+        return np.where(used, bend - a, 0.0), np.where(used, slope, 0.0), np.where(self._free, 1.0, side)
+
+    def _direction(
+        self, at: _Point, gradient: Array, slope: Array, diagonal: Array, sent: Mask, known: Array
+    ) -> Array:
+        """Return Newton's step, in which the multipliers that are sent move as is `known`."""
+        d = np.where(sent, known, 0.0)
+        free = ~sent
+        right = gradient[free]
+        if d.any():
+            right = right - self._rows.product(at.spectrum, d)[free]
+        full = np.zeros(len(d))
+
+        def hessian(v: Array) -> Array:
+            full[free] = v
+            product: Array = self._rows.product(at.spectrum, full)[free] - slope[free] * v
+            return product
+
+        size = float(np.linalg.norm(gradient[free] / diagonal[free]))
+        unit = max(float(np.linalg.norm(at.y)), float(np.linalg.norm(at.activity / diagonal)), 1e-300)
+        d[free] = conjugate_gradients(
+            hessian, right, diagonal[free], min(0.1, np.sqrt(size / unit)), _CG_STEPS
+        )
+        return d
+
+    def _searched(self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array) -> _Point | None:
+        """Return the first point along the projected step that rises enough (Armijo)."""
+        alpha = 1.0
+        round_off = 1e-15 * (abs(at.dual) + self._mu * self._divergence.unit)
+        while alpha > 1e-12:
+            y = np.clip(at.y + alpha * d, lower, upper)
+            rise = float(gradient @ (y - at.y))
+            new = self._point(y) if rise > 0 else None
+            if new is not None and new.dual >= at.dual + _ARMIJO * rise - round_off:
+                return new
+            alpha *= 0.5
+        return None
+
+
+class _RowAction:
+    """The rows as Newton's equation needs them: ``A*(v)``, and ``A`` of a product that is never formed."""
+
+    def __init__(self, program: Program) -> None:
+        self._A, self._n = program.A, program.blocks[0].n
+        terms = [(t.at, t.rows.coordinates()) for t in program.A.terms] if self._worth(program) else None
+        self._pieces = [(t.at, t.rows, t.rows.pieces()) for t in program.A.terms]
+        self._row = None
+        if terms is not None:
+            self._row = (
+                np.concatenate([at[c.row] for at, c in terms]) if terms else np.zeros(0, dtype=np.intp)
+            )
+            self._i = np.concatenate([c.i for _, c in terms]) if terms else self._row
+            self._j = np.concatenate([c.j for _, c in terms]) if terms else self._row
+            self._value = np.concatenate([c.value for _, c in terms]) if terms else np.zeros(0)
+
+    def _worth(self, program: Program) -> bool:
+        """Whether the rows have so few terms that they are worked through one by one."""
+        from bregopt.program.rows import Distances, Entries, SparseRows
+
+        few = _SPARSE_SHARE * self._n**2
+        count = 0
+        for term in program.A.terms:
+            if isinstance(term.rows, Entries):
+                count += term.rows.m
+            elif isinstance(term.rows, Distances):
+                count += 3 * term.rows.m
+            elif isinstance(term.rows, SparseRows):
+                count += len(term.rows.terms.row)
+            else:
+                return False
+        return count <= few
+
+    def product(self, spectrum: Spectrum, v: Array) -> Array:
+        """Return ``H v = A(X'[A*(v)])``."""
+        S = self._adjoint(v)
+        moved = spectrum.derivative(S)
+        activity = self._apply(moved)
+        if moved.share:
+            activity += moved.share * self._A.apply((S.toarray() if sp.issparse(S) else S,))
+        return activity
+
+    def curvature(self, spectrum: Spectrum) -> Array:
+        """Return about the diagonal of ``H``; exactly where rows are of rank one."""
+        diagonal = np.zeros(self._A.m)
+        mean = None
+        for at, rows, pieces in self._pieces:
+            if pieces is None:
+                if mean is None:
+                    mean = float(spectrum.curvature(np.full((1, self._n), self._n**-0.5))[0])
+                diagonal[at] += rows.norms() ** 2 * mean
+                continue
+            part = pieces.weight**2 * spectrum.curvature(pieces.U @ spectrum.V)
+            diagonal[at] += np.bincount(pieces.row, weights=part, minlength=rows.m)
+        least = 1e-12 * diagonal.max(initial=0.0) if len(diagonal) else 0.0
+        return np.maximum(diagonal, max(least, np.finfo(float).tiny))
+
+    def _adjoint(self, v: Array) -> Any:
+        if self._row is None:
+            return self._A.adjoint(v)
+        half = sp.coo_array((0.5 * self._value * v[self._row], (self._i, self._j)), (self._n, self._n))
+        return sp.csr_array(half + half.T)
+
+    def _apply(self, product: Product) -> Array:
+        L, R = product.L, product.R
+        if self._row is None:
+            full = L @ R.T
+            return self._A.apply(((full + full.T) / 2,))
+        entry = np.einsum("kp,kp->k", L[self._i], R[self._j])
+        if (self._i != self._j).any():
+            entry = (entry + np.einsum("kp,kp->k", R[self._i], L[self._j])) / 2
+        return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)

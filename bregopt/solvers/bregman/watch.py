@@ -1,0 +1,59 @@
+"""When a method is done: its certificate is good enough, the rows contradict each other, or time is up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program import Certificate, Program, is_farkas
+from bregopt.solvers.base import Settings
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["Watch"]
+
+_FEASIBLE = 1e-3  # rows that are met to this much are not suspected of a contradiction
+_FIRST_SUSPICION = 3  # steps before which multipliers say little
+
+
+class Watch:
+    """Looks at the certificates of a method as they come in.
+
+    Parameters
+    ----------
+    program : Program
+    settings : Settings
+    progress : Progress
+
+    Attributes
+    ----------
+    farkas : array of shape (m,)
+        What proves that the rows contradict each other, once :meth:`look` has said so.
+    """
+
+    def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        self._before = np.zeros(program.m)
+        self.farkas = np.zeros(program.m)
+
+    def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
+        """Return why to stop after a step, None where there is no reason."""
+        self._progress.record(step, certificate)
+        change, self._before = y - self._before, y.copy()
+        if certificate.meets(self._settings.tol):
+            return StopReason.CONVERGED
+        if step >= _FIRST_SUSPICION and self._contradiction(certificate, change, y):
+            return StopReason.INFEASIBLE
+        if step and np.abs(change).max(initial=0.0) <= 1e-15 * np.abs(y).max(initial=0.0):
+            return StopReason.STALLED
+        return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
+
+    def _contradiction(self, certificate: Certificate, change: Array, y: Array) -> bool:
+        """Whether the multipliers run away along a Farkas vector."""
+        if certificate.primal_residual < _FEASIBLE:
+            return False
+        for candidate in (change, y):
+            if is_farkas(self._program, candidate):
+                self.farkas = candidate
+                return True
+        return False

@@ -1,0 +1,213 @@
+"""The bounds of the rows as Newton's method sees them: slacks, multipliers, and what they add to the system.
+
+Every finite bound of a row is an *end* with a multiplier ``p`` of its own; the row's is ``y = sum sign p``,
+with sign 1 at a lower bound and -1 at an upper one. An end asks ``sign (a - b) = s`` of the activity ``a``,
+
+    s p = nu                       a hard bound,
+    t (gamma - p) = nu             a hinge, whose bound may give way by ``t`` at the price gamma,
+    b = b(y), its bend             a soft bound with a scalar divergence (Kulis et al. 2009, eq. 22-23),
+
+and an equality has one end without slack, whose ``p`` may have either sign. With ``s``, ``t`` and the bends
+eliminated, all of it becomes one equation for each row, ``da + D dy = r`` with ``D >= 0``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.program import Bounds, Penalty
+
+__all__ = ["Ends", "Move"]
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A Newton step of all ends."""
+
+    p: Array
+    s: Array
+    t: Array
+    b: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The ends of all rows; arrays of one length.
+
+    Parameters
+    ----------
+    row : int array
+        The row that an end belongs to.
+    sign : array
+        1 at a lower bound, -1 at an upper bound; 1 at an equality.
+    bound, kind, gamma : array
+        Of the row, see :class:`~bregopt.program.Bounds`.
+    free : boolean array
+        Marks equalities.
+    p, s, t, b : array
+        Multiplier, slack, give of a hinge, and bend of a LogDet bound.
+    """
+
+    row: IntArray
+    sign: Array
+    bound: Array
+    kind: IntArray
+    gamma: Array
+    free: Mask
+    p: Array
+    s: Array
+    t: Array
+    b: Array
+
+    @classmethod
+    def at(cls, bounds: Bounds, activity: Array, nu: float, y: Array | None = None) -> Ends:
+        """Return the ends of all finite bounds at a first activity, centred at `nu`; equalities at `y`."""
+        same = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
+        lower = np.flatnonzero(np.isfinite(bounds.lo))
+        upper = np.flatnonzero(np.isfinite(bounds.hi) & ~same)
+        row = np.concatenate([lower, upper])
+        sign = np.concatenate([np.ones(len(lower)), -np.ones(len(upper))])
+        bound = np.concatenate([bounds.lo[lower], bounds.hi[upper]])
+        kind, gamma, free = bounds.kind[row], bounds.gamma[row], same[row]
+        size = np.maximum(np.abs(activity[row]), np.abs(bound))
+        size[size == 0] = 1.0
+        if y is None:
+            s = np.maximum(np.abs(activity[row] - bound), 0.1 * size)
+            p = np.where(free, 0.0, nu / s)
+        else:
+            own = np.maximum(sign * y[row], 0.0)
+            s = np.maximum(sign * (activity[row] - bound), np.minimum(nu / np.maximum(own, 1e-300), size))
+            p = np.where(free, y[row], np.maximum(own, nu / s))
+        hinge = kind == Penalty.HINGE
+        p[hinge] = np.minimum(p[hinge], gamma[hinge] / 2 if y is None else (1 - 1e-3) * gamma[hinge])
+        t = np.zeros(len(row))
+        t[hinge] = nu / (gamma[hinge] - p[hinge])
+        # An upper bound that bends as LogDet asks has no bend at multipliers beyond gamma / b.
+        bends = (kind == Penalty.LOGDET) & ~free
+        p[bends] = np.minimum(p[bends], 0.5 * gamma[bends] / bound[bends])
+        return cls(row, sign, bound, kind, gamma, free, p, s, t, bound.copy())
+
+    @property
+    def hinge(self) -> Mask:
+        """Marks the bounds that give way at a fixed price."""
+        mask: Mask = self.kind == Penalty.HINGE
+        return mask
+
+    @property
+    def dual_bend(self) -> Array:
+        """The dual slack ``gamma / bound + sign p`` of the bend of a LogDet bound; one for other ends."""
+        slack = np.ones(len(self.row))
+        k = self.kind == Penalty.LOGDET
+        slack[k] = self.gamma[k] / self.bound[k] + self.sign[k] * self.p[k]
+        return slack
+
+    def multipliers(self, m: int) -> Array:
+        """Return ``y``, shape ``(m,)``."""
+        return self.row_multipliers(self.p, m)
+
+    def row_multipliers(self, p: Array, m: int) -> Array:
+        """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
+        return np.bincount(self.row, weights=self.sign * p, minlength=m).astype(float)
+
+    def complementarity(self) -> float:
+        """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
+        h = self.hinge
+        slack = float(self.s[~self.free] @ self.p[~self.free])
+        return slack + float(self.t[h] @ (self.gamma[h] - self.p[h]))
+
+    @property
+    def products(self) -> int:
+        """The number of terms in the complementarity."""
+        return int((~self.free).sum() + self.hinge.sum())
+
+    def linearised(self, activity: Array, nu: float) -> tuple[Array, Array]:
+        """Return ``D`` and ``r`` of each end in ``sign da + D dp = r``."""
+        bend, slope = self._bend()
+        D, r = -slope, -self.sign * (activity[self.row] - bend)
+        held = ~self.free
+        D[held] += self.s[held] / self.p[held]
+        r[held] += nu / self.p[held]
+        h = self.hinge
+        left = self.gamma[h] - self.p[h]
+        D[h] += self.t[h] / left
+        r[h] -= nu / left
+        return D, r
+
+    def rows(self, m: int, D: Array, r: Array) -> tuple[Array, Array]:
+        """Return ``D`` and ``r`` of each row in ``da + D dy = r``; an infinite ``D`` where nothing asks."""
+        alone = np.bincount(self.row, minlength=m) == 1
+        total = np.full(m, np.inf)
+        right = np.zeros(m)
+        one = alone[self.row]
+        total[self.row[one]], right[self.row[one]] = D[one], (self.sign * r)[one]
+        two = ~one
+        if two.any():
+            weight = np.bincount(self.row[two], weights=1 / D[two], minlength=m)
+            pull = np.bincount(
+                self.row[two], weights=(self.sign * r / np.where(two, D, 1.0))[two], minlength=m
+            )
+            k = np.flatnonzero(weight)
+            total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
+        return total, right
+
+    def move(self, da: Array, dy: Array, D: Array, r: Array, nu: float, m: int) -> Move:
+        """Return the step of all ends from that of activities and multipliers."""
+        alone = (np.bincount(self.row, minlength=m) == 1)[self.row]
+        safe = np.where(D > 0, D, 1.0)
+        p = np.where(alone, self.sign * dy[self.row], (r - self.sign * da[self.row]) / safe)
+        s, t, b = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
+        k = ~self.free
+        s[k] = (nu - self.s[k] * (self.p[k] + p[k])) / self.p[k]
+        h = self.hinge
+        left = self.gamma[h] - self.p[h]
+        t[h] = (nu - left * self.t[h] + self.t[h] * p[h]) / left
+        k = self.kind == Penalty.LOGDET
+        zeta = self.dual_bend[k]
+        b[k] = self.gamma[k] / zeta - self.b[k] - self.b[k] / zeta * self.sign[k] * p[k]
+        return Move(p, s, t, b)
+
+    def longest(self, move: Move) -> float:
+        """Return the largest step that keeps slacks, multipliers and bends from going negative."""
+        held, h, k = ~self.free, self.hinge, self.kind == Penalty.LOGDET
+        return min(
+            _longest(self.p[held], move.p[held]),
+            _longest(self.s[held], move.s[held]),
+            _longest(self.t[h], move.t[h]),
+            _longest(self.gamma[h] - self.p[h], -move.p[h]),
+            _longest(self.b[k], move.b[k]),
+            _longest(self.dual_bend[k], self.sign[k] * move.p[k]),
+        )
+
+    def moved(self, move: Move, alpha: float) -> Ends:
+        """Return the ends after a step."""
+        return replace(
+            self,
+            p=self.p + alpha * move.p,
+            s=self.s + alpha * move.s,
+            t=self.t + alpha * move.t,
+            b=self.b + alpha * move.b,
+        )
+
+    def _bend(self) -> tuple[Array, Array]:
+        """Return the bends that the multipliers ask for, and their derivative in ``y``, never positive."""
+        bend, slope = self.bound.copy(), np.zeros(len(self.row))
+        y = self.sign * self.p
+        k = self.kind == Penalty.LOGDET
+        zeta = self.dual_bend[k]
+        bend[k], slope[k] = self.gamma[k] / zeta, -self.b[k] / zeta
+        k = self.kind == Penalty.VON_NEUMANN
+        bend[k] = self.bound[k] * np.exp(np.minimum(-y[k] / self.gamma[k], 700.0))
+        slope[k] = -bend[k] / self.gamma[k]
+        k = self.kind == Penalty.SQUARE
+        bend[k] -= y[k] / (2 * self.gamma[k])
+        slope[k] = -0.5 / self.gamma[k]
+        return bend, slope
+
+
+def _longest(value: Array, step: Array) -> float:
+    """Return the largest ``alpha`` with ``value + alpha step >= 0``."""
+    down = step < 0
+    return float(np.min(-value[down] / step[down], initial=np.inf))
