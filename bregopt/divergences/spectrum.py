@@ -49,6 +49,13 @@ class Spectrum(Protocol):
         """Return ``<qq', derivative(qq')>`` for vectors given in the eigenvectors, the rows of `Q`."""
         ...
 
+    def entry_curvature(self) -> Array:
+        """Return ``sum_ab F_ab V_ia^2 V_jb^2`` for all entries, with ``F`` the divided differences of ``f``.
+
+        On the diagonal it is the curvature along ``e_i e_i'``, elsewhere about twice that along an entry.
+        """
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class ExponentialSpectrum:
@@ -92,6 +99,10 @@ class ExponentialSpectrum:
         square = Q**2
         curvature: Array = np.einsum("ri,ri->r", square @ self.differences, square)
         return curvature
+
+    def entry_curvature(self) -> Array:
+        square = self.V**2
+        return square @ self.differences @ square.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +154,17 @@ class PositiveSpectrum:
         return Product((1 - sign) / 2 / (2 * self.mu), sign / (2 * self.mu) * L, P)
 
     def curvature(self, Q: Array) -> Array:
-        k = self.negative
-        n, p = Q[:, :k] ** 2, Q[:, k:] ** 2
-        a, b = self.theta[k:], -self.theta[:k]
-        mixed = a[:, None] / np.maximum(a[:, None] + b, np.finfo(float).tiny)
-        return (p.sum(axis=1) ** 2 + 2 * np.einsum("ri,ri->r", p @ mixed, n)) / (2 * self.mu)
+        n, p = Q[:, : self.negative] ** 2, Q[:, self.negative :] ** 2
+        return (p.sum(axis=1) ** 2 + 2 * np.einsum("ri,ri->r", p @ self._mixed, n)) / (2 * self.mu)
+
+    def entry_curvature(self) -> Array:
+        n, p = self.V[:, : self.negative] ** 2, self.V[:, self.negative :] ** 2
+        half, total = p @ self._mixed @ n.T, p.sum(axis=1)
+        return (np.outer(total, total) + half + half.T) / (2 * self.mu)
+
+    @cached_property
+    def _mixed(self) -> Array:
+        """The divided differences of a positive and a negative eigenvalue."""
+        positive, negative = self.theta[self.negative :], -self.theta[: self.negative]
+        gap = positive[:, None] + negative
+        return positive[:, None] / np.maximum(gap, np.finfo(float).tiny)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import Frobenius, Spectrum, VonNeumann
 from bregopt.divergences.spectrum import Product
 from bregopt.program import Certificate, Penalty, Program, certificate_of
 from bregopt.program.bounds import bent
 from bregopt.program.certificate import divergence_of
+from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.engine.systems import conjugate_gradients
@@ -33,6 +34,7 @@ __all__ = ["STEPS", "dual_newton"]
 STEPS = 500  # the limit where the user gives none
 _ARMIJO = 1e-4
 _CG_STEPS = 200
+_NONE = np.zeros(0, dtype=np.intp)
 _SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
 
 
@@ -176,33 +178,15 @@ class _RowAction:
 
     def __init__(self, program: Program) -> None:
         self._A, self._n = program.A, program.blocks[0].n
-        terms = [(t.at, t.rows.coordinates()) for t in program.A.terms] if self._worth(program) else None
-        self._pieces = [(t.at, t.rows, t.rows.pieces()) for t in program.A.terms]
-        self._row = None
-        if terms is not None:
-            self._row = (
-                np.concatenate([at[c.row] for at, c in terms]) if terms else np.zeros(0, dtype=np.intp)
-            )
-            self._i = np.concatenate([c.i for _, c in terms]) if terms else self._row
-            self._j = np.concatenate([c.j for _, c in terms]) if terms else self._row
-            self._value = np.concatenate([c.value for _, c in terms]) if terms else np.zeros(0)
-
-    def _worth(self, program: Program) -> bool:
-        """Whether the rows have so few terms that they are worked through one by one."""
-        from bregopt.program.rows import Distances, Entries, SparseRows
-
-        few = _SPARSE_SHARE * self._n**2
-        count = 0
-        for term in program.A.terms:
-            if isinstance(term.rows, Entries):
-                count += term.rows.m
-            elif isinstance(term.rows, Distances):
-                count += 3 * term.rows.m
-            elif isinstance(term.rows, SparseRows):
-                count += len(term.rows.terms.row)
-            else:
-                return False
-        return count <= few
+        self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
+        terms = sum(len(f.terms.row) if f.terms is not None else self._n**2 for f in self._families)
+        self._by_term = terms <= _SPARSE_SHARE * self._n**2
+        if self._by_term:
+            parts = [(f.at[f.terms.row], f.terms) for f in self._families if f.terms is not None]
+            self._row = np.concatenate([_NONE, *(at for at, _ in parts)])
+            self._i = np.concatenate([_NONE, *(t.i for _, t in parts)])
+            self._j = np.concatenate([_NONE, *(t.j for _, t in parts)])
+            self._value = np.concatenate([np.zeros(0), *(t.value for _, t in parts)])
 
     def product(self, spectrum: Spectrum, v: Array) -> Array:
         """Return ``H v = A(X'[A*(v)])``."""
@@ -214,32 +198,48 @@ class _RowAction:
         return activity
 
     def curvature(self, spectrum: Spectrum) -> Array:
-        """Return about the diagonal of ``H``; exactly where rows are of rank one."""
+        """Return about the diagonal of ``H``."""
         diagonal = np.zeros(self._A.m)
-        mean = None
-        for at, rows, pieces in self._pieces:
-            if pieces is None:
-                if mean is None:
-                    mean = float(spectrum.curvature(np.full((1, self._n), self._n**-0.5))[0])
-                diagonal[at] += rows.norms() ** 2 * mean
-                continue
-            part = pieces.weight**2 * spectrum.curvature(pieces.U @ spectrum.V)
-            diagonal[at] += np.bincount(pieces.row, weights=part, minlength=rows.m)
-        least = 1e-12 * diagonal.max(initial=0.0) if len(diagonal) else 0.0
-        return np.maximum(diagonal, max(least, np.finfo(float).tiny))
+        of_entries: Array | None = None
+        for family in self._families:
+            if family.pieces is not None:
+                p = family.pieces
+                part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
+                diagonal[family.at] += np.bincount(p.row, weights=part, minlength=family.rows.m)
+            else:
+                of_entries = spectrum.entry_curvature() if of_entries is None else of_entries
+                t = family.terms or family.rows.coordinates()
+                part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
+                diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
+        return np.maximum(diagonal, max(1e-12 * diagonal.max(initial=0.0), np.finfo(float).tiny))
 
     def _adjoint(self, v: Array) -> Any:
-        if self._row is None:
+        if not self._by_term:
             return self._A.adjoint(v)
         half = sp.coo_array((0.5 * self._value * v[self._row], (self._i, self._j)), (self._n, self._n))
         return sp.csr_array(half + half.T)
 
     def _apply(self, product: Product) -> Array:
         L, R = product.L, product.R
-        if self._row is None:
+        if not self._by_term:
             full = L @ R.T
             return self._A.apply(((full + full.T) / 2,))
         entry = np.einsum("kp,kp->k", L[self._i], R[self._j])
         if (self._i != self._j).any():
             entry = (entry + np.einsum("kp,kp->k", R[self._i], L[self._j])) / 2
         return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)
+
+
+class _Family:
+    """One row family in the form that suits its number of rows.
+
+    `terms` are its entries where it has few for a row, `pieces` its rank-one pieces where they tell the
+    curvature at less cost than all entries together.
+    """
+
+    def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
+        self.at, self.rows = at, rows
+        sparse = isinstance(rows, Entries | Distances | SparseRows)
+        self.terms = rows.coordinates() if sparse else None
+        few = isinstance(rows, RankOne | RankTwo) or rows.m <= 2 * n
+        self.pieces = rows.pieces() if few else None
