@@ -11,17 +11,19 @@ from bregopt.solvers import registry
 
 # A new route is tested by adding its name.
 ROUTES = ("bregman", "psdboost", "cvxpy")
+# A method of a route is tested by adding its options.
+METHODS = {"bregman": ({"method": "newton"}, {"method": "cyclic"}), "psdboost": ({},), "cvxpy": ({},)}
 TOL = 1e-7
 # How far an answer may be from the known one, relative to its size, where routes differ in what they reach.
 VALUE_TOL = {"bregman": 1e-6, "psdboost": 1e-6, "cvxpy": 2e-6}
 X_TOL = {"bregman": 1e-4, "psdboost": 1e-3, "cvxpy": 2e-3}
 
 
-def solved(problem, route):
+def solved(problem, route, options):
     with warnings.catch_warnings():
         # A backend of the reference may miss the tolerance; what it returns is still held to the bounds here.
         warnings.simplefilter("ignore" if route == "cvxpy" else "error", bo.ConvergenceWarning)
-        return problem.solve(solver=route, tol=TOL)
+        return problem.solve(solver=route, tol=TOL, **options)
 
 
 def takes(problem, route):
@@ -29,17 +31,18 @@ def takes(problem, route):
 
 
 PAIRS = [
-    pytest.param(name, route, id=f"{name}-{route}")
+    pytest.param(name, route, options, id="-".join([name, route, *options.values()]))
     for name, make in depot.CASES.items()
     for route in ROUTES
+    for options in METHODS[route]
     if takes(make().problem, route)
 ]
 
 
-@pytest.mark.parametrize(("name", "route"), PAIRS)
-def test_route_meets_known_answer(name, route):
+@pytest.mark.parametrize(("name", "route", "options"), PAIRS)
+def test_route_meets_known_answer(name, route, options):
     case = depot.CASES[name]()
-    sol = solved(case.problem, route)
+    sol = solved(case.problem, route, options)
     if case.status != "optimal":
         assert sol.status == case.status, sol.stop_reason
         assert sol.X is None
@@ -61,10 +64,10 @@ def test_route_meets_known_answer(name, route):
         np.testing.assert_allclose(sol.u[variable], value, atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "route"), PAIRS)
-def test_answer_is_psd_and_in_order(name, route):
+@pytest.mark.parametrize(("name", "route", "options"), PAIRS)
+def test_answer_is_psd_and_in_order(name, route, options):
     case = depot.CASES[name]()
-    sol = solved(case.problem, route)
+    sol = solved(case.problem, route, options)
     assert sol.solver == route
     assert set(sol.timings) == {"setup", "solve", "certify", "total"}
     assert case.problem.status == sol.status
@@ -80,12 +83,12 @@ def test_answer_is_psd_and_in_order(name, route):
 
 
 # The reference's backends count iterations in their own way.
-@pytest.mark.parametrize(("name", "route"), [pair for pair in PAIRS if pair.values[1] != "cvxpy"])
-def test_limit_of_one_iteration_never_claims_too_much(name, route):
+@pytest.mark.parametrize(("name", "route", "options"), [pair for pair in PAIRS if pair.values[1] != "cvxpy"])
+def test_limit_of_one_iteration_never_claims_too_much(name, route, options):
     case = depot.CASES[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
-        sol = case.problem.solve(solver=route, max_iter=1, tol=TOL)
+        sol = case.problem.solve(solver=route, max_iter=1, tol=TOL, **options)
     if sol.status == "optimal" and case.value is not None:
         assert sol.value == pytest.approx(case.value, abs=1e-6 * max(1.0, abs(case.value)))
     if sol.status == "user_limit":

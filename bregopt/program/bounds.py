@@ -175,6 +175,22 @@ class Bounds:
         lower, upper = self.dual_range()
         return np.where((y < lower) | (y > upper) | ~np.isfinite(np.where(used, acting, 0.0)), -np.inf, term)
 
+    def response(self, a: Array) -> tuple[Array, Array]:
+        """Return the multipliers with which soft rows answer an activity, and their stiffness ``-dy/da``.
+
+        The derivatives of :meth:`penalty`, turned round; for rows whose penalty is smooth.
+        """
+        y, stiffness = np.zeros(self.m), np.zeros(self.m)
+        outside = self.violation(a) > 0
+        b = np.where(a < self.lo, self.lo, self.hi)
+        k = outside & (self.kind == Penalty.LOGDET)
+        y[k], stiffness[k] = self.gamma[k] * (1 / a[k] - 1 / b[k]), self.gamma[k] / a[k] ** 2
+        k = outside & (self.kind == Penalty.VON_NEUMANN)
+        y[k], stiffness[k] = -self.gamma[k] * np.log(a[k] / b[k]), self.gamma[k] / a[k]
+        k = outside & (self.kind == Penalty.SQUARE)
+        y[k], stiffness[k] = -2 * self.gamma[k] * (a[k] - b[k]), 2 * self.gamma[k]
+        return y, stiffness
+
     def dual_range(self) -> tuple[Array, Array]:
         """Return the closed range of each multiplier: its sign, and ``[-gamma, gamma]`` for a hinge."""
         reach = np.where(self.kind == Penalty.HINGE, self.gamma, np.inf)

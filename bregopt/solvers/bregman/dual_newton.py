@@ -25,7 +25,7 @@ from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine.systems import conjugate_gradients
+from bregopt.solvers.engine import conjugate_gradients
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 

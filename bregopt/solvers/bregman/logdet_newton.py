@@ -1,29 +1,33 @@
-"""Newton's method for LogDet nearness: the shared engine at the problem's own weight.
+"""Newton's method for LogDet nearness, all rows at once.
 
-In coordinates in which ``X0`` is the identity the divergence is ``tr X - logdet X - n``, so that an
-ill-conditioned ``X0`` costs no precision; where ``X0`` is well conditioned the rows keep their own.
+Where every row is soft with a smooth penalty the objective is a smooth function of ``X`` alone, and Newton's
+method minimises it; otherwise the primal-dual engine runs at the problem's own weight.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, cholesky
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
-from bregopt.program import Certificate, Program, certificate_of, certify
+from bregopt.program import Certificate, Penalty, Program, certificate_of, certify
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine import Iterate, PrimalDual
+from bregopt.solvers.engine import Iterate, Newton, PrimalDual, system_for
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
-_WELL_CONDITIONED = 1e6
+_WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
+_ARMIJO = 1e-4
+_NO_VARIABLES = np.zeros(0)
 
 
 def logdet_newton(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
@@ -34,11 +38,49 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     program : Program
         One block with a LogDet term, no ordinary variables.
     """
-    return _LogDetNewton(program, settings, progress).run(start)
+    frame = _Frame(program)
+    y = np.zeros(program.m)
+    X = frame.point(y)
+    if X is not None:  # perhaps no row acts
+        certificate = certify(frame.program, (X,), _NO_VARIABLES, y)
+        if certificate.meets(settings.tol):
+            progress.record(0, certificate)
+            return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
+    smooth = np.isin(program.bounds.kind, (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE))
+    method = _SoftNewton(frame) if smooth.all() else _RowNewton(frame)
+    return _run(method, frame, settings, start, Watch(frame.program, settings, progress))
 
 
-class _LogDetNewton:
-    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
+def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: Watch) -> Answer:
+    """Step until the watch says stop; interrupted or out of time, the last iterate is the answer."""
+    at = method.first(start)
+    if at is None:
+        zero = np.zeros(frame.program.m)
+        return Answer((frame.lift(frame.X0),), _NO_VARIABLES, zero, StopReason.STALLED, 0)
+    step, limit = 0, settings.max_iter or STEPS
+    stop = watch.look(step, frame.certificate(at), at.y)
+    try:
+        while stop is None:
+            new = method.next(at)
+            if new is None:
+                stop = StopReason.STALLED
+                break
+            at, step = new, step + 1
+            stop = watch.look(step, frame.certificate(at), at.y)
+            stop = stop or (StopReason.MAX_ITER if step >= limit else None)
+    except KeyboardInterrupt:
+        stop = StopReason.INTERRUPTED
+    y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
+    return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, step)
+
+
+class _Frame:
+    """The problem in coordinates that suit it: its own, or those in which an ill-conditioned ``X0`` is I.
+
+    In the latter the divergence is ``tr X - logdet X - n``, and the conditioning costs no precision.
+    """
+
+    def __init__(self, program: Program) -> None:
         nearness = program.blocks[0].nearness
         assert nearness is not None
         divergence = divergence_of(nearness)
@@ -50,76 +92,142 @@ class _LogDetNewton:
             nearness = program.blocks[0].nearness
             assert nearness is not None
             divergence = LogDet(np.eye(len(self._L)))
-        self._program, self._settings, self._progress = program, settings, progress
-        self._mu, self._X0 = nearness.mu, np.asarray(nearness.X0)
-        self._divergence, self._log_det = divergence, 2 * float(np.log(divergence.L.diagonal()).sum())
-        C = program.blocks[0].C + self._mu * divergence.inverse
-        self._engine = PrimalDual(C, self._mu, program.A, program.bounds)
+        self.program, self.mu, self.X0 = program, nearness.mu, np.asarray(nearness.X0)
+        self.divergence = divergence
+        self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
+        self._log_det = 2 * float(np.log(divergence.L.diagonal()).sum())
 
-    def run(self, start: Start | None) -> Answer:
-        """Return the answer; interrupted or out of time, the last iterate."""
-        y = np.zeros(self._program.m)
-        watch = Watch(self._program, self._settings, self._progress)
-        X = self._dual_point(y)
-        if X is not None and self._is_answer(X, y):
-            return Answer((self._lifted(X),), np.zeros(0), y, StopReason.CONVERGED, 0)
-        at = self._first(start, X)
-        if at is None:
-            return Answer((self._lifted(self._X0),), np.zeros(0), y, StopReason.STALLED, 0)
-        step, alpha, limit = 0, 0.0, self._settings.max_iter or STEPS
-        stop = watch.look(step, self._certificate(at), at.y)
-        try:
-            while stop is None:
-                moved = self._engine.step(at, self._next_nu(at, alpha))
-                if moved is None:
-                    stop = StopReason.STALLED
-                    break
-                (at, alpha), step = moved, step + 1
-                stop = watch.look(step, self._certificate(at), at.y)
-                stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-        except KeyboardInterrupt:
-            stop = StopReason.INTERRUPTED
-        y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
-        return Answer((self._lifted(at.X),), np.zeros(0), y, stop, step)
-
-    def _is_answer(self, X: Array, y: Array) -> bool:
-        certificate = certify(self._program, (X,), np.zeros(0), y)
-        if not certificate.meets(self._settings.tol):
-            return False
-        self._progress.record(0, certificate)
-        return True
-
-    def _dual_point(self, y: Array) -> Array | None:
+    def point(self, y: Array) -> Array | None:
         """Return the point that belongs to some multipliers, None where there is none."""
-        return self._divergence.minimiser(self._program.blocks[0].C - self._program.A.adjoint(y), self._mu)
+        return self.divergence.minimiser(self.program.blocks[0].C - self.program.A.adjoint(y), self.mu)
 
-    def _first(self, start: Start | None, X: Array | None) -> Iterate | None:
+    def certificate(self, at: Iterate | _SoftIterate) -> Certificate:
+        """Return what an iterate proves, from the factors that it holds."""
+        n = len(at.X)
+        own = float(np.vdot(self.divergence.inverse, at.X)) - n
+        divergence = own - log_det(at.X_root) + self._log_det
+        term = -np.inf
+        if at.Z_root is not None:
+            term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
+        return certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
+
+    def lift(self, M: Array) -> Array:
+        """Return a matrix in the coordinates of the problem as it was given."""
+        return M if self._L is None else self._L @ M @ self._L.T
+
+
+@dataclass(frozen=True, eq=False)
+class _SoftIterate:
+    """A point, the multipliers its penalties answer, and ``Z_root``, None where those prove nothing."""
+
+    X: Array
+    Z: Array
+    X_root: Array
+    Z_root: Array | None
+    y: Array
+    activity: Array
+
+
+class _RowNewton:
+    """The primal-dual engine, at a fixed weight and for ``nu`` to zero."""
+
+    def __init__(self, frame: _Frame) -> None:
+        self._frame = frame
+        self._engine = PrimalDual(frame.C, frame.mu, frame.program.A, frame.program.bounds)
+        self._alpha = 0.0
+
+    def first(self, start: Start | None) -> Iterate | None:
         """Return the first iterate: at an earlier answer's multipliers, or where no row acts."""
         if start is not None:
-            y = self._program.bounds.clip(start.y)
-            near = self._dual_point(y)
+            y = self._frame.program.bounds.clip(start.y)
+            near = self._frame.point(y)
             at = None if near is None else self._engine.start(near, y)
             if at is not None:
                 return at
-        return self._engine.start(self._X0 if X is None else X, None)
+        X = self._frame.point(np.zeros(self._frame.program.m))
+        return self._engine.start(self._frame.X0 if X is None else X, None)
 
-    def _next_nu(self, at: Iterate, alpha: float) -> float:
-        """Return the next central-path parameter: a fraction of where the ends are now."""
+    def next(self, at: Iterate) -> Iterate | None:
+        """Return the iterate after a step, None where none is left."""
+        moved = self._engine.step(at, self._target(at))
+        if moved is None:
+            return None
+        new, self._alpha = moved
+        return new
+
+    def _target(self, at: Iterate) -> float:
+        """Return where the ends should go on their central path: a fraction of where they are now."""
         if at.ends.products == 0:
             return 0.0
+        alpha = self._alpha
         share = 0.5 if alpha < 0.3 else max(0.01, (1 - alpha) ** 2, 0.1 if alpha < 0.9 else 0.0)
         return share * at.ends.complementarity() / at.ends.products
 
-    def _certificate(self, at: Iterate) -> Certificate:
-        mu, n = self._mu, len(at.X)
-        log_det_X = 2 * float(np.log(at.X_root.diagonal()).sum())
-        log_det_Z = 2 * float(np.log(at.Z_root.diagonal()).sum())
-        divergence = float(np.vdot(self._divergence.inverse, at.X)) - log_det_X + self._log_det - n
-        term = mu * (log_det_Z + self._log_det - n * np.log(mu))
-        return certificate_of(self._program, at.X, at.y, at.activity, divergence, term)
 
-    def _lifted(self, M: Array) -> Array:
-        return M if self._L is None else self._L @ M @ self._L.T
+class _SoftNewton:
+    """Newton's method on ``<C, X> - mu logdet X + sum penalty(A(X))``; multipliers follow from ``X``."""
+
+    def __init__(self, frame: _Frame) -> None:
+        self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
+        self._system = system_for(self._A, some_equal=False)
+
+    def first(self, start: Start | None) -> _SoftIterate | None:
+        """Return the iterate at an earlier answer's multipliers, or where no row acts."""
+        zero = np.zeros(self._A.m)
+        for y in [self._bounds.clip(start.y), zero] if start is not None else [zero]:
+            X = self._frame.point(y)
+            near = None if X is None else self._iterate(X)
+            if near is not None:
+                return near
+        return self._iterate(self._frame.X0)
+
+    def next(self, at: _SoftIterate) -> _SoftIterate | None:
+        """Return the iterate after a damped Newton step, None where the objective falls no further."""
+        mu = self._frame.mu
+        _, stiffness = self._bounds.response(at.activity)
+        D = np.divide(1.0, stiffness, out=np.full(self._A.m, np.inf), where=stiffness > 0)
+        G = at.X - at.X @ at.Z @ at.X / mu
+        step = Newton(at.X, at.X / mu, at.X_root, (G + G.T) / 2, D, np.zeros(self._A.m))
+        dX, _ = self._system.solve(step)
+        inverse_gradient = np.linalg.solve(at.X_root, np.linalg.solve(at.X_root, dX).T)
+        slope = float(np.vdot(at.Z, dX)) - mu * float(np.trace(inverse_gradient))
+        value, alpha = self._value(at), 1.0
+        while alpha > 1e-12:
+            new = self._iterate(at.X + alpha * dX)
+            if new is not None and self._value(new) <= value + _ARMIJO * alpha * slope + 1e-14 * abs(value):
+                return new
+            alpha *= 0.5
+        return None
+
+    def _value(self, at: _SoftIterate) -> float:
+        smooth = float(np.vdot(self._frame.C, at.X)) - self._frame.mu * log_det(at.X_root)
+        return smooth + float(self._bounds.penalty(at.activity).sum())
+
+    def _iterate(self, X: Array) -> _SoftIterate | None:
+        X = (X + X.T) / 2
+        root = _root(X)
+        if root is None:
+            return None
+        activity = self._A.apply((X,))
+        if not np.isfinite(self._bounds.penalty(activity)).all():
+            return None
+        y, _ = self._bounds.response(activity)
+        Z = self._frame.C - self._A.adjoint(y)
+        return _SoftIterate(X, Z, root, _root(Z), y, activity)
+
+
+def log_det(root: Array) -> float:
+    """Return ``logdet(L L')``."""
+    return 2 * float(np.log(root.diagonal()).sum())
+
+
+def _root(X: Array) -> Array | None:
+    """Return the lower Cholesky factor, None where `X` is not positive definite."""
+    try:
+        root: Array = cholesky(X, lower=True)
+    except LinAlgError:
+        return None
+    return root
 
 
 def _condition(L: Array) -> float:

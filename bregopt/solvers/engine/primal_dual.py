@@ -91,7 +91,8 @@ class PrimalDual:
         D_end, r_end = at.ends.linearised(at.activity, nu)
         D, r = at.ends.rows(m, D_end, r_end)
         inverse = cho_solve((at.Z_root, True), np.eye(len(at.Z)))
-        dX, dy = self._system.solve(Newton(at.X, inverse, at.X_root, self._weight, D, r))
+        G = self._weight * inverse - at.X
+        dX, dy = self._system.solve(Newton(at.X, inverse, at.X_root, G, D, r))
         move = at.ends.move(self._A.apply((dX,)), dy, D_end, r_end, nu, m)
         dZ = -self._A.adjoint(at.ends.row_multipliers(move.p, m))
         alpha = min(

@@ -1,11 +1,11 @@
 """Newton's linear system, by whichever unknowns are fewer: the rows' multipliers or the entries of ``X``.
 
-With ``T(S) = sym(X S inv(Z))`` the step solves
+With ``T(S) = sym(X S K)``, for the primal-dual step ``K = inv(Z)``, the step solves
 
-    dX = G + T(A*(dy)),   G = w inv(Z) - X,        A(dX) + D dy = r.
+    dX = G + T(A*(dy)),        A(dX) + D dy = r.
 
 Rows: ``(A T A* + D) dy = r - A(G)``. Entries: where no ``D`` is zero, ``inv(T) dX + A*(inv(D) A(dX)) =
-inv(T) G + A*(inv(D) r)``, in coordinates in which ``X`` is the identity and ``inv(Z)`` diagonal, so that
+inv(T) G + A*(inv(D) r)``, in coordinates in which ``X`` is the identity and ``K`` diagonal, so that
 ``T`` is a product entry by entry.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import LinearMap
@@ -37,20 +37,20 @@ class Newton:
 
     Parameters
     ----------
-    X, inverse : array of shape (n, n)
-        ``X`` and ``inv(Z)``, positive definite.
+    X, K : array of shape (n, n)
+        Positive definite.
     root : array of shape (n, n)
         Lower Cholesky factor of ``X``.
-    weight : float
-        ``w``.
+    G : array of shape (n, n)
+        The step where no row acts.
     D, r : array of shape (m,)
         Of the rows; ``D`` infinite where a row asks for nothing.
     """
 
     X: Array
-    inverse: Array
+    K: Array
     root: Array
-    weight: float
+    G: Array
     D: Array
     r: Array
 
@@ -79,18 +79,17 @@ class RowSystem:
         self._gram = _Gram(A) if A.m <= _LARGEST_DENSE else None
 
     def solve(self, at: Newton) -> tuple[Array, Array]:
-        G = at.weight * at.inverse - at.X
         dy = np.zeros(self._A.m)
         asked = np.isfinite(at.D)
-        right = (at.r - self._A.apply((G,)))[asked]
+        right = (at.r - self._A.apply((at.G,)))[asked]
         if self._gram is not None:
-            H = self._gram.assemble(at.X, at.inverse)
+            H = self._gram.assemble(at.X, at.K)
             H = H if asked.all() else H[np.ix_(asked, asked)]
             H[np.diag_indices(len(H))] += at.D[asked]
             dy[asked] = solve_definite(H, right)
         else:
             dy[asked] = self._iterate(at, asked, right)
-        return G + _moved(at, self._A.adjoint(dy)), dy
+        return at.G + _moved(at, self._A.adjoint(dy)), dy
 
     def _iterate(self, at: Newton, asked: Array, right: Array) -> Array:
         full = np.zeros(self._A.m)
@@ -113,14 +112,13 @@ class EntrySystem:
         self._formed = n * (n + 1) // 2 <= _LARGEST_FORMED_ENTRIES
 
     def solve(self, at: Newton) -> tuple[Array, Array]:
-        # X = B B' and inv(Z) = B diag(k) B'.
-        half = np.linalg.solve(at.root, np.linalg.solve(at.root, at.inverse).T)
-        k, Q = np.linalg.eigh((half + half.T) / 2)
+        # X = B B' and K = B diag(k) B'.
+        k, Q = np.linalg.eigh(_seen(at.root, at.K))
         B = at.root @ Q
         E = np.where(np.isfinite(at.D), 1 / at.D, 0.0)
         A = self._A.restrict(0, B)
         stiffness = 2 / (k[:, None] + k)
-        right = A.adjoint(E * at.r) + np.diag((at.weight * k - 1) / k)
+        right = A.adjoint(E * at.r) + stiffness * (Q.T @ _seen(at.root, at.G) @ Q)
         if self._formed:
             delta = _solve_entries(A, E, stiffness, right)
         else:
@@ -278,9 +276,16 @@ def conjugate_gradients(
     return x
 
 
+def _seen(root: Array, S: Array) -> Array:
+    """Return ``inv(L) S inv(L)'``."""
+    half = solve_triangular(root, solve_triangular(root, S, lower=True).T, lower=True)
+    seen: Array = (half + half.T) / 2
+    return seen
+
+
 def _moved(at: Newton, S: Array) -> Array:
-    """Return ``sym(X S inv(Z))``."""
-    half = at.X @ S @ at.inverse
+    """Return ``sym(X S K)``."""
+    half = at.X @ S @ at.K
     moved: Array = (half + half.T) / 2
     return moved
 
@@ -291,10 +296,10 @@ def _diagonal(A: LinearMap, at: Newton) -> Array:
     for term in A.terms:
         pieces = term.rows.pieces()
         if pieces is None:
-            mean = float(np.trace(at.X) * np.trace(at.inverse)) / len(at.X) ** 2
+            mean = float(np.trace(at.X) * np.trace(at.K)) / len(at.X) ** 2
             diagonal[term.at] += term.rows.norms() ** 2 * mean
             continue
-        part = pieces.weight**2 * _forms(pieces.U, at.X) * _forms(pieces.U, at.inverse)
+        part = pieces.weight**2 * _forms(pieces.U, at.X) * _forms(pieces.U, at.K)
         diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
     return np.maximum(diagonal, np.finfo(float).tiny)
 
