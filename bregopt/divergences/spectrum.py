@@ -41,6 +41,11 @@ class Spectrum(Protocol):
         """The minimum."""
         ...
 
+    @property
+    def softness(self) -> float:
+        """By how much a typical entry of the minimiser moves when its entry of ``W`` does."""
+        ...
+
     def derivative(self, S: Any) -> Product:
         """Return how the minimiser moves as ``W`` falls by the symmetric `S`, dense or sparse."""
         ...
@@ -91,6 +96,10 @@ class ExponentialSpectrum:
     def term(self) -> float:
         return self.mu * (self.trace - float(np.exp(self.theta).sum()))
 
+    @property
+    def softness(self) -> float:
+        return self.trace / len(self.theta) / self.mu
+
     def derivative(self, S: Any) -> Product:
         inside = self.differences * (self.V.T @ (S @ self.V))
         return Product(0.0, self.V @ inside, self.V)
@@ -140,6 +149,10 @@ class PositiveSpectrum:
     def term(self) -> float:
         positive = self.theta[self.negative :]
         return self.mu * (self.square - float(positive @ positive))
+
+    @property
+    def softness(self) -> float:
+        return 1 / (2 * self.mu)
 
     def derivative(self, S: Any) -> Product:
         k, n = self.negative, len(self.theta)

@@ -33,6 +33,7 @@ __all__ = ["STEPS", "dual_newton"]
 
 STEPS = 500  # the limit where the user gives none
 _ARMIJO = 1e-4
+_LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
 _CG_STEPS = 200
 _NONE = np.zeros(0, dtype=np.intp)
 _SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
@@ -178,6 +179,7 @@ class _RowAction:
 
     def __init__(self, program: Program) -> None:
         self._A, self._n = program.A, program.blocks[0].n
+        self._squares = program.A.norms() ** 2
         self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
         terms = sum(len(f.terms.row) if f.terms is not None else self._n**2 for f in self._families)
         self._by_term = terms <= _SPARSE_SHARE * self._n**2
@@ -211,7 +213,8 @@ class _RowAction:
                 t = family.terms or family.rows.coordinates()
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
                 diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
-        return np.maximum(diagonal, max(1e-12 * diagonal.max(initial=0.0), np.finfo(float).tiny))
+        least = _LEAST_CURVATURE * spectrum.softness * self._squares
+        return np.maximum(diagonal, np.where(least > 0, least, np.finfo(float).tiny))
 
     def _adjoint(self, v: Array) -> Any:
         if not self._by_term:

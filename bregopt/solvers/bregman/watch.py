@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bregopt.arrays import Array
@@ -33,26 +35,31 @@ class Watch:
 
     def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
-        self._before = np.zeros(program.m)
+        self._looks = 0
+        self._before = self._anchor = np.zeros(program.m)
         self.farkas = np.zeros(program.m)
 
     def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
         """Return why to stop after a step, None where there is no reason."""
         self._progress.record(step, certificate)
         change, self._before = y - self._before, y.copy()
+        drift = y - self._anchor
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:  # at every power of two
+            self._anchor = self._before
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
-        if step >= _FIRST_SUSPICION and self._contradiction(certificate, change, y):
+        if step >= _FIRST_SUSPICION and self._contradiction(certificate, (change, drift, y)):
             return StopReason.INFEASIBLE
         if step and np.abs(change).max(initial=0.0) <= 1e-15 * np.abs(y).max(initial=0.0):
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
 
-    def _contradiction(self, certificate: Certificate, change: Array, y: Array) -> bool:
+    def _contradiction(self, certificate: Certificate, candidates: Sequence[Array]) -> bool:
         """Whether the multipliers run away along a Farkas vector."""
         if certificate.primal_residual < _FEASIBLE:
             return False
-        for candidate in (change, y):
+        for candidate in candidates:
             if is_farkas(self._program, candidate):
                 self.farkas = candidate
                 return True
