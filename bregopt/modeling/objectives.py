@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array, symmetric_matrix
+from bregopt.arrays import Array, finite_array, positive_number, symmetric_matrix
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.range_space import RANK_TOL, with_complement
 
 __all__ = [
     "DivergenceTerm",
@@ -143,7 +144,9 @@ def as_objective(value: Any) -> ObjectiveExpression:
     return ObjectiveExpression((), replace(affine, shape=()))
 
 
-def logdet_div(X: PSD, X0: Any) -> ObjectiveExpression:
+def logdet_div(
+    X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
+) -> ObjectiveExpression:
     """Return the LogDet divergence ``tr(X inv(X0)) - logdet(X inv(X0)) - n``.
 
     Parameters
@@ -151,37 +154,48 @@ def logdet_div(X: PSD, X0: Any) -> ObjectiveExpression:
     X : PSD
     X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
         With a :class:`~bregopt.LowRank` the problem lives on its range space: ``X`` keeps it.
+    complement : float, above 0, optional
+        Take ``X0 + complement N`` instead, with ``N`` the projection on the null space of ``X0``, which may
+        then be singular: ``X`` may leave the range of ``X0`` at a price. It is a dense matrix.
+    rank_tol : float
+        With `complement`, eigenvalues below this fraction of the largest count as zero.
 
     Raises
     ------
     TypeError, ValueError
-        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite.
+        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite, or if
+        `complement` is not above 0.
 
     References
     ----------
-    Kulis, Sustik, Dhillon (2009), eq. 2 and Definition 4.
+    Kulis, Sustik, Dhillon (2009), eq. 2 and Definition 4; §6.5 for `complement`.
     """
-    return _divergence("logdet", X, X0)
+    return _divergence("logdet", X, X0, complement, rank_tol)
 
 
-def von_neumann_div(X: PSD, X0: Any) -> ObjectiveExpression:
+def von_neumann_div(
+    X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
+) -> ObjectiveExpression:
     """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``.
 
     Parameters
     ----------
     X : PSD
     X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+    complement, rank_tol : float
+        As for :func:`logdet_div`.
 
     Raises
     ------
     TypeError, ValueError
-        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite.
+        If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite, or if
+        `complement` is not above 0.
 
     References
     ----------
     Kulis, Sustik, Dhillon (2009), eq. 1 and Definition 4.
     """
-    return _divergence("von_neumann", X, X0)
+    return _divergence("von_neumann", X, X0, complement, rank_tol)
 
 
 def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
@@ -211,7 +225,7 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
     return ObjectiveExpression((term,), as_expression(0.0))
 
 
-def _divergence(name: str, X: Any, X0: Any) -> ObjectiveExpression:
+def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: float) -> ObjectiveExpression:
     atom = f"{name}_div"
     X = _variable(X, atom)
     start: Matrix
@@ -221,6 +235,10 @@ def _divergence(name: str, X: Any, X0: Any) -> ObjectiveExpression:
         start = X0
     else:
         start = symmetric_matrix(X0, f"X0 of {atom}", X.n)
+    if complement is not None:
+        eps = positive_number(complement, f"complement of {atom}")
+        start = with_complement(start, eps, positive_number(rank_tol, f"rank_tol of {atom}"))
+    if not isinstance(start, LowRank):
         eigenvalues = np.linalg.eigvalsh(start)
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
         if smallest <= X.n * np.finfo(float).eps * largest:
@@ -229,9 +247,7 @@ def _divergence(name: str, X: Any, X0: Any) -> ObjectiveExpression:
                     "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
                 )
             else:
-                advice = (
-                    "pass bo.LowRank(factor) to work on its range space, or add a multiple of the identity"
-                )
+                advice = "pass bo.LowRank(factor) to work on its range space, or complement=eps to leave it"
             raise ValueError(
                 f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
                 f"(largest {largest:.3g}); {advice}"

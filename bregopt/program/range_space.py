@@ -14,11 +14,11 @@ import scipy.linalg
 
 from bregopt.arrays import Array
 from bregopt.errors import InfeasibleRowError
-from bregopt.program.lowrank import LowRank
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Distances, Entries, RankOne, Rows
 
-__all__ = ["RangeSpace", "check_rows", "range_space"]
+__all__ = ["RANK_TOL", "RangeSpace", "check_rows", "range_space", "with_complement"]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
 _RESTRICTED_ZERO = 1e-9  # a row smaller than this fraction of its own size on the range is zero there
@@ -68,6 +68,17 @@ def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> Ran
     if divergence == "logdet":
         return RangeSpace(V * s, np.eye(r))
     return RangeSpace(V, np.diag(s**2))
+
+
+def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array:
+    """Return the dense ``X0 + eps N``, with ``N`` the projection on the null space (Kulis et al. 2009, §6.5).
+
+    Eigenvalues that are below `rank_tol` of the largest, either side of zero, become `eps`.
+    """
+    eigenvalues, Q = np.linalg.eigh(np.asarray(X0))
+    zero = np.abs(eigenvalues) <= rank_tol * np.abs(eigenvalues).max()
+    lifted: Array = (Q * np.where(zero, eps, eigenvalues)) @ Q.T
+    return (lifted + lifted.T) / 2
 
 
 def check_rows(program: Program, original: Program) -> None:

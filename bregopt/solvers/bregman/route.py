@@ -16,6 +16,7 @@ from bregopt.solvers.bregman.cyclic import cyclic_projection
 from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.hildreth import dykstra_hildreth
 from bregopt.solvers.bregman.logdet_newton import logdet_newton
+from bregopt.solvers.bregman.weighted import weighted_frobenius
 from bregopt.solvers.progress import Progress
 
 __all__ = ["Bregman", "BregmanSettings"]
@@ -55,13 +56,15 @@ class Bregman:
         "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"logdet", "von_neumann", "frobenius"}), blocks=1, variables=False
+        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1, variables=False
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         kind = program.divergences[0]
         assert kind is not None
+        if _weighted(program) and settings.method == "cyclic":
+            return "method 'cyclic' does not take elementwise weights"
         for penalty in set(Penalty) - {Penalty.HARD, Penalty.HINGE} - _OWN_PENALTY[kind]:
             if (program.bounds.kind == penalty).any():
                 return f"rows with the {penalty.name.lower()} penalty do not go with the {kind} divergence"
@@ -72,11 +75,18 @@ class Bregman:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         kind = program.divergences[0]
-        if settings.method == "cyclic":
+        if _weighted(program):
+            run = weighted_frobenius
+        elif settings.method == "cyclic":
             run = dykstra_hildreth if kind == "frobenius" else cyclic_projection
         else:
             run = logdet_newton if kind == "logdet" else dual_newton
         return run(program, settings, start, progress)
+
+
+def _weighted(program: Program) -> bool:
+    nearness = program.blocks[0].nearness
+    return nearness is not None and nearness.weights is not None
 
 
 def _boundary(program: Program) -> str | None:
