@@ -144,6 +144,7 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
         raise TypeError(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
+    registry.check_options("auto", options)
     names = _takers(problem, options) if solvers is None else tuple(dict.fromkeys(solvers))
     if not names:
         raise ValueError("solvers is empty; expected at least one name")

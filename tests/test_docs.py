@@ -1,22 +1,52 @@
-"""The documentation is true: every Python block of every page runs, and so does every example."""
+"""The documentation is true: its Python and shell blocks run, what they print is what it shows, its examples run.
+
+The blocks of a page run in order, in one namespace and one empty folder. A ``text`` block right after a Python
+block is what that one prints, and lines after ``$ bregopt ...`` are what the command prints; both are compared
+with numbers left out, and up to a line of three dots. A TOML block that begins with ``# name.toml`` is that file.
+"""
 
 import re
 import runpy
+import shlex
 import warnings
 from pathlib import Path
 
 import pytest
 
+import bregopt as bo
+from bregopt.cli import main
+from bregopt.interop.evaluate import FUNCTIONS
+from bregopt.interop.spec import KEYS
+from bregopt.solvers import registry
+from bregopt.solvers.base import Settings
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHELL = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(?:\{code-block\} )?(python|text|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\b\d+(\.\d+)?(e[-+]?\d+)?\b")
 OPTIONAL = ("sklearn", "networkx", "pandas", "matplotlib")
+SLOW_COMMANDS = ("demo",)  # `bregopt demo` is run by test_demo.py
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))  # a page may add routes
+
+
+def text_of(name):
+    return (ROOT / "docs" / name).read_text()
 
 
 def blocks(page):
-    return BLOCK.findall(page.read_text())
+    """Return (language, text, whether only blank lines are between it and the block before)."""
+    source, found, end = page.read_text(), [], 0
+    for fence in FENCE.finditer(source):
+        found.append((fence.group(1), fence.group(2), not source[end : fence.start()].strip()))
+        end = fence.end()
+    return found
 
 
 def need(source):
@@ -25,21 +55,52 @@ def need(source):
             pytest.importorskip(package)
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "Agg")
+def shape(text):
+    """Return printed lines without their numbers, up to a line of three dots."""
+    lines = text.split("...\n")[0].strip().splitlines()
+    without = [re.sub(r"-{3,}", "---", re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", line)) for line in lines]
+    return [" ".join(line.split()) for line in without]
+
+
+def assert_shown(shown, printed):
+    expected, found = shape(shown), shape(printed)
+    assert found[: len(expected)] == expected
+    assert len(found) == len(expected) or "...\n" in shown
+
+
+def run_console(text, capsys):
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        words = shlex.split(command)
+        assert words[0] == "bregopt"
+        if words[1] in SLOW_COMMANDS:
+            continue
+        status = main(words[1:])
+        printed = capsys.readouterr()
+        assert status == 0, printed.err
+        if shown:
+            assert_shown(shown, printed.out)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_page_runs(page):
-    source = blocks(page)
-    need("\n".join(source))
-    namespace = {"__name__": "page"}
+def test_page_runs(page, capsys):
+    found = blocks(page)
+    need("\n".join(text for language, text, _ in found if language == "python"))
+    namespace, printed = {"__name__": "page"}, None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for block in source:
-            exec(compile(block, page.name, "exec"), namespace)
+        for language, text, follows in found:
+            if language == "python":
+                capsys.readouterr()
+                exec(compile(text, page.name, "exec"), namespace)
+                printed = capsys.readouterr().out
+            elif language == "text" and follows and printed is not None:
+                assert_shown(text, printed)
+            elif language == "console":
+                run_console(text, capsys)
+            elif language == "toml" and (name := re.match(r"# (\S+\.toml)\n", text)):
+                Path(name.group(1)).write_text(text)
+            if language != "python":
+                printed = None
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
@@ -52,25 +113,43 @@ def test_example_runs(example, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_commands_of_the_pages_exist(capsys):
-    from bregopt.cli import main
-
-    for page in PAGES:
-        for block in SHELL.findall(page.read_text()):
-            for line in block.splitlines():
-                command = re.match(r"\$ bregopt (\w+)", line)
-                if command:
-                    with pytest.raises(SystemExit) as end:
-                        main([command.group(1), "--help"])
-                    assert end.value.code == 0, line
+def test_figures_are_small_and_drawn_by_their_script(tmp_path):
+    pytest.importorskip("matplotlib")
+    draw = runpy.run_path(str(ROOT / "docs" / "figures.py"))["main"]
+    draw(tmp_path)
+    committed = sorted((ROOT / "docs" / "figures").glob("*.png"))
+    assert [p.name for p in committed] == sorted(p.name for p in tmp_path.glob("*.png"))
+    assert all(p.stat().st_size < 80_000 for p in [*committed, *tmp_path.glob("*.png")])
 
 
 def test_every_public_name_is_in_the_reference():
-    import bregopt
+    listed = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text_of("reference.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(bo.__all__)
 
-    reference = (ROOT / "docs" / "reference.md").read_text()
-    missing = [name for name in bregopt.__all__ if not re.search(rf"\b{name}\b", reference)]
-    assert not missing
+
+def test_every_route_has_a_page_that_names_its_options():
+    pages = {p.stem: p.read_text() for p in (ROOT / "docs" / "routes").glob("*.md") if p.stem != "index"}
+    assert set(pages) == set(bo.solvers())
+    shared = set(Settings.__dataclass_fields__)
+    for name, cls in registry._all().items():
+        for option in set(cls.Settings.__dataclass_fields__) - shared:
+            assert f"`{option}`" in pages[name], f"{name}: {option}"
+
+
+def test_every_shared_option_and_function_is_on_the_page_of_the_language():
+    page = text_of("modeling.md")
+    assert not [name for name in Settings.__dataclass_fields__ if f"`{name}`" not in page]
+    assert not [name for name in FUNCTIONS if f"bo.{name}" not in page]
+
+
+def test_every_key_and_command_line_option_is_on_its_page(capsys):
+    page = text_of("command-line.md")
+    assert not [key for keys in KEYS.values() for key in keys if key not in page]
+    for command in ("solve", "check", "explain", "demo"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
+        assert not [option for option in options if f"`{option}`" not in page], command
 
 
 def test_links_between_pages_lead_somewhere():

@@ -92,8 +92,10 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     """
     X = _matrix(X, "quad_form")
     if sp.issparse(Z):
-        matrix: Any = sp.csr_array(Z, dtype=float, copy=True)
-        matrix.data = finite_array(matrix.data, "Z of quad_form")
+        matrix: Any = sp.csr_array(Z)
+        matrix = sp.csr_array(
+            (finite_array(matrix.data, "Z of quad_form"), matrix.indices, matrix.indptr), matrix.shape
+        )
         shape: tuple[int, ...] = (matrix.shape[0],)
     else:
         given = finite_array(Z, "Z of quad_form", ndim=(1, 2))

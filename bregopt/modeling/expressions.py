@@ -142,6 +142,8 @@ class Expression(Operand):
 
     def __getitem__(self, key: Any) -> Expression:
         numbers = np.arange(self.size).reshape(self.shape)[key]
+        if np.size(numbers) == 0:
+            raise ValueError(f"index of {self.label} is empty; expected at least one element")
         return self._taken(np.ravel(numbers), np.shape(numbers), f"{self.label}[...]")
 
     def plus(self, other: Expression) -> Expression:
@@ -236,6 +238,8 @@ def as_expression(value: Any) -> Expression:
     if isinstance(value, Operand):
         return value.expression()
     numbers = _numbers(value, "constant")
+    if numbers.size == 0:
+        raise ValueError(f"a constant has shape {numbers.shape}: it is empty; expected at least one number")
     return Expression(numbers.shape, numbers.ravel(), label="constant")
 
 

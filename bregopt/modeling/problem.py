@@ -27,7 +27,7 @@ class Problem:
     ----------
     objective : Minimize or Maximize
     constraints : iterable of Constraint, optional
-        Lists inside are flattened.
+        Lists inside are flattened, and a constraint that stands there twice counts once.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Problem:
                 f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
             )
         self.objective = objective
-        self.constraints: tuple[Constraint, ...] = tuple(_flattened(constraints))
+        self.constraints: tuple[Constraint, ...] = tuple(dict.fromkeys(_flattened(constraints)))
         self._compiled: Compiled = compile_problem(objective, self.constraints)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -143,6 +143,8 @@ class Problem:
         """Return the answer in the user's terms, and set the values of variables and constraints."""
         found = raw.X is not None
         for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)  # it is the answer's, and the next warm start's
             X.value = value
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():

@@ -190,6 +190,7 @@ class Parameter(Operand):
         array = finite_array(value, f"value of parameter {self.name}")
         if array.shape != self.shape:
             raise ValueError(f"value of parameter {self.name} has shape {array.shape}; expected {self.shape}")
+        array.setflags(write=False)  # what is checked once stays so
         self._value = array
 
     def __getitem__(self, key: Any) -> Expression:

@@ -215,6 +215,8 @@ def _fixed_mask(value: Any, n: int) -> Mask:
     if value is None:
         return mask
     given = np.asarray(value)
+    if given.size == 0:
+        return mask
     if given.dtype == bool:
         if given.shape != (n, n):
             raise ValueError(f"fixed has shape {given.shape}; expected a mask of shape {(n, n)}")

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.divergences import DIVERGENCES, Divergence, WeightedFrobenius
+from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Nearness, Program
 from bregopt.program.trace_bound import TraceBound, trace_bound
@@ -38,7 +38,8 @@ class Certificate:
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is
         not zero it is the bound the multipliers would prove if the residual were.
     gap : float
-        ``|primal - dual|`` relative to the larger of the two or, if larger, to the sum of the magnitudes
+        ``|primal - dual|``, and what dual residuals are worth at ``X`` and ``u``, relative to the larger of
+        the two or, if larger, to the sum of the magnitudes
         of the linear terms and a thousandth of the objective's unit (``mu`` times 1 for LogDet, ``tr X0`` for
         von Neumann, ``||X0||^2`` for Frobenius; without a divergence the largest trace of
         ``X`` times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
@@ -62,7 +63,8 @@ class Certificate:
 
     def meets(self, tol: float) -> bool:
         """Whether gap and residuals are all at most `tol`."""
-        return max(self.gap, self.primal_residual, self.dual_residual) <= tol
+        # Written such that a NaN meets nothing.
+        return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
 
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
@@ -109,7 +111,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     return Certificate(
         primal=primal,
         dual=dual,
-        gap=_relative(primal, dual, program.offset, magnitude + _NEGLIGIBLE * unit),
+        gap=_relative(primal, dual, worth, program.offset, magnitude + _NEGLIGIBLE * unit),
         primal_residual=residual,
         dual_residual=dual_residual,
         error=abs(primal - dual) + float(np.abs(y) @ violation) + worth,
@@ -146,18 +148,19 @@ def certificate_of(
     return Certificate(
         primal=primal,
         dual=dual,
-        gap=_relative(primal, dual, program.offset, magnitude + _NEGLIGIBLE * unit),
+        gap=_relative(primal, dual, 0.0, program.offset, magnitude + _NEGLIGIBLE * unit),
         primal_residual=_row_residual(program, (X,), u, activity, violation),
         dual_residual=0.0,
         error=abs(primal - dual) + float(np.abs(y) @ violation),
     )
 
 
-def _relative(primal: float, dual: float, offset: float, scale: float) -> float:
+def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
     """Return the gap relative to the larger of the two, without the offset, or to the scale."""
     ends = [abs(end - offset) for end in (primal, dual) if math.isfinite(end)]
     scale = max(scale, *ends, 0.0)
-    return 0.0 if primal == dual else abs(primal - dual) / scale if scale > 0 else math.inf
+    gap = abs(primal - dual) + worth
+    return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
 
 
 def _linear_terms(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
@@ -181,7 +184,7 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             continue
         smallest, trace = float(np.linalg.eigvalsh(W)[0]), float(np.trace(X[b]))
         bound = _trace_bounds(program)[b]
-        largest = trace if bound is None else bound.value
+        largest = max(trace, _natural_trace(program, b)) if bound is None else bound.value
         unit += largest * float(np.linalg.norm(block.C) + np.abs(y) @ program.A.norms())
         if bound is not None:
             terms.append(bound.least(smallest))
@@ -189,22 +192,31 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
             residual = max(residual, -smallest / size if size > 0 else 0.0)
             worth += max(-smallest, 0.0) * trace
-    box, miss, left = _box_minimum(program, u, y)
+    box, miss, left = _box_minimum(program, u, y, unit)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
     return total, max(residual, miss), worth + left, unit
 
 
-def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
+def _natural_trace(program: Program, block: int) -> float:
+    """Return the trace that the bounds speak of; one where they are silent, as for a cone."""
+    bounds, size = program.bounds, program.A.norms()
+    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+    stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
+    return float(stated.max()) if len(stated) else float(program.blocks[block].n)
+
+
+def _box_minimum(program: Program, u: Array, y: Array, unit: float) -> tuple[float, float, float]:
     """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its worth.
 
     The relative size is that of the largest terms that could be there, as multipliers that should vanish are
-    round-off of the others.
+    round-off of the others, or what is negligible beside the objective's `unit`.
     """
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.B.T @ y
     size = np.abs(program.c) + np.abs(program.B).sum(axis=0) * np.abs(y).max(initial=0.0)
+    size = np.maximum(size, _NEGLIGIBLE * unit / np.maximum(np.abs(u), 1.0))
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
     left = np.abs(reduced[~closed])
@@ -279,9 +291,11 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
 
 
 def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
-    """Whether the objective falls without end along the psd direction `X` and the direction `u`."""
-    if any(b.nearness is not None for b in program.blocks):
-        return False
+    """Whether the objective falls without end along the psd direction `X` and the direction `u`.
+
+    A LogDet term grows along a direction as ``mu <inv(X0), X>`` does, the other divergences faster than any
+    linear term: in their blocks a ray stands still.
+    """
     bounds = program.bounds
     activity = program.activity(X, u)
     size = np.abs(program.B) @ np.abs(u)
@@ -298,7 +312,14 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
         return False
     if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
         return False
-    rates = [b.cost_value(X_b) for b, X_b in zip(program.blocks, X, strict=True)]
+    rates = []
+    for block, X_b in zip(program.blocks, X, strict=True):
+        rates.append(block.cost_value(X_b))
+        if block.nearness is not None and X_b.any():
+            divergence = divergence_of(block.nearness)
+            if not isinstance(divergence, LogDet):
+                return False
+            rates.append(block.nearness.mu * float(np.vdot(divergence.inverse, X_b)))
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
     return fall < -tol * (sum(map(abs, rates)) + float(np.abs(program.c) @ np.abs(u)) + paid)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
 from bregopt.arrays import Array
@@ -15,6 +17,7 @@ from bregopt.solvers.solution import StopReason
 
 __all__ = ["Answer", "Capabilities", "Settings", "Solver", "Start", "make_settings"]
 
+_EXPECTED = {"tol": "above 0 and below 1", "rank_tol": "above 0 and below 1", "time_limit": "above 0"}
 _PENALTY_NAMES = {
     Penalty.HINGE: "soft rows with a hinge",
     Penalty.LOGDET: "soft rows with the LogDet penalty",
@@ -102,16 +105,24 @@ class Settings:
     rank_tol: float = 1e-10
 
     def __post_init__(self) -> None:
-        for name, least in (("tol", 0.0), ("time_limit", 0.0), ("max_iter", 0), ("rank_tol", 0.0)):
+        for name in ("tol", "rank_tol", "time_limit"):
             value = getattr(self, name)
-            if value is None:
+            if value is None and name == "time_limit":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, Real):
                 raise TypeError(f"{name} is {value!r}; expected a number")
-            if not value > least:
-                raise ValueError(f"{name} is {value!r}; expected a number above {least:g}")
-        if self.max_iter is not None and not isinstance(self.max_iter, int):
-            raise TypeError(f"max_iter is {self.max_iter!r}; expected an integer")
+            if not 0 < float(value) < (math.inf if name == "time_limit" else 1):
+                raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
+        for name, least in (("max_iter", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is None and name == "max_iter":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise TypeError(f"{name} is {value!r}; expected an integer")
+            if value < least:
+                raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
+        if not isinstance(self.verbose, bool):
+            raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,14 +109,14 @@ def _solution(
     held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
     value = certificate.primal if held else np.inf if infeasible else -np.inf
-    X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X))
+    X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X)) if held else None
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
     reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
     return Solution(
         status=status.value,
         stop_reason=f"{reason.value} {answer.detail}".strip(),
         value=float(value),
-        X=X if held else None,
+        X=X,
         u=answer.u,
         duals=answer.y if held or infeasible else None,
         dual_value=certificate.dual if held else float(value),

@@ -10,7 +10,7 @@ are sent there (a primal-dual active set).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = ["STEPS", "dual_newton"]
 
 STEPS = 500  # the limit where the user gives none
 _ARMIJO = 1e-4
+_HEAVIER = 8  # how often the weight may be taken tenfold to find a start
 _LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
 _CG_STEPS = 200
 _NONE = np.zeros(0, dtype=np.intp)
@@ -77,10 +78,13 @@ class _DualNewton:
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the last point."""
-        at = None if start is None else self._point(self._program.bounds.clip(start.y))
+        at = self._first(start)
         if at is None:
-            at = self._point(np.zeros(self._program.m))
-        assert at is not None
+            X0, zero = (
+                np.asarray(self._divergence.minimiser(0 * self._C, self._mu)),
+                np.zeros(self._program.m),
+            )
+            return Answer((X0,), np.zeros(0), zero, StopReason.STALLED, 0)
         step, limit = 0, self._settings.max_iter or STEPS
         watch = Watch(self._program, self._settings, self._progress)
         stop = watch.look(step, self._certificate(at), at.y)
@@ -97,6 +101,34 @@ class _DualNewton:
             stop = StopReason.INTERRUPTED
         y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
         return Answer((at.X,), np.zeros(0), y, stop, step)
+
+    def _first(self, start: Start | None) -> _Point | None:
+        """Return the first point: of an earlier answer, where no row acts, or of a heavier divergence.
+
+        A large linear cost takes the exponential beyond the largest number until the rows hold it back; with
+        ten times the weight, and its answer for a start, they do.
+        """
+        zero = np.zeros(self._program.m)
+        for y in [self._program.bounds.clip(start.y), zero] if start is not None else [zero]:
+            at = self._point(y)
+            if at is not None:
+                return at
+        weight = self._mu
+        for _ in range(_HEAVIER):
+            weight *= 10
+            heavier = _DualNewton(
+                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+            )
+            if heavier._point(zero) is not None:
+                break
+        y = zero
+        while weight > self._mu:
+            heavier = _DualNewton(
+                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+            )
+            y = heavier.run(Start((), np.zeros(0), y)).y
+            weight /= 2
+        return self._point(y)
 
     def _certificate(self, at: _Point) -> Certificate:
         W = self._C - self._program.A.adjoint(at.y)
@@ -172,6 +204,17 @@ class _DualNewton:
                 return new
             alpha *= 0.5
         return None
+
+
+def _weighing(program: Program, mu: float) -> Program:
+    """Return the program with another weight of its divergence."""
+    block = program.blocks[0]
+    assert block.nearness is not None
+    return replace(program, blocks=(replace(block, nearness=replace(block.nearness, mu=mu)),))
+
+
+def _silent() -> Progress:
+    return Progress("a heavier divergence")
 
 
 class _RowAction:

@@ -26,6 +26,7 @@ __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
 _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
+_STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
 _NO_VARIABLES = np.zeros(0)
 
@@ -46,8 +47,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         if certificate.meets(settings.tol):
             progress.record(0, certificate)
             return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
-    smooth = np.isin(program.bounds.kind, (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE))
-    method = _SoftNewton(frame) if smooth.all() else _RowNewton(frame)
+    method = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
     return _run(method, frame, settings, start, Watch(frame.program, settings, progress))
 
 
@@ -72,6 +72,15 @@ def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: 
         stop = StopReason.INTERRUPTED
     y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
     return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, step)
+
+
+def _smooth(frame: _Frame) -> bool:
+    """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
+    bounds = frame.program.bounds
+    smooth = np.isin(bounds.kind, (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE))
+    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+    power = np.select([bounds.kind == Penalty.VON_NEUMANN, bounds.kind == Penalty.SQUARE], [1, 2], 0)
+    return bool((smooth & (bounds.gamma * ends**power <= _STIFF * frame.mu)).all())
 
 
 class _Frame:
@@ -107,7 +116,7 @@ class _Frame:
         own = float(np.vdot(self.divergence.inverse, at.X)) - n
         divergence = own - log_det(at.X_root) + self._log_det
         term = -np.inf
-        if at.Z_root is not None:
+        if at.Z_root is not None and not getattr(at, "dual_residual", 0.0):
             term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
         return certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
 

@@ -14,7 +14,7 @@ from bregopt.solvers.solution import StopReason
 
 __all__ = ["Watch"]
 
-_FEASIBLE = 1e-3  # rows that are met to this much are not suspected of a contradiction
+_FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
 _FIRST_SUSPICION = 3  # steps before which multipliers say little
 
 
@@ -45,20 +45,20 @@ class Watch:
         change, self._before = y - self._before, y.copy()
         drift = y - self._anchor
         self._looks += 1
-        if self._looks & (self._looks - 1) == 0:  # at every power of two
+        doubled = self._looks & (self._looks - 1) == 0
+        if doubled:
             self._anchor = self._before
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
-        if step >= _FIRST_SUSPICION and self._contradiction(certificate, (change, drift, y)):
+        suspected = certificate.primal_residual > (self._settings.tol if doubled else _FEASIBLE)
+        if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE
         if step and np.abs(change).max(initial=0.0) <= 1e-15 * np.abs(y).max(initial=0.0):
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
 
-    def _contradiction(self, certificate: Certificate, candidates: Sequence[Array]) -> bool:
+    def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether the multipliers run away along a Farkas vector."""
-        if certificate.primal_residual < _FEASIBLE:
-            return False
         for candidate in candidates:
             if is_farkas(self._program, candidate):
                 self.farkas = candidate

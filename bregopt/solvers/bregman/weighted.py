@@ -1,9 +1,9 @@
 """Elementwise weights: ``||H o (X - X0)||_F^2`` by majorisation.
 
 With ``c = max H^2`` the objective lies below its tangent at ``V`` plus ``c ||X - V||_F^2``, which is a plain
-nearness problem from ``V - H^2 o (V - X0) / c``. Each step solves that one by Newton's method on its dual, from
-the last multipliers, as precisely as the gap asks; ``V`` is extrapolated (Nesterov 1983), and that begins
-again where it no longer helps (O'Donoghue and Candes 2015).
+nearness problem from ``V - H^2 o (V - X0) / c``. Each step solves that one by Newton's method on its dual,
+from the last multipliers, as precisely as the gap asks; ``V`` is extrapolated (Nesterov 1983), and that
+begins again where it no longer helps (O'Donoghue and Candes 2015).
 """
 
 from __future__ import annotations

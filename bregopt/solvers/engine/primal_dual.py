@@ -5,8 +5,9 @@ For ``min <C, X> - w logdet X`` under rows, with the ends of the rows on their c
 
     A(X) at the ends' bounds and slacks,   Z = C - A*(y),   X Z = w I.
 
-The second holds at every iterate; the others are linearised (:mod:`bregopt.solvers.engine.systems`). The
-weight ``w`` stays what it is: a LogDet problem is one point of the central path, and only ``nu`` falls.
+All are linearised (:mod:`bregopt.solvers.engine.systems`); the second holds from the start wherever ``C`` is
+positive definite, and elsewhere its residual shrinks with every step. The weight ``w`` stays what it is: a
+LogDet problem is one point of the central path, and only ``nu`` falls.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["Iterate", "PrimalDual"]
 
 _TO_BOUNDARY = 0.95  # how far a step goes towards the boundary of the cone
 _SHORTEST = 1e-12
+_ROUND_OFF = 1e-11  # a dual residual that is taken for none
+_CENTRINGS = 12
 _WARM = 1e-4  # where ends are centred after a warm start, as a fraction of the weight
 _LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
 
@@ -44,6 +47,8 @@ class Iterate:
     y : array of shape (m,)
     ends : Ends
     activity : array of shape (m,)
+    dual_residual : float
+        How far ``Z`` is from ``C - A*(y)``, relative to its size.
     """
 
     X: Array
@@ -53,6 +58,7 @@ class Iterate:
     y: Array
     ends: Ends
     activity: Array
+    dual_residual: float
 
 
 class PrimalDual:
@@ -72,18 +78,24 @@ class PrimalDual:
         self._system = system_for(A, bool((bounds.hard & (bounds.lo == bounds.hi)).any()))
 
     def start(self, X: Array, y: Array | None) -> Iterate | None:
-        """Return the first iterate at the positive definite `X`; None where its ``Z`` is not.
+        """Return the first iterate at the positive definite `X`.
 
-        Without multipliers the ends are centred at the largest ``nu`` that leaves ``Z`` definite.
+        The ends are centred at the largest ``nu`` that leaves ``C - A*(y)`` definite. Where none does, ``Z``
+        is the one that belongs to `X`, and None is returned if there are multipliers to start from.
         """
         activity, nu = self._A.apply((X,)), self._weight * (1.0 if y is None else _WARM)
-        while nu > 1e-12 * self._weight:
-            ends = Ends.at(self._bounds, activity, nu, y)
+        ends = Ends.at(self._bounds, activity, nu, y)
+        for _ in range(_CENTRINGS):
             shift = self._A.adjoint(ends.multipliers(self._A.m))
             if _root(self._C - (1.0 if y is not None else 2.0) * shift) is not None:
-                return self._iterate(X, ends)
+                return self._iterate(X, ends, self._C - shift)
             nu *= 0.1
-        return None
+            ends = Ends.at(self._bounds, activity, nu, y)
+        if y is not None:
+            return None
+        ends = Ends.at(self._bounds, activity, self._weight, None)
+        root = cholesky(X, lower=True)
+        return self._iterate(X, ends, self._weight * cho_solve((root, True), np.eye(len(X))))
 
     def step(self, at: Iterate, nu: float) -> tuple[Iterate, float] | None:
         """Return the next iterate and the length of the step to it, None where no step is left."""
@@ -91,10 +103,14 @@ class PrimalDual:
         D_end, r_end = at.ends.linearised(at.activity, nu)
         D, r = at.ends.rows(m, D_end, r_end)
         inverse = cho_solve((at.Z_root, True), np.eye(len(at.Z)))
+        residual = self._C - self._A.adjoint(at.y) - at.Z
         G = self._weight * inverse - at.X
+        if at.dual_residual > _ROUND_OFF:
+            half = at.X @ residual @ inverse
+            G = G - (half + half.T) / 2
         dX, dy = self._system.solve(Newton(at.X, inverse, at.X_root, G, D, r))
         move = at.ends.move(self._A.apply((dX,)), dy, D_end, r_end, nu, m)
-        dZ = -self._A.adjoint(at.ends.row_multipliers(move.p, m))
+        dZ = residual - self._A.adjoint(at.ends.row_multipliers(move.p, m))
         alpha = min(
             1.0,
             _TO_BOUNDARY * at.ends.longest(move),
@@ -102,20 +118,23 @@ class PrimalDual:
             _TO_BOUNDARY * _longest(at.Z_root, dZ),
         )
         while alpha > _SHORTEST:
-            new = self._iterate(at.X + alpha * dX, at.ends.moved(move, alpha))
+            new = self._iterate(at.X + alpha * dX, at.ends.moved(move, alpha), at.Z + alpha * dZ)
             if new is not None:
                 return new, alpha
             alpha *= 0.8
         return None
 
-    def _iterate(self, X: Array, ends: Ends) -> Iterate | None:
+    def _iterate(self, X: Array, ends: Ends, Z: Array) -> Iterate | None:
         """Return an iterate, None where one of its matrices is not positive definite."""
         y = ends.multipliers(self._A.m)
-        Z = self._C - self._A.adjoint(y)
+        own = self._C - self._A.adjoint(y)
+        miss = float(np.linalg.norm(own - Z)) / max(float(np.linalg.norm(Z)), np.finfo(float).tiny)
+        if miss <= _ROUND_OFF:
+            Z, miss = own, 0.0
         X_root, Z_root = _root(X), _root(Z)
         if X_root is None or Z_root is None:
             return None
-        return Iterate(X, Z, X_root, Z_root, y, ends, self._A.apply((X,)))
+        return Iterate(X, Z, X_root, Z_root, y, ends, self._A.apply((X,)), miss)
 
 
 def _root(Z: Array) -> Array | None:

@@ -27,6 +27,7 @@ __all__ = ["EntrySystem", "Newton", "RowSystem", "System", "conjugate_gradients"
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
+_FAR = 1e6
 _CG_STEPS = 300
 _CG_TOL = 1e-3
 
@@ -266,7 +267,7 @@ def conjugate_gradients(
         Hp = operator(p)
         curvature = float(p @ Hp)
         if curvature <= 1e-14 * float(p @ (diagonal * p)):
-            return x if x.any() else z
+            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # nothing holds it back: see where it leads
         alpha = rz / curvature
         x = x + alpha * p
         r = r - alpha * Hp

@@ -92,6 +92,8 @@ class _Generation:
             return StopReason.UNBOUNDED
         if outcome.state is State.CUT_SHORT:
             return StopReason.TIME_LIMIT
+        if outcome.state is State.FAILED:
+            return StopReason.STALLED
         V = master.directions
         self._X, self._u = self._tau * (V * outcome.theta) @ V.T, outcome.u
         found = self._price(master, outcome.y)

@@ -25,7 +25,7 @@ from bregopt.program import LowRank, Penalty, Program
 __all__ = ["Master", "Outcome", "State"]
 
 _TOLERANCE = 1e-9
-_PRIMAL_SIMPLEX = 4
+_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
 
 
 class State(Enum):
@@ -34,6 +34,7 @@ class State(Enum):
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
+    FAILED = "failed"
     CUT_SHORT = "cut short"
 
 
@@ -56,6 +57,14 @@ class Outcome:
     theta: Array
     u: Array
     y: Array
+
+
+_FINISHED = {
+    highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: State.CUT_SHORT,
+}
 
 
 class Master:
@@ -95,19 +104,12 @@ class Master:
         model = self._model
         limit = np.inf if seconds is None else model.getRunTime() + max(seconds, 0.0)
         _checked(model.setOptionValue("time_limit", limit), "time_limit")
-        _checked(model.run(), "run")
-        states = {
-            highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
-            highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
-            highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
-            highspy.HighsModelStatus.kTimeLimit: State.CUT_SHORT,
-        }
-        status = model.getModelStatus()
-        if status not in states:
-            raise SolverError(
-                f"HiGHS stopped with {model.modelStatusToString(status)!r} on a restricted master"
-            )
-        state = states[status]
+        model.run()
+        if model.getModelStatus() not in _FINISHED:  # once more, from nothing
+            model.clearSolver()
+            _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
+            model.run()
+        state = _FINISHED.get(model.getModelStatus(), State.FAILED)
         columns, rows = self._vectors(state)
         if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
             _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
-from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 
 __all__ = ["elastic", "recession", "recession_box"]
 
@@ -39,7 +39,8 @@ def recession(program: Program) -> Program:
     """Return the program for the fastest fall along directions of trace and entries at most one.
 
     A direction keeps every row but those with a hinge, which it may break at their price. Where the minimum
-    is below zero, it is a ray. Divergences are left out; a row for each block, at the end, bounds its trace.
+    is below zero, it is a ray. A row for each block, at the end, bounds its trace: by zero where a divergence
+    outgrows every linear term. That of LogDet does not; it adds ``mu inv(X0)`` to the cost.
     """
     bounds, count = program.bounds, len(program.blocks)
     traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
@@ -47,12 +48,12 @@ def recession(program: Program) -> Program:
     u_lo, u_hi = recession_box(program)
     return replace(
         program,
-        blocks=tuple(replace(block, nearness=None) for block in program.blocks),
+        blocks=tuple(map(_cost_of_direction, program.blocks)),
         A=LinearMap(program.m + count, program.A.orders, (*program.A.terms, *traces)),
         B=sp.csr_array(sp.vstack([program.B, sp.csr_array((count, program.k))])),
         bounds=Bounds(
             np.append(np.where(np.isfinite(bounds.lo), 0.0, -np.inf), np.full(count, -np.inf)),
-            np.append(np.where(np.isfinite(bounds.hi), 0.0, np.inf), np.ones(count)),
+            np.append(np.where(np.isfinite(bounds.hi), 0.0, np.inf), list(map(_reach, program.blocks))),
             np.append(np.where(hinge, Penalty.HINGE, Penalty.HARD), np.full(count, Penalty.HARD)),
             np.append(np.where(hinge, bounds.gamma, np.inf), np.full(count, np.inf)),
         ),
@@ -60,6 +61,18 @@ def recession(program: Program) -> Program:
         u_hi=u_hi,
         offset=0.0,
     )
+
+
+def _cost_of_direction(block: Block) -> Block:
+    cost = block.C
+    if block.nearness is not None and block.nearness.divergence == "logdet":
+        cost = cost + block.nearness.mu * np.linalg.inv(np.asarray(block.nearness.X0))
+    return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None)
+
+
+def _reach(block: Block) -> float:
+    """Return the largest trace of a direction."""
+    return 1.0 if block.nearness is None or block.nearness.divergence == "logdet" else 0.0
 
 
 def recession_box(program: Program) -> tuple[Array, Array]:

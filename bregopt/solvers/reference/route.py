@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Block, Program, certify, is_farkas
+from bregopt.program import Block, Penalty, Program, certify, is_farkas, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.progress import Progress
@@ -79,12 +79,20 @@ class Reference:
         """Solve a program; `start` is not used, as most backends take none."""
         scaled = scale(program)
         answer = _outcome(scaled.program, settings, progress)
-        answer = replace(answer, X=scaled.matrices(answer.X), y=scaled.multipliers(answer.y))
+        aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
+        y = np.zeros(program.m) if aimless else scaled.multipliers(answer.y)
+        answer = replace(answer, X=scaled.matrices(answer.X), y=y)
         certificate = certify(program, answer.X, answer.u, answer.y)
         progress.record(answer.iterations, certificate)
         if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
             return replace(answer, stop=StopReason.CONVERGED)
         return answer
+
+
+def _aimless(program: Program) -> bool:
+    """Whether there is nothing to minimise, so that multipliers are round-off of zero."""
+    costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
+    return not costs and not program.c.any() and bool((program.bounds.kind == Penalty.HARD).all())
 
 
 def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
@@ -95,7 +103,9 @@ def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) 
         if "unbounded" not in word.status or is_farkas(program, answer.y):
             return answer
     if "unbounded" in word.status:
-        return _unbounded(program, settings, progress, word)
+        ray = _unbounded(program, settings, progress, word)
+        if is_ray(program, ray.X, ray.u) or not np.isfinite(translation.variables()).all():
+            return ray
     if progress.out_of_time():
         stop = StopReason.TIME_LIMIT
     elif word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations:
@@ -115,9 +125,10 @@ def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress
     """Return a ray: CVXPY does not hand it on."""
     translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
     ray = _answer(program, translation, StopReason.UNBOUNDED, word)
+    still = (b.nearness is not None and b.nearness.divergence != "logdet" for b in program.blocks)
     return replace(
         ray,
-        X=tuple(map(_without_noise, ray.X)),
+        X=tuple(np.zeros_like(X) if at else _without_noise(X) for X, at in zip(ray.X, still, strict=True)),
         u=np.clip(np.where(np.abs(ray.u) > _NOISE, ray.u, 0.0), *recession_box(program)),
         y=np.zeros(program.m),
     )
