@@ -14,22 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, finite_array
-from bregopt.errors import ConvergenceWarning, did_you_mean, require
+from bregopt.arrays import Array, finite_array
+from bregopt.errors import ConvergenceWarning, did_you_mean
 from bregopt.interop.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.rounding import best_partition
 from bregopt.program import Certificate, LowRank, Program, certify
+from bregopt.solvers.base import Settings
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
 __all__ = ["Cut", "min_balanced_cut"]
 
 _FALL = 0.3  # of mu from one nearness problem to the next
-_HYPERPLANES = 50
+_FALLS = 25  # then mu is 1e-13 of what it was
+_STEPS = 100  # at most, on one nearness problem: the next mu starts from wherever it is
+_INSTANT = 1e-9  # seconds: what is left of a time limit that has passed
+_MAX_STEPS = 2_000  # on all of them
 _OPTIONS = ("tol", "max_iter", "time_limit", "verbose")
 
 
@@ -74,11 +79,11 @@ def min_balanced_cut(
         The networkx edge attribute, or the weights of the edges; every edge weighs one without.
     imbalance : float in [0, 1)
         The sides may differ by this fraction of the number of vertices, and always by one where it is odd.
-    seed : int
-        Of the random hyperplanes.
+    seed : int, at least 0
+        Of the random hyperplanes of the rounding.
     **options
-        ``tol`` (1e-2, of the relaxation's relative gap and residual), ``max_iter`` (cycles of projections,
-        20,000), ``time_limit`` (seconds), ``verbose``.
+        ``tol`` (1e-2, of the relaxation's relative gap and residual), ``max_iter`` (2,000 steps on the
+        nearness problems, all together), ``time_limit`` (seconds, of the relaxation), ``verbose``.
 
     Returns
     -------
@@ -99,16 +104,19 @@ def min_balanced_cut(
     ----------
     Lang (2005), Fixing two weaknesses of the spectral method; Kulis, Sustik, Dhillon (2009), §6.4.
     """
-    for name in options:
-        if name not in _OPTIONS:
-            raise TypeError(f"min_balanced_cut has no option {name!r}{did_you_mean(name, _OPTIONS)}")
+    settings = _settings(seed, options)
     parsed = read_graph(graph, weights)
-    fraction = float(finite_array(imbalance, "imbalance", ndim=0))
-    if not 0 <= fraction < 1:
-        raise ValueError(f"imbalance is {fraction:g}; expected 0 <= imbalance < 1")
-    slack = _largest_imbalance(parsed.n, fraction)
-    solution = _Path(parsed, slack, **options).follow()
-    side = _best_partition(parsed, solution.X, slack, np.random.default_rng(seed))
+    slack = _largest_imbalance(parsed.n, imbalance)
+    solution = _relaxed(parsed, slack, settings)
+    if solution.status != Status.OPTIMAL:
+        warnings.warn(
+            f"min_balanced_cut: the relaxation's certified gap is {solution.gap:.1e}, its residual "
+            f"{solution.primal_residual:.1e} (tol {settings.tol:.1e}); the bound holds. "
+            f"{solution.stop_reason}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    side = best_partition(parsed, solution.X, slack, np.random.default_rng(settings.seed))
     inherited = {f.name: getattr(solution, f.name) for f in fields(Solution)}
     return Cut(
         **inherited,
@@ -119,137 +127,143 @@ def min_balanced_cut(
     )
 
 
-def _largest_imbalance(n: int, fraction: float) -> int:
+def _settings(seed: Any, options: dict[str, Any]) -> Settings:
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"min_balanced_cut has no option {name!r}{did_you_mean(name, _OPTIONS)}")
+    return Settings(seed=seed, **{"tol": 1e-2, **options})
+
+
+def _largest_imbalance(n: int, imbalance: Any) -> int:
     """Return the largest allowed difference of the sizes of the sides: of the parity of ``n``."""
+    fraction = float(finite_array(imbalance, "imbalance", ndim=0))
+    if not 0 <= fraction < 1:
+        raise ValueError(f"imbalance is {fraction:g}; expected 0 <= imbalance < 1")
     slack = int(np.floor(fraction * n + 1e-9))
     return max(slack - (slack - n) % 2, n % 2)
 
 
-class _Path:
-    """LogDet nearness for a falling ``mu``, each certified as the relaxation."""
+def _relaxed(graph: Graph, slack: int, settings: Settings) -> Solution:
+    """Return the answer of the relaxation, by LogDet nearness for a falling ``mu``."""
+    title = f"bregopt min_balanced_cut: {graph.n} vertices"
+    progress = Progress(title, settings.verbose, settings.time_limit)
+    relaxation = _Relaxation(graph, slack)
+    first = graph.n / float((relaxation.root**2).sum())  # there tr X = n already
+    found: list[tuple[Solution, Certificate]] = []
+    budget, steps, reason = settings.max_iter or _MAX_STEPS, 0, StopReason.STALLED
+    for mu in first * _FALL ** np.arange(_FALLS):
+        step = relaxation.nearness(
+            mu,
+            start=found[-1][0] if found else False,
+            tol=settings.tol / 2,
+            max_iter=min(budget - steps, _STEPS),
+            time_limit=progress.remaining(),
+        )
+        steps += step.iterations
+        certificate = relaxation.certificate(step)
+        found.append((step, certificate))
+        progress.record(steps, certificate, mu=mu)
+        ended = _why_stop(step, certificate, budget - steps, settings, progress)
+        if ended is not None:
+            reason = ended
+            break
+    converged = reason is StopReason.CONVERGED
+    step, certificate = found[-1] if converged else min(found, key=lambda pair: pair[1].gap)
+    return replace(
+        step,
+        status=(Status.OPTIMAL if converged else Status.USER_LIMIT).value,
+        stop_reason=reason.value,
+        value=certificate.primal,
+        dual_value=certificate.dual,
+        gap=certificate.gap,
+        primal_residual=certificate.primal_residual,
+        dual_residual=certificate.dual_residual,
+        error=certificate.error,
+        iterations=steps,
+        history=progress.history(),
+        timings={**step.timings, "total": progress.seconds},
+    )
 
-    def __init__(
-        self,
-        graph: Graph,
-        slack: int,
-        tol: float = 1e-2,
-        max_iter: int = 20_000,
-        time_limit: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._tol, self._cycles = tol, max_iter
-        self._n, self._slack = graph.n, slack
-        self._relaxation = _relaxation(graph, slack)
-        self._progress = Progress(f"bregopt min_balanced_cut: {graph.n} vertices", verbose, time_limit)
-        # Where L has a null space beyond e (several components, or an imbalance that gives e a share), its
-        # inverse on the rest would pin X_ii to zero; as tr X = n, adding delta I only shifts the objective.
+
+def _why_stop(
+    step: Solution, certificate: Certificate, left: int, settings: Settings, progress: Progress
+) -> StopReason | None:
+    if certificate.meets(settings.tol):
+        return StopReason.CONVERGED
+    if StopReason.INTERRUPTED in step.stop_reason:
+        return StopReason.INTERRUPTED
+    if progress.out_of_time():
+        return StopReason.TIME_LIMIT
+    return StopReason.MAX_ITER if left <= 0 else None
+
+
+class _Relaxation:
+    """The relaxation of a balanced cut, and the LogDet nearness problems that lead to its answer.
+
+    Where ``L`` has a null space beyond ``e`` (several components, or an imbalance that gives ``e`` a share),
+    its inverse on the rest would pin ``X_ii`` to zero. So ``delta I`` is added: as tr X = n, this only shifts
+    the objective, and ``delta`` comes off the multipliers of the diagonal again.
+    """
+
+    def __init__(self, graph: Graph, slack: int) -> None:
+        self.n, self.slack = graph.n, slack
+        self.laplacian = graph.laplacian.toarray()
+        self.program = self._program()
         degree = graph.adjacency.sum() / graph.n
-        self._delta = 0.0 if slack == 0 and graph.components == 1 else degree if degree > 0 else 1.0
-        self._space = _complement_of_ones(graph.n) if slack == 0 else np.eye(graph.n)
-        L = self._space.T @ (graph.laplacian @ self._space)
-        self._shifted = L + self._delta * np.eye(len(L))
-        self._laplacian = graph.laplacian
+        self.delta = 0.0 if slack == 0 and graph.components == 1 else degree if degree > 0 else 1.0
+        self.space = np.eye(self.n) if slack else _complement_of_ones(self.n)
+        shifted = self.space.T @ (self.laplacian + self.delta * np.eye(self.n)) @ self.space
+        eigenvalues, Q = np.linalg.eigh(shifted)
+        self.root = self.space @ (Q / np.sqrt(eigenvalues))  # root root' inverts L + delta I on the space
 
-    def follow(self) -> Solution:
-        """Return the relaxation's answer at the last ``mu``, as a solution of the relaxation."""
-        eigenvalues, Q = np.linalg.eigh(self._shifted)
-        G = self._space @ (Q / np.sqrt(eigenvalues))  # G G' is the inverse of L + delta I on the space
-        mu = self._n / float((G**2).sum())  # there tr X = n already
-        done: Solution | bool = False
-        cycles, best = 0, None
-        while True:
-            step = self._nearness(G, mu, done, self._cycles - cycles)
-            cycles += step.iterations
-            certificate, X = self._certified(step)
-            self._progress.record(cycles, certificate, mu=mu)
-            if best is None or certificate.gap < best[1].gap or certificate.meets(self._tol):
-                best = step, certificate, X
-            reached = best[1].meets(self._tol)
-            if (
-                reached
-                or cycles >= self._cycles
-                or self._progress.out_of_time()
-                or step.status == "user_limit"
-            ):
-                return self._solution(*best, cycles)
-            done, mu = step, _FALL * mu
+    def _program(self) -> Program:
+        X = PSD(self.n, name="X")
+        rows = self._rows(X) if self.slack else [*self._rows(X), quad_form(np.ones(self.n), X) == 0]
+        return Problem(Minimize(inner(self.laplacian, X)), rows).program()
 
-    def _nearness(self, G: Array, mu: float, start: Solution | bool, cycles: int) -> Solution:
-        X = PSD(self._n, name="X")
-        problem = Problem(Minimize(mu * logdet_div(X, LowRank(np.sqrt(mu) * G))), _rows(X, self._slack))
+    def _rows(self, X: PSD) -> list[Constraint]:
+        """Return the rows of the relaxation that the space of the nearness problems does not imply."""
+        held = diag(X) == 1
+        return [held, quad_form(np.ones(self.n), X) <= float(self.slack**2)] if self.slack else [held]
+
+    def nearness(
+        self, mu: float, start: Solution | bool, tol: float, max_iter: int, time_limit: float | None
+    ) -> Solution:
+        """Return the answer to LogDet nearness to ``mu inv(L)``, as near as the limits let it come."""
+        X = PSD(self.n, name="X")
+        problem = Problem(Minimize(mu * logdet_div(X, LowRank(np.sqrt(mu) * self.root))), self._rows(X))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return problem.solve(
                 solver="bregman",
                 warm_start=start,
-                tol=self._tol / 2,
-                max_iter=max(cycles, 1),
-                time_limit=self._progress.remaining(),
+                tol=tol,
+                max_iter=max_iter,
+                time_limit=None if time_limit is None else max(time_limit, _INSTANT),
             )
 
-    def _certified(self, step: Solution) -> tuple[Certificate, Array]:
-        """Return what the multipliers of a nearness problem prove about the relaxation, and its dense X."""
-        raw = step._raw
-        assert raw is not None
-        X = np.asarray(step.X)
-        y = raw.duals.copy()
-        y[: self._n] -= self._delta
-        if self._slack == 0:
+    def certificate(self, step: Solution) -> Certificate:
+        """Return what the multipliers of a nearness problem prove about the relaxation."""
+        assert step._raw is not None
+        X, y = np.asarray(step.X), step._raw.duals.copy()
+        y[: self.n] -= self.delta
+        if self.slack == 0:
             y = np.append(y, self._balance_multiplier(y))
-        return certify(self._relaxation, (X,), np.zeros(0), y), X
+        proof = certify(self.program, (X,), np.zeros(0), y)
+        # L is psd: with no multipliers at all the bound is 0.
+        return proof if proof.dual > 0 else certify(self.program, (X,), np.zeros(0), np.zeros_like(y))
 
     def _balance_multiplier(self, y: Array) -> float:
         """Return a multiplier of e'Xe = 0 with which ``L - diag(y) - t e e'`` is psd, on e as off it.
 
         By a Schur complement: off e the matrix is positive definite, so a multiplier low enough exists.
         """
-        Z = np.asarray(self._laplacian.todense()) - np.diag(y)
-        e = np.ones(self._n) / np.sqrt(self._n)
-        off = self._space.T @ (Z @ e)
-        inside = self._space.T @ Z @ self._space
+        Z = self.laplacian - np.diag(y)
+        e = np.ones(self.n) / np.sqrt(self.n)
+        off = self.space.T @ (Z @ e)
+        inside = self.space.T @ Z @ self.space
         needed = off @ np.linalg.solve(inside, off) - e @ Z @ e
-        return -max(2 * float(needed), 0.0) / self._n
-
-    def _solution(self, step: Solution, certificate: Certificate, X: Array, cycles: int) -> Solution:
-        met = certificate.meets(self._tol)
-        reason = StopReason.TIME_LIMIT if self._progress.out_of_time() else StopReason.MAX_ITER
-        solution = replace(
-            step,
-            status=(Status.OPTIMAL if met else Status.USER_LIMIT).value,
-            stop_reason=(StopReason.CONVERGED if met else reason).value,
-            value=certificate.primal,
-            dual_value=certificate.dual,
-            gap=certificate.gap,
-            primal_residual=certificate.primal_residual,
-            dual_residual=certificate.dual_residual,
-            error=certificate.error,
-            iterations=cycles,
-            history=self._progress.history(),
-            timings={**step.timings, "total": self._progress.seconds},
-        )
-        if not met:
-            warnings.warn(
-                f"min_balanced_cut: the relaxation's certified gap is {solution.gap:.1e}, its residual "
-                f"{solution.primal_residual:.1e} (tol {self._tol:.1e}); the bound holds. "
-                f"{solution.stop_reason}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return solution
-
-
-def _rows(X: PSD, slack: int) -> list[Constraint]:
-    """Return the rows of the relaxation that the range space does not imply."""
-    rows = [diag(X) == 1]
-    return [*rows, quad_form(np.ones(X.n), X) <= float(slack**2)] if slack else rows
-
-
-def _relaxation(graph: Graph, slack: int) -> Program:
-    X = PSD(graph.n, name="X")
-    rows = _rows(X, slack) or []
-    if slack == 0:
-        rows.append(quad_form(np.ones(graph.n), X) == 0)
-    return Problem(Minimize(inner(graph.laplacian, X)), rows).program()
+        return -max(2 * float(needed), 0.0) / self.n
 
 
 def _complement_of_ones(n: int) -> Array:
@@ -258,41 +272,3 @@ def _complement_of_ones(n: int) -> Array:
     basis = np.triu(np.ones((n, n - 1)))
     basis[k, k - 1] = -k
     return basis / np.sqrt(k * (k + 1))
-
-
-def _best_partition(graph: Graph, X: LowRank, slack: int, rng: np.random.Generator) -> IntArray:
-    """Return the best of several roundings of the relaxation's answer, each repaired to balance."""
-    U, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-    leading = (U * s)[:, :3]
-    random = X.factor @ rng.normal(size=(X.rank, _HYPERPLANES))
-    directions = np.column_stack([leading, random])
-    candidates = [side for d in directions.T for side in _splits(d, slack)]
-    cuts = np.array([graph.cut(side) for side in candidates])
-    order = np.argsort(cuts, kind="stable")
-    best = [candidates[k] for k in order[:3]]
-    return min((_improved(graph, side) for side in best), key=graph.cut)
-
-
-def _splits(score: Array, slack: int) -> list[IntArray]:
-    """Return the partitions into high and low scores, of every allowed size."""
-    n = len(score)
-    rank = np.empty(n, dtype=np.intp)
-    rank[np.argsort(score, kind="stable")] = np.arange(n)
-    sizes = {(n + difference) // 2 for difference in range(-slack, slack + 1) if (n + difference) % 2 == 0}
-    return [np.where(rank < size, 1, -1) for size in sorted(sizes) if 0 < size < n]
-
-
-def _improved(graph: Graph, side: IntArray) -> IntArray:
-    """Return a partition of the same sizes after swaps by Kernighan and Lin, where networkx is installed."""
-    try:
-        networkx = require("networkx", "graph")
-    except ImportError:
-        return side
-    if abs(int(side.sum())) > 1:
-        return side  # networkx swaps within halves only
-    G = networkx.from_scipy_sparse_array(graph.adjacency)
-    halves = tuple(set(np.flatnonzero(side == sign).tolist()) for sign in (1, -1))
-    first, _ = networkx.community.kernighan_lin_bisection(G, halves, max_iter=50, seed=0)
-    swapped = -np.ones(graph.n, dtype=np.intp)
-    swapped[list(first)] = 1
-    return swapped if graph.cut(swapped) < graph.cut(side) else side

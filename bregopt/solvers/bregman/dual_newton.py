@@ -195,7 +195,7 @@ class _DualNewton:
     def _searched(self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array) -> _Point | None:
         """Return the first point along the projected step that rises enough (Armijo)."""
         alpha = 1.0
-        round_off = 1e-15 * (abs(at.dual) + self._mu * self._divergence.unit)
+        round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
         while alpha > 1e-12:
             y = np.clip(at.y + alpha * d, lower, upper)
             rise = float(gradient @ (y - at.y))

@@ -48,7 +48,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
             progress.record(0, certificate)
             return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
     method = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
-    return _run(method, frame, settings, start, Watch(frame.program, settings, progress))
+    return _run(method, frame, settings, start, Watch(program, settings, progress))
 
 
 def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: Watch) -> Answer:
@@ -153,8 +153,12 @@ class _RowNewton:
             at = None if near is None else self._engine.start(near, y)
             if at is not None:
                 return at
-        X = self._frame.point(np.zeros(self._frame.program.m))
-        return self._engine.start(self._frame.X0 if X is None else X, None)
+        bounds = self._frame.program.bounds
+        X = self._frame.point(np.zeros(bounds.m))
+        X = self._frame.X0 if X is None else X
+        if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
+            X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
+        return self._engine.start(X, None)
 
     def next(self, at: Iterate) -> Iterate | None:
         """Return the iterate after a step, None where none is left."""

@@ -1,0 +1,383 @@
+"""Newton's methods: their derivatives by finite differences, their systems against each other, hard cases."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.divergences import Frobenius, VonNeumann
+from bregopt.interop.matrices import read_matrix
+from bregopt.program import Bounds, LinearMap, Penalty, Term
+from bregopt.program.bounds import bent
+from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
+from bregopt.solvers.engine import Newton, conjugate_gradients
+from bregopt.solvers.engine.systems import EntrySystem, RowSystem, solve_definite
+
+ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
+TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
+
+
+def positive_definite(n, rng, ridge=0.3):
+    G = rng.normal(size=(n, n))
+    return G @ G.T / n + ridge * np.eye(n)
+
+
+def symmetric(n, rng):
+    A = rng.normal(size=(n, n))
+    return A + A.T
+
+
+def families(n, rng, m=4):
+    i, j = rng.integers(0, n, (2, m))
+    j = np.where(i == j, (i + 1) % n, j)
+    w = rng.normal(size=m)
+    return [
+        Entries(n, i, np.where(np.arange(m) % 2, i, j), w),
+        Distances(n, i, j, w),
+        RankOne(rng.normal(size=(m, n)), w),
+        RankOne(sp.csr_array(rng.normal(size=(m, n)) * (rng.random((m, n)) < 0.5)), w),
+        RankTwo(rng.normal(size=(m, n)), rng.normal(size=(m, n)), w),
+        DenseRows(np.array([symmetric(n, rng) for _ in range(m)])),
+    ]
+
+
+def linear_map(n, rng):
+    rows = families(n, rng)
+    starts = np.cumsum([0, *(f.m for f in rows)])
+    terms = tuple(Term(0, np.arange(a, a + f.m), f) for a, f in zip(starts, rows, strict=False))
+    return LinearMap(int(starts[-1]), (n,), terms)
+
+
+class TestPieces:
+    def test_sum_to_the_rows(self, rng):
+        for rows in families(5, rng):
+            pieces = rows.pieces()
+            if pieces is None:
+                continue
+            U = pieces.U.toarray() if sp.issparse(pieces.U) else pieces.U
+            for k in range(rows.m):
+                mine = pieces.row == k
+                A = (U[mine].T * pieces.weight[mine]) @ U[mine]
+                np.testing.assert_allclose(A, rows.adjoint(np.eye(rows.m)[k]), atol=1e-13)
+
+
+@pytest.mark.parametrize("divergence", ["von_neumann", "frobenius"])
+class TestSpectrum:
+    def setup(self, divergence, n, rng):
+        X0 = positive_definite(n, rng) if divergence == "von_neumann" else symmetric(n, rng)
+        D = {"von_neumann": VonNeumann, "frobenius": Frobenius}[divergence](X0)
+        return D, symmetric(n, rng)
+
+    def test_point_and_term(self, divergence, rng):
+        D, W = self.setup(divergence, 5, rng)
+        spectrum = D.spectrum(W, 0.7)
+        X = spectrum.X
+        np.testing.assert_allclose(X, D.minimiser(W, 0.7), atol=1e-12)
+        assert spectrum.term == pytest.approx(float(np.vdot(W, X)) + 0.7 * D.value(X))
+
+    @pytest.mark.parametrize("sparse", [False, True])
+    def test_derivative_by_finite_differences(self, divergence, sparse, rng):
+        D, W = self.setup(divergence, 6, rng)
+        S, h = symmetric(6, rng), 1e-6
+        product = D.spectrum(W, 0.7).derivative(sp.csr_array(S) if sparse else S)
+        moved = product.share * S + (product.L @ product.R.T + product.R @ product.L.T) / 2
+        difference = (D.spectrum(W - h * S, 0.7).X - D.spectrum(W + h * S, 0.7).X) / (2 * h)
+        np.testing.assert_allclose(moved, difference, atol=1e-6 * np.abs(difference).max())
+
+    def test_curvatures(self, divergence, rng):
+        D, W = self.setup(divergence, 5, rng)
+        spectrum = D.spectrum(W, 1.3)
+        Z = rng.normal(size=(3, 5))
+        found = spectrum.curvature(Z @ spectrum.V)
+        for z, curvature in zip(Z, found, strict=True):
+            p = spectrum.derivative(np.outer(z, z))
+            moved = p.share * np.outer(z, z) + (p.L @ p.R.T + p.R @ p.L.T) / 2
+            assert z @ moved @ z == pytest.approx(curvature)
+        unit = spectrum.curvature(spectrum.V)  # rows of V: the unit vectors in the eigenvectors
+        np.testing.assert_allclose(np.diag(spectrum.entry_curvature()), unit)
+
+    def test_all_eigenvalues_of_one_sign(self, divergence, rng):
+        for shift in (-50.0, 50.0):
+            D, W = self.setup(divergence, 4, rng)
+            spectrum = D.spectrum(W - shift * np.eye(4), 1.0)
+            S = symmetric(4, rng)
+            p = spectrum.derivative(S)
+            moved = p.share * S + (p.L @ p.R.T + p.R @ p.L.T) / 2
+            assert np.isfinite(moved).all()
+            if divergence == "frobenius":
+                np.testing.assert_allclose(moved, S / 2 if shift > 0 else 0 * S, atol=1e-12)
+
+
+class TestSystems:
+    def newton(self, n, rng, A):
+        X, K = positive_definite(n, rng), positive_definite(n, rng)
+        D = rng.uniform(0.1, 2, A.m)
+        D[:3] = np.inf
+        return Newton(X, K, np.linalg.cholesky(X), symmetric(n, rng), D, rng.normal(size=A.m))
+
+    def test_both_solve_the_same_equations(self, rng):
+        n = 4
+        A = linear_map(n, rng)
+        at = self.newton(n, rng, A)
+        for system in (RowSystem(A), EntrySystem(A)):
+            dX, dy = system.solve(at)
+            half = at.X @ A.adjoint(dy) @ at.K
+            np.testing.assert_allclose(dX, at.G + (half + half.T) / 2, atol=1e-8)
+            asked = np.isfinite(at.D)
+            left = A.apply((dX,))[asked] + at.D[asked] * dy[asked]
+            np.testing.assert_allclose(left, at.r[asked], atol=1e-8)
+            assert not dy[~asked].any()
+
+    def test_iterations_come_to_the_same(self, rng, monkeypatch):
+        from bregopt.solvers.engine import systems
+
+        n = 5
+        A = linear_map(n, rng)
+        at = self.newton(n, rng, A)
+        dX, _ = RowSystem(A).solve(at)
+        monkeypatch.setattr(systems, "_LARGEST_DENSE", 0)
+        monkeypatch.setattr(systems, "_LARGEST_FORMED_ENTRIES", 0)
+        monkeypatch.setattr(systems, "_CG_TOL", 1e-10)
+        for system in (RowSystem(A), EntrySystem(A)):
+            np.testing.assert_allclose(system.solve(at)[0], dX, atol=1e-6 * np.abs(dX).max())
+
+    def test_dependent_rows(self, rng):
+        Z = rng.normal(size=(3, 5))
+        S = np.vstack([Z, Z]) @ np.vstack([Z, Z]).T
+        right = S @ rng.normal(size=6)
+        np.testing.assert_allclose(S @ solve_definite(S, right), right, atol=1e-8)
+
+    def test_conjugate_gradients(self, rng):
+        S, b = positive_definite(20, rng), rng.normal(size=20)
+        x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
+        np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
+
+
+class TestBends:
+    @pytest.mark.parametrize("kind", [Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE])
+    def test_response_is_the_derivative_of_the_penalty_and_the_inverse_of_the_bend(self, kind):
+        bounds = Bounds(
+            np.array([-np.inf, 2.0]), np.array([1.0, np.inf]), np.full(2, kind), np.array([0.7, 1.9])
+        )
+        a, h = np.array([1.6, 0.8]), 1e-6
+        y, stiffness = bounds.response(a)
+        slope = (bounds.penalty(a + h) - bounds.penalty(a - h)) / (2 * h)
+        np.testing.assert_allclose(y, -slope, rtol=1e-6)
+        up, down = bounds.response(a + h)[0], bounds.response(a - h)[0]
+        np.testing.assert_allclose(stiffness, (down - up) / (2 * h), rtol=1e-6)
+        value, derivative = bent(bounds.kind, np.array([1.0, 2.0]), bounds.gamma, y)
+        np.testing.assert_allclose(value, a, rtol=1e-12)
+        np.testing.assert_allclose(derivative, -1 / stiffness, rtol=1e-10)
+
+
+class TestHardCases:
+    @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
+    def test_ill_conditioned_start(self, divergence):
+        n, rng = 8, np.random.default_rng(1)
+        Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
+        X0 = (Q * np.logspace(-12, 0, n)) @ Q.T
+        X0 = (X0 + X0.T) / 2
+        X = bo.PSD(n)
+        d = X0[0, 0] + X0[1, 1] - 2 * X0[0, 1]
+        for rows in (
+            [bo.diag(X) == 1.1 * np.diag(X0)],
+            [bo.sq_distance(X, 0, 1) <= 0.9 * d, bo.trace(X) >= 0.5],
+        ):
+            problem = bo.Problem(bo.Minimize(ATOMS[divergence](X, X0)), rows)
+            sol = problem.solve(solver="bregman", method="newton")
+            assert sol.status == "optimal"
+            assert np.linalg.eigvalsh(sol.X)[0] > 0
+
+    @pytest.mark.parametrize("divergence", ATOMS)
+    @pytest.mark.parametrize("scale", [1e-8, 1e8])
+    def test_scaled_data(self, divergence, scale):
+        rng = np.random.default_rng(2)
+        X0 = positive_definite(6, rng)
+        X = bo.PSD(6)
+
+        def solved(s):
+            rows = [bo.diag(X) == s, X[0, 1:4] >= 0.2 * s, bo.trace(X) <= 7 * s]
+            return bo.Problem(bo.Minimize(ATOMS[divergence](X, s * X0)), rows).solve(tol=1e-8)
+
+        plain, scaled = solved(1.0), solved(scale)
+        assert scaled.status == "optimal"
+        assert scaled.iterations == pytest.approx(plain.iterations, abs=2)
+        np.testing.assert_allclose(scaled.X / scale, plain.X, atol=1e-5)
+
+    @pytest.mark.parametrize("divergence", ATOMS)
+    def test_duplicate_redundant_and_contradictory_rows(self, divergence):
+        X0 = positive_definite(4, np.random.default_rng(3))
+        X = bo.PSD(4)
+        D = bo.Minimize(ATOMS[divergence](X, X0))
+        plain = bo.Problem(D, [bo.diag(X) == 1]).solve(tol=1e-9)
+        doubled = bo.Problem(D, [bo.diag(X) == 1, 2 * bo.diag(X) == 2, bo.trace(X) == 4, X[0, 0] <= 1]).solve(
+            tol=1e-9
+        )
+        assert doubled.status == "optimal"
+        np.testing.assert_allclose(doubled.X, plain.X, atol=1e-6)
+        broken = bo.Problem(D, [bo.diag(X) == 1, bo.trace(X) == 4.1]).solve()
+        assert broken.status == "infeasible"
+
+    @pytest.mark.parametrize("divergence", ATOMS)
+    @pytest.mark.parametrize("margin", [1e-1, 1e-3])
+    def test_bounds_that_cross_by_little_are_proven_so(self, divergence, margin):
+        X = bo.PSD(2)
+        rows = [X[0, 0] <= 1, X[0, 0] >= 1 + margin]
+        sol = bo.Problem(bo.Minimize(ATOMS[divergence](X, np.eye(2))), rows).solve(solver="bregman")
+        assert sol.status == "infeasible"
+        assert sol.iterations < 50
+
+    @pytest.mark.parametrize("divergence", ["von_neumann", "frobenius"])
+    def test_rows_that_only_just_meet_the_cone(self, divergence):
+        X = bo.PSD(2)
+        rows = [bo.diag(X) == 1, X[0, 1] >= 1]
+        sol = bo.Problem(bo.Minimize(ATOMS[divergence](X, np.eye(2))), rows).solve(solver="bregman")
+        assert sol.status == "optimal"
+        np.testing.assert_allclose(sol.X, 1, atol=1e-3)
+
+    @given(cost=st.floats(-20, 20), trace=st.floats(0.5, 4))
+    def test_linear_cost_that_leaves_the_domain_of_the_dual(self, cost, trace):
+        # Without rows C + inv(X0) need not be definite; the trace holds X back, and X = (trace / 2) I.
+        X = bo.PSD(2)
+        objective = bo.Minimize(bo.logdet_div(X, np.eye(2)) + cost * bo.trace(X))
+        sol = bo.Problem(objective, [bo.trace(X) == trace]).solve(solver="bregman", method="newton")
+        assert sol.status == "optimal"
+        np.testing.assert_allclose(sol.X, trace / 2 * np.eye(2), atol=1e-5)
+
+    def test_exponential_that_would_overflow(self):
+        X = bo.PSD(2)
+        objective = bo.Minimize(bo.von_neumann_div(X, np.eye(2)) - 1000 * bo.trace(X))
+        sol = bo.Problem(objective, [bo.trace(X) <= 1]).solve(solver="bregman", tol=1e-8)
+        assert sol.status == "optimal"
+        np.testing.assert_allclose(sol.X, np.eye(2) / 2, atol=1e-5)
+
+    def test_stiff_soft_rows_are_hard_rows(self):
+        X = bo.PSD(3)
+        X0 = positive_definite(3, np.random.default_rng(4))
+        D = bo.Minimize(bo.logdet_div(X, X0))
+        hard = bo.Problem(D, [bo.diag(X) == 0.5]).solve(tol=1e-9)
+        for gamma in (1e5, 1e9, 1e12):
+            soft = bo.Problem(D, [bo.soft(bo.diag(X) == 0.5, gamma=gamma)]).solve(tol=1e-8)
+            assert soft.status == "optimal"
+            np.testing.assert_allclose(soft.X, hard.X, atol=1e-3)
+
+    def test_no_row_acts(self):
+        X = bo.PSD(3)
+        for atom in ATOMS.values():
+            sol = bo.Problem(bo.Minimize(atom(X, np.eye(3))), [bo.trace(X) <= 10]).solve(solver="bregman")
+            assert sol.status == "optimal"
+            assert sol.iterations == 0
+            assert sol.duals[0] == 0
+
+
+class TestWeights:
+    @pytest.mark.parametrize("spread", [0.5, 0.1])
+    def test_agrees_with_cvxpy(self, spread):
+        n, rng = 5, np.random.default_rng(5)
+        A, H = symmetric(n, rng), rng.uniform(spread, 1, (n, n))
+        H = (H + H.T) / 2
+        X = bo.PSD(n)
+        rows = [bo.diag(X) == 1, X[0, 1] <= 0.1]
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, A, weights=H)), rows).solve(
+            solver="bregman", tol=1e-9
+        )
+        K = cp.Variable((n, n), PSD=True)
+        reference = cp.Problem(
+            cp.Minimize(cp.sum_squares(cp.multiply(H, K - A))), [cp.diag(K) == 1, K[0, 1] <= 0.1]
+        )
+        reference.solve(**TIGHT)
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(reference.value, rel=1e-7)
+        np.testing.assert_allclose(sol.X, K.value, atol=1e-5)
+
+    def test_equal_weights_are_the_plain_problem(self):
+        A = symmetric(6, np.random.default_rng(6))
+        X = bo.PSD(6)
+        plain = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1]).solve(tol=1e-9)
+        weighted = bo.Problem(
+            bo.Minimize(bo.frobenius_div(X, A, weights=np.full((6, 6), 3.0))), [bo.diag(X) == 1]
+        ).solve(solver="bregman", tol=1e-9)
+        np.testing.assert_allclose(weighted.X, plain.X, atol=1e-6)
+        assert weighted.value == pytest.approx(9 * plain.value)
+
+    def test_contradiction(self):
+        X = bo.PSD(2)
+        D = bo.frobenius_div(X, np.eye(2), weights=np.array([[1.0, 2.0], [2.0, 1.0]]))
+        sol = bo.Problem(bo.Minimize(D), [bo.diag(X) == 1, X[0, 1] >= 1.5]).solve(solver="bregman")
+        assert sol.status == "infeasible"
+
+    def test_cyclic_refuses_with_the_reason(self):
+        X = bo.PSD(2)
+        D = bo.frobenius_div(X, np.eye(2), weights=np.ones((2, 2)))
+        with pytest.raises(bo.UnsupportedProblemError, match="elementwise weights"):
+            bo.Problem(bo.Minimize(D)).solve(solver="bregman", method="cyclic")
+
+
+class TestComplement:
+    def test_makes_a_problem_feasible_that_the_range_forbids(self):
+        G = np.array([[1.0], [1.0], [0.0]])
+        X = bo.PSD(3)
+        row = bo.sq_distance(X, 0, 1) >= 0.5
+        with pytest.raises(bo.InfeasibleRowError):
+            bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [row]).solve()
+        for start in (bo.LowRank(G), G @ G.T):
+            sol = bo.Problem(bo.Minimize(bo.logdet_div(X, start, complement=1e-2)), [row]).solve()
+            assert sol.status == "optimal"
+            assert sol.X[0, 0] + sol.X[1, 1] - 2 * sol.X[0, 1] >= 0.5 - 1e-5
+
+    @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+    def test_is_the_start_plus_the_projection_on_its_null_space(self, scale):
+        G = np.sqrt(scale) * np.random.default_rng(7).normal(size=(5, 2))
+        Q, _ = np.linalg.qr(G)
+        full = G @ G.T + 0.3 * scale * (np.eye(5) - Q @ Q.T)
+        X = bo.PSD(5)
+        rows = [bo.trace(X) == 3 * scale]
+        for atom in (bo.logdet_div, bo.von_neumann_div):
+            ours = bo.Problem(bo.Minimize(atom(X, bo.LowRank(G), complement=0.3 * scale)), rows).solve(
+                tol=1e-9
+            )
+            theirs = bo.Problem(bo.Minimize(atom(X, (full + full.T) / 2)), rows).solve(tol=1e-9)
+            np.testing.assert_allclose(ours.X, theirs.X, atol=1e-6 * scale)
+
+    @pytest.mark.parametrize("eps", [0.0, -1.0, np.nan, "much"])
+    def test_bad_value_is_named(self, eps):
+        with pytest.raises((TypeError, ValueError), match="complement of logdet_div"):
+            bo.logdet_div(bo.PSD(2), bo.LowRank([[1.0], [1.0]]), complement=eps)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["beyu11", "bhwi01", "burt11", "carcorr25", "fing97", "high02", "nearpd6", "tec03", "tyda99r1", "usgs13"],
+)
+def test_real_broken_correlation_matrices(data, name):
+    A = np.asarray(read_matrix(data / "nearcorr" / f"{name}.csv").values)
+    A = (A + A.T) / 2
+    sol = bo.nearest_correlation(A, tol=1e-8)
+    assert sol.status == "optimal"
+    assert sol.iterations <= 6
+    assert np.linalg.eigvalsh(sol.X)[0] >= -1e-10
+    with pytest.raises(ValueError, match="A is not positive definite"):
+        bo.nearest_correlation(A, "logdet")
+    if len(A) > 30:
+        return
+    lifted = bo.nearest_correlation(A, min_eigenvalue=1e-3, tol=1e-8).X
+    limit = 0.98 * np.abs(lifted - np.eye(len(A))).max()  # so that some rows act
+    for divergence in ("logdet", "von_neumann"):
+        near = bo.nearest_correlation(lifted, divergence, upper=limit, lower=-limit)
+        assert near.status == "optimal"
+        assert np.abs(near.X - np.eye(len(A))).max() <= limit + 1e-5
+
+
+@pytest.mark.parametrize("name", ["fing97", "usgs13"])
+def test_real_patterns_of_fixed_entries(data, name):
+    A = np.asarray(read_matrix(data / "nearcorr" / f"{name}.csv").values)
+    pattern = np.asarray(read_matrix(data / "nearcorr" / f"{name}_pattern.csv").values) != 0
+    A, pattern = (A + A.T) / 2, pattern | pattern.T
+    sol = bo.nearest_correlation(A, fixed=pattern)
+    if sol.status == "infeasible":  # some patterns leave no correlation matrix: proven, not merely not found
+        return
+    assert sol.status == "optimal"
+    np.testing.assert_allclose(sol.X[pattern], A[pattern], atol=1e-5)
