@@ -8,7 +8,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Array", "IntArray", "Mask", "finite_array", "index_array", "positive_number", "symmetric_matrix"]
+__all__ = [
+    "Array",
+    "IntArray",
+    "Mask",
+    "finite_array",
+    "index_array",
+    "positive_number",
+    "rectangular",
+    "symmetric_matrix",
+]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -16,6 +25,14 @@ Mask = NDArray[np.bool_]
 
 # Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
 SYMMETRY_TOL = 1e-10
+
+
+def rectangular(value: Any, name: str) -> NDArray[Any]:
+    """Return `value` as an array of whatever it holds; a ValueError names it if its rows differ in length."""
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
 
 
 def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> Array:
@@ -39,10 +56,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     """
     if sp.issparse(value):
         value = value.toarray()
-    try:
-        raw = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
+    raw = rectangular(value, name)
     if raw.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
     if raw.dtype.kind not in "biuf":
@@ -87,7 +101,7 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
 
 def index_array(value: Any, name: str, n: int) -> IntArray:
     """Return `value` as a non-empty 1-D index array in ``0 .. n-1``; negative ones count from the end."""
-    raw = np.asarray(value)
+    raw = rectangular(value, name)
     if raw.size == 0:
         raise ValueError(f"{name} is empty; expected at least one index")
     if raw.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Sphinx configuration: MyST pages, numpydoc docstrings, no network."""
+"""Sphinx configuration: MyST pages, numpydoc docstrings, nothing fetched."""
 
 import bregopt
 
@@ -8,7 +8,7 @@ copyright = "2026, the bregopt developers"
 release = version = bregopt.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
-myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
@@ -18,5 +18,5 @@ html_title = "bregopt"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types as a reader would
 napoleon_google_docstring = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
-nitpicky = False

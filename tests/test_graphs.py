@@ -1,11 +1,14 @@
 """Graphs in every form, and the balanced cut against enumeration of all partitions."""
 
 import itertools
+import pickle
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.interop.graphs import read_graph
@@ -72,6 +75,25 @@ def test_bound_and_cut_enclose_the_least_cut(W, imbalance):
     assert sorted(found.sides[0] + found.sides[1]) == list(range(n))
 
 
+@settings(max_examples=40)
+@given(
+    n=st.integers(2, 9),
+    seed=st.integers(0, 10_000),
+    density=st.sampled_from([0.0, 0.15, 0.3, 0.6, 1.0]),
+    weighted=st.booleans(),
+    imbalance=st.sampled_from([0.0, 0.0, 0.25, 0.5]),
+)
+def test_any_small_graph(n, seed, density, weighted, imbalance):
+    # A warning would be an error: disconnected graphs and optima of zero converge too.
+    W = random_graph(n, seed, density, weighted)
+    found = bo.min_balanced_cut(W, imbalance=imbalance)
+    best = least_cut(W, max(int(imbalance * n), n % 2))
+    assert found.bound <= best + 1e-9
+    assert found.bound <= found.cut
+    assert found.cut == pytest.approx(best)
+    assert found.status == "optimal"
+
+
 @pytest.mark.parametrize(("W", "imbalance"), [CASES[4].values, CASES[6].values, CASES[8].values])
 def test_bound_is_the_relaxation_to_the_tolerance(W, imbalance):
     n = len(W)
@@ -87,6 +109,28 @@ def test_bound_is_the_relaxation_to_the_tolerance(W, imbalance):
     np.testing.assert_allclose(np.diag(np.asarray(found.X)), 1, atol=2e-3)
 
 
+def test_karate_club():
+    networkx = pytest.importorskip("networkx")
+    club = networkx.karate_club_graph()
+    found = bo.min_balanced_cut(club, tol=1e-3)
+    L = networkx.laplacian_matrix(club, weight=None).toarray()
+    V = np.linalg.svd(np.ones((1, 34)))[2][1:].T  # e'Xe = 0 leaves X no interior but on the rest
+    M = cp.Variable((33, 33), PSD=True)
+    relaxation = cp.Problem(cp.Minimize(cp.trace(V.T @ L @ V @ M)), [cp.diag(V @ M @ V.T) == 1])
+    relaxation.solve(solver=cp.CLARABEL)
+    assert found.cut == 10
+    assert np.ceil(found.bound) == 10  # so ten is the least
+    assert 4 * found.bound == pytest.approx(relaxation.value, rel=2e-3)
+    assert found.partition.sum() == 0
+
+
+def test_a_partition_can_be_the_answer_of_the_relaxation():
+    found = bo.min_balanced_cut(named("two cliques"))
+    assert (found.cut, found.bound, found.gap) == (0, 0, pytest.approx(0, abs=1e-9))
+    assert found.rank == 1
+    np.testing.assert_allclose(found.X.dense(), np.outer(found.partition, found.partition))
+
+
 def test_every_form_of_a_graph_is_the_same_graph():
     W = random_graph(7, 1)
     i, j = np.nonzero(np.triu(W))
@@ -98,7 +142,10 @@ def test_every_form_of_a_graph_is_the_same_graph():
         np.column_stack([i, j]),
         (i, j),
         (list(i), list(j)),
+        tuple(zip(i.tolist(), j.tolist(), strict=True)),
     ]
+    cuts = {bo.min_balanced_cut(form).cut for form in forms}
+    assert len(cuts) == 1
     for form in forms:
         np.testing.assert_array_equal(read_graph(form).adjacency.toarray(), W)
 
@@ -141,12 +188,47 @@ def test_scaled_weights_scale_cut_and_bound():
         assert scaled.bound == pytest.approx(scale * plain.bound, rel=1e-2)
 
 
-def test_out_of_time_warns_and_the_bound_holds():
+@pytest.mark.parametrize("limit", [{"max_iter": 3}, {"max_iter": 1}, {"time_limit": 1e-9}])
+def test_out_of_time_warns_and_the_bound_holds(limit):
     W = random_graph(10, 10)
-    with pytest.warns(bo.ConvergenceWarning, match="the bound holds"):
-        found = bo.min_balanced_cut(W, max_iter=3, tol=1e-6)
+    with pytest.warns(bo.ConvergenceWarning, match="the bound holds") as caught:
+        found = bo.min_balanced_cut(W, **limit, tol=1e-6)
+    assert caught[0].filename == __file__
     assert found.status == "user_limit"
-    assert found.bound <= least_cut(W, 0)
+    assert next(iter(limit)) in found.stop_reason
+    assert found.bound <= least_cut(W, 0) <= found.cut
+    assert found.partition.sum() == 0
+
+
+def test_a_cut_pickles():
+    found = bo.min_balanced_cut(named("cycle"))
+    again = pickle.loads(pickle.dumps(found))
+    assert (again.cut, again.bound, again.sides) == (found.cut, found.bound, found.sides)
+
+
+def test_large_graphs_are_split_well():
+    # Planted halves: 40 vertices each, dense within and sparse between.
+    rng = np.random.default_rng(7)
+    planted = np.repeat([1, -1], 40)[rng.permutation(80)]
+    chance = np.where(np.equal.outer(planted, planted), 0.4, 0.05)
+    W = np.triu(rng.random((80, 80)) < chance, 1).astype(float)
+    found = bo.min_balanced_cut(W + W.T)
+    assert abs(found.partition @ planted) == 80
+
+
+def test_graphs_are_never_modified():
+    W = random_graph(6, 2)
+    sparse = sp.csr_array(W)
+    edges, weights = np.argwhere(np.triu(W)), np.ones(int(W.sum()) // 2)
+    arrays = [W, sparse.data, sparse.indices, sparse.indptr, edges, weights]
+    copies = [a.copy() for a in arrays]
+    for array in arrays:
+        array.setflags(write=False)
+    bo.min_balanced_cut(W)
+    bo.min_balanced_cut(sparse)
+    bo.min_balanced_cut(edges, weights)
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
 
 
 def test_repr_says_what_was_proven():
@@ -166,7 +248,7 @@ def test_repr_says_what_was_proven():
         (sp.csr_array(np.ones((2, 3))), {}, ValueError, "square"),
         (np.ones((4, 3)), {}, ValueError, "shape"),
         ([[0, 1], [1, 1], [1, 2]], {}, ValueError, "loop at vertex 1"),
-        ([[0.5, 1], [1, 2], [0, 2]], {}, TypeError, "edges have dtype"),
+        ([[0.5, 1], [1, 2], [0, 2]], {}, TypeError, "graph has edges of dtype"),
         ([[0, -1], [1, 2], [0, 2]], {}, ValueError, "index -1"),
         ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0]}, ValueError, "weights has length 1"),
         ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0, -1.0, 1.0]}, ValueError, "weights"),
@@ -174,8 +256,23 @@ def test_repr_says_what_was_proven():
         (np.ones((3, 3)) - np.eye(3), {"imbalance": 1.0}, ValueError, "imbalance"),
         (np.ones((3, 3)) - np.eye(3), {"imbalance": -0.1}, ValueError, "imbalance"),
         (np.ones((3, 3)) - np.eye(3), {"tolerance": 0.1}, TypeError, "tolerance"),
-        ("karate", {}, (TypeError, ValueError), "graph"),
-        (None, {}, (TypeError, ValueError), "graph"),
+        (np.ones((3, 3)) - np.eye(3), {"imbalance": None}, TypeError, "imbalance"),
+        (np.ones((3, 3)) - np.eye(3), {"seed": -1}, ValueError, "seed is -1"),
+        (np.ones((3, 3)) - np.eye(3), {"seed": "a"}, TypeError, "seed is 'a'"),
+        (np.ones((3, 3)) - np.eye(3), {"tol": "a"}, TypeError, "tol is 'a'"),
+        (np.ones((3, 3)) - np.eye(3), {"tol": -0.5}, ValueError, "tol is -0.5"),
+        (np.ones((3, 3)) - np.eye(3), {"max_iter": 0}, ValueError, "max_iter is 0"),
+        (np.ones((3, 3)) - np.eye(3), {"time_limit": -1}, ValueError, "time_limit is -1"),
+        (np.ones((3, 3)) - np.eye(3), {"verbose": "no"}, TypeError, "verbose is 'no'"),
+        ("karate", {}, TypeError, "graph is str"),
+        (None, {}, TypeError, "graph is NoneType"),
+        (5, {}, TypeError, "graph is int"),
+        ([], {}, ValueError, r"graph has shape \(0,\)"),
+        ([[0, 1], [1]], {}, ValueError, "graph is ragged"),
+        (([0, 1], [1]), {}, ValueError, "graph is ragged"),
+        (sp.csr_array([[0, 1j], [-1j, 0]]), {}, TypeError, "graph is complex"),
+        (sp.coo_array(np.ones(3)), {}, ValueError, "graph has shape"),
+        (sp.csr_array([[0, np.nan], [np.nan, 0]]), {}, ValueError, "graph has 2 NaN"),
     ],
 )
 def test_bad_input_is_named(graph, options, error, message):
@@ -189,3 +286,18 @@ def test_directed_graphs_are_refused():
         bo.min_balanced_cut(networkx.DiGraph([(0, 1)]))
     with pytest.raises(TypeError, match="edge attribute"):
         bo.min_balanced_cut(networkx.path_graph(3), weights=[1.0, 2.0])
+
+
+def test_edge_attributes_are_looked_at():
+    networkx = pytest.importorskip("networkx")
+    with pytest.raises(ValueError, match="weights is 'wieght', which the edge from 0 to 1 does not have"):
+        bo.min_balanced_cut(networkx.karate_club_graph(), weights="wieght")
+    for value, error in (("heavy", TypeError), (np.nan, ValueError)):
+        graph = networkx.Graph([(0, 1, {"weight": value}), (1, 2, {"weight": value})])
+        with pytest.raises(error, match="weights='weight' of graph"):
+            bo.min_balanced_cut(graph, weights="weight")
+    with pytest.raises(ValueError, match="loop at vertex 'a'"):
+        bo.min_balanced_cut(networkx.Graph([("a", "a"), ("a", "b")]))
+    with pytest.raises(ValueError, match="0 vertices"):
+        bo.min_balanced_cut(networkx.Graph())
+    assert bo.min_balanced_cut(networkx.MultiGraph([(0, 1), (0, 1)])).cut == 2

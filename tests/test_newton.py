@@ -273,6 +273,35 @@ class TestHardCases:
             assert sol.duals[0] == 0
 
 
+def test_soft_rows_from_a_start_where_steps_land_on_zero_multipliers():
+    rng = np.random.default_rng(8)
+    G = rng.normal(size=(1000, 5))
+    i, j = rng.integers(0, 500, 200), rng.integers(500, 1000, 200)
+    d = ((G[i] - G[j]) ** 2).sum(axis=1)
+    X = bo.PSD(1000)
+    rows = [bo.soft(bo.sq_distance(X, i, j) <= 0.5 * d, gamma=1.0)]
+    problem = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), rows)
+    newton, cyclic = (problem.solve(method=method) for method in ("newton", "cyclic"))
+    assert newton.status == cyclic.status == "optimal"
+    assert newton.value == pytest.approx(cyclic.value, rel=1e-5)
+    assert newton.iterations < 20
+
+
+class TestRule:
+    def test_one_logdet_row_is_a_projection(self, capsys):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.trace(X) <= 1])
+        problem.explain()
+        assert "method 'cyclic', for one row alone" in capsys.readouterr().out
+        assert problem.solve().iterations == 1
+
+    def test_several_rows_move_at_once(self, capsys):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.diag(X) == 2, X[0, 1] <= -1])
+        problem.explain()
+        assert "method 'newton'" in capsys.readouterr().out
+
+
 class TestWeights:
     @pytest.mark.parametrize("spread", [0.5, 0.1])
     def test_agrees_with_cvxpy(self, spread):

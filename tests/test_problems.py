@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
@@ -119,6 +119,108 @@ class TestNearestCorrelation:
         np.testing.assert_allclose(gradient - np.diag(np.diag(gradient)), 0, atol=1e-4)
         np.testing.assert_allclose(np.diag(gradient), -sol.duals[0], atol=1e-4)
 
+    @pytest.mark.parametrize("n", [3, 5, 8])
+    @pytest.mark.parametrize("kind", ["vector", "matrix"])
+    def test_everything_at_once_agrees_with_cvxpy(self, n, kind):
+        rng = np.random.default_rng(n)
+        A = 0.5 * broken(n, n) + 0.5 * np.eye(n)
+        if kind == "vector":
+            weights = rng.uniform(0.5, 2, n)
+            H, t = np.outer(weights, weights), 0.05
+        else:
+            weights = rng.uniform(0.5, 2, (n, n))
+            weights = (weights + weights.T) / 2
+            H, t = weights**2, 0.1
+        i, j = (k[1:] for k in np.triu_indices(n, 1))  # entry 0, 1 is fixed
+        value, X = reference(A, lambda X: [X[0, 1] == A[0, 1], X[i, j] >= -0.3, X[i, j] <= 0.35], H=H, t=t)
+        sol = bo.nearest_correlation(
+            A, fixed=[[0, 1]], lower=-0.3, upper=0.35, min_eigenvalue=t, weights=weights, tol=1e-7
+        )
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(value, rel=1e-4, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X, atol=1e-3)
+        assert np.linalg.eigvalsh(sol.X)[0] >= t - 1e-6
+
+    @pytest.mark.parametrize(("n", "seed"), [(2, 60), (4, 61), (8, 62)])
+    def test_logdet_with_bounds_agrees_with_cvxpy(self, n, seed):
+        A = positive_definite(n, seed)
+        i, j = (k[1:] for k in np.triu_indices(n, 1))
+        X = cp.Variable((n, n), PSD=True)
+        rows = [cp.diag(X) == 1, X[0, 1] == A[0, 1]]
+        if n > 2:
+            rows += [X[i, j] >= -0.1, X[i, j] <= 0.2]
+        objective = cp.trace(np.linalg.inv(A) @ X) - cp.log_det(X) + np.linalg.slogdet(A)[1] - n
+        problem = cp.Problem(cp.Minimize(objective), rows)
+        problem.solve(**TIGHT)
+        sol = bo.nearest_correlation(A, "logdet", fixed=[[0, 1]], lower=-0.1, upper=0.2, **SOLVE)
+        assert sol.value == pytest.approx(problem.value, abs=1e-6)
+        np.testing.assert_allclose(sol.X, X.value, atol=1e-4)
+        assert (np.diag(sol.X) == 1).all() or np.abs(np.diag(sol.X) - 1).max() < 1e-8
+
+    @pytest.mark.parametrize("divergence", ["frobenius", "von_neumann"])
+    def test_optimality_conditions_with_bounds(self, divergence):
+        # Stationarity with multipliers of the signs their bounds allow, none where a bound is slack.
+        A = positive_definite(6, 63)
+        sol = bo.nearest_correlation(A, divergence, lower=-0.1, upper=0.1, tol=1e-9)
+        if divergence == "frobenius":
+            gradient = 2 * (sol.X - A)
+        else:
+            (a, P), (x, Q) = np.linalg.eigh(A), np.linalg.eigh(sol.X)
+            gradient = (Q * np.log(x)) @ Q.T - (P * np.log(a)) @ P.T
+        assert np.linalg.eigvalsh(sol.X)[0] > 0.01  # X psd is slack: its multiplier is zero
+        entries = np.triu_indices(6, 1)
+        slope, value = gradient[entries], sol.X[entries]
+        inside = (value > -0.1 + 1e-5) & (value < 0.1 - 1e-5)
+        assert inside.any()
+        assert not inside.all()
+        np.testing.assert_allclose(slope[inside], 0, atol=1e-4)
+        assert (slope[value <= -0.1 + 1e-5] > -1e-4).all()
+        assert (slope[value >= 0.1 - 1e-5] < 1e-4).all()
+
+    @given(seed=st.integers(0, 1000), n=st.integers(2, 6))
+    def test_signs(self, seed, n):
+        A, signs = broken(n, seed), np.random.default_rng(seed).choice([-1.0, 1.0], n)
+        plain, turned = (bo.nearest_correlation(B, **SOLVE) for B in (A, signs[:, None] * A * signs))
+        np.testing.assert_allclose(turned.X, signs[:, None] * plain.X * signs, atol=1e-4)
+        assert turned.value == pytest.approx(plain.value, abs=1e-6)
+
+    @given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-4, 0.5, 3.0, 1e4]))
+    def test_scaled_weights_scale_the_value(self, seed, scale):
+        A, w = broken(4, seed), np.random.default_rng(seed).uniform(0.5, 2, 4)
+        plain, scaled = (bo.nearest_correlation(A, weights=v, **SOLVE) for v in (w, scale * w))
+        np.testing.assert_allclose(scaled.X, plain.X, atol=1e-4)
+        assert scaled.value == pytest.approx(scale**2 * plain.value, rel=1e-4, abs=1e-6 * scale**2)
+
+    def test_vectors_of_weights_are_matrices_of_rank_one(self):
+        A, w = broken(4, 13), np.array([0.5, 1.0, 2.0, 1.5])
+        by_rows = bo.nearest_correlation(A, weights=w, tol=1e-7)
+        by_entries = bo.nearest_correlation(A, weights=np.sqrt(np.outer(w, w)), tol=1e-7)
+        np.testing.assert_allclose(by_entries.X, by_rows.X, atol=1e-3)
+
+    @given(seed=st.integers(0, 1000), n=st.integers(1, 6))
+    def test_the_answer_is_a_correlation_matrix_and_stays(self, seed, n):
+        first = bo.nearest_correlation(broken(n, seed), **SOLVE).X
+        assert (np.diag(first) == 1).all()
+        assert np.linalg.eigvalsh(first)[0] >= -1e-12
+        np.testing.assert_array_equal(first, first.T)
+        again = bo.nearest_correlation(first, **SOLVE)
+        assert again.value == pytest.approx(0, abs=1e-12)
+        np.testing.assert_allclose(again.X, first, atol=1e-6)
+
+    @given(
+        seed=st.integers(0, 1000), t=st.sampled_from([0.0, 0.05, 0.3]), hi=st.sampled_from([1.0, 0.5, 0.1])
+    )
+    def test_no_digit_is_lost_by_weights(self, seed, t, hi):
+        w = np.random.default_rng(seed).uniform(0.3, 3, 7)
+        sol = bo.nearest_correlation(broken(7, seed), weights=w, min_eigenvalue=t, upper=hi)
+        assert (np.diag(sol.X) == 1).all()
+        np.testing.assert_array_equal(sol.X, sol.X.T)
+
+    def test_stopped_before_it_began(self):
+        with pytest.warns(bo.ConvergenceWarning):
+            sol = bo.nearest_correlation(-5 * np.eye(3), time_limit=1e-9)
+        assert sol.status == "user_limit"
+
     def test_a_correlation_matrix_stays(self):
         A = bo.nearest_correlation(broken(6, 11), min_eigenvalue=0.05, **SOLVE).X
         sol = bo.nearest_correlation(A, **SOLVE)
@@ -166,6 +268,26 @@ class TestNearestCorrelation:
             ({"fixed": [[0, 5]]}, (ValueError, IndexError), "fixed"),
             ({"fixed": [[0.5, 1.0]]}, TypeError, "fixed"),
             ({"fixed": [[0, 1, 2]]}, ValueError, "fixed"),
+            ({"fixed": [[0, 1], [2]]}, ValueError, "fixed is ragged"),
+            ({"fixed": "all"}, TypeError, "fixed has dtype"),
+            ({"fixed": np.eye(3, k=1, dtype=bool)}, ValueError, "fixed is not symmetric"),
+            ({"A": 2 * HIGHAM, "fixed": [[0, 1]]}, ValueError, "fixed keeps entry"),
+            ({"lower": [[1], [1, 2]]}, ValueError, "lower is ragged"),
+            ({"lower": np.nan}, ValueError, "lower has 1 NaN"),
+            ({"upper": np.ones((2, 2))}, ValueError, "upper is 2 x 2"),
+            ({"upper": "a"}, TypeError, "upper has dtype"),
+            ({"min_eigenvalue": None}, TypeError, "min_eigenvalue"),
+            ({"min_eigenvalue": [0.1]}, ValueError, "min_eigenvalue"),
+            ({"divergence": "logdet", "A": np.eye(3), "min_eigenvalue": 0.1}, ValueError, "min_eigenvalue"),
+            ({"divergence": "logdet", "A": np.eye(3), "weights": np.ones(3)}, ValueError, "weights"),
+            ({"divergence": ["logdet"]}, ValueError, "divergence"),
+            ({"divergence": None}, ValueError, "divergence"),
+            ({"A": bo.LowRank(np.ones((3, 1)))}, TypeError, "A is LowRank"),
+            ({"A": None}, TypeError, "A has dtype object"),
+            ({"A": np.zeros((0, 0))}, ValueError, "A is empty"),
+            ({"weights": [1.0, np.inf, 1.0]}, ValueError, "weights"),
+            ({"weights": [[1, 2, 1], [1, 1, 1], [1, 1, 1]]}, ValueError, "weights is not symmetric"),
+            ({"tol": 0}, ValueError, "tol"),
             ({"lower": 0.5, "upper": 0.2}, ValueError, "lower is 0.5 but upper is 0.2"),
             ({"upper": -1.5}, ValueError, "upper"),
             ({"lower": np.inf}, ValueError, "lower"),
@@ -206,6 +328,46 @@ class TestNearestPsd:
         assert np.trace(sol.X) == pytest.approx(3)
         assert sol.X[2, 2] <= 0.6 + 1e-6
         assert len(sol.duals) == 3
+
+    @given(seed=st.integers(0, 1000), n=st.integers(2, 6))
+    def test_constraints_agree_with_cvxpy(self, seed, n):
+        rng = np.random.default_rng(seed)
+        A = rng.normal(size=(n, n))
+        A = A + A.T
+        sol = bo.nearest_psd(A, [lambda X: bo.trace(X) == n, lambda X: X[0, 1] >= 0.1], tol=1e-7)
+        X = cp.Variable((n, n), PSD=True)
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [cp.trace(X) == n, X[0, 1] >= 0.1])
+        problem.solve(**TIGHT)
+        assert sol.value == pytest.approx(problem.value, rel=1e-5, abs=1e-5)
+        np.testing.assert_allclose(sol.X, X.value, atol=1e-3)
+
+    def test_low_rank(self):
+        G = np.random.default_rng(21).normal(size=(6, 2))
+        sol = bo.nearest_psd(bo.LowRank(G), lambda X: bo.trace(X) == 1, "logdet", tol=1e-8)
+        assert isinstance(sol.X, bo.LowRank)
+        assert sol.X.trace() == pytest.approx(1)
+        # inv(N) - I is a multiple of G'G, by the multiplier of the trace.
+        P = np.linalg.pinv(G)
+        excess = np.linalg.inv(P @ sol.X.dense() @ P.T) - np.eye(2)
+        scale = np.vdot(excess, G.T @ G) / np.vdot(G.T @ G, G.T @ G)
+        np.testing.assert_allclose(excess, scale * G.T @ G, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"A": [[1, 2], [3, 1]]}, ValueError, "A is not symmetric"),
+            ({"A": [[1, 2], [2]]}, ValueError, "A is ragged"),
+            ({"divergence": "logdat"}, ValueError, "did you mean 'logdet'"),
+            ({"divergence": "von_neumann", "A": -np.eye(2)}, ValueError, "A is not positive definite"),
+            ({"constraints": lambda X: None}, TypeError, "constraint"),
+            ({"constraints": lambda X: True}, TypeError, "constraint"),
+            ({"constraints": lambda X: bo.trace(X) == -1}, bo.InfeasibleRowError, "trace"),
+            ({"max_iter": 0}, ValueError, "max_iter"),
+        ],
+    )
+    def test_bad_input_is_named(self, arguments, error, message):
+        with pytest.raises(error, match=message):
+            bo.nearest_psd(**{"A": np.eye(2), **arguments})
 
     @pytest.mark.parametrize("constraints", ["diag", 5, [1], [bo.diag(bo.PSD(2)) == 1]])
     def test_constraints_that_are_not_functions(self, constraints):
@@ -248,6 +410,37 @@ class TestLearnKernel:
         assert X[0, 0] + X[1, 1] - 2 * X[0, 1] <= 0.3 + 1e-6
         assert X[2, 2] + X[5, 5] - 2 * X[2, 5] >= 4.0 - 1e-6
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_von_neumann_meets_its_optimality_conditions(self, seed):
+        K0 = positive_definite(5, 70 + seed)
+        pairs = np.array([[0, 1], [2, 3], [0, 4]])
+        sol = bo.learn_kernel(K0, pairs[:2], pairs[2:], divergence="von_neumann", tol=1e-9)
+        y = np.concatenate(sol.duals)
+        (a, P), (x, Q) = np.linalg.eigh(K0), np.linalg.eigh(sol.X)
+        gradient = (Q * np.log(x)) @ Q.T - (P * np.log(a)) @ P.T
+        Z = np.eye(5)[pairs[:, 0]] - np.eye(5)[pairs[:, 1]]
+        signs = np.array([-1.0, -1.0, 1.0])
+        np.testing.assert_allclose(gradient, (Z.T * (signs * y)) @ Z, atol=1e-5)
+        assert (y >= 0).all()
+        d, d0 = (np.einsum("ri,ij,rj->r", Z, K, Z) for K in (sol.X, K0))
+        slack = signs * (d - np.array([0.75, 0.75, 1.25]) * d0)
+        assert (slack >= -1e-6).all()
+        np.testing.assert_allclose(y * slack, 0, atol=1e-5)
+
+    def test_softer_bounds_bend_more(self):
+        K0 = positive_definite(5, 33)
+        moved = []
+        for gamma in (0.01, 1.0, 100.0):
+            X = bo.learn_kernel(K0, [[0, 1]], [], gamma=gamma, tol=1e-8).X
+            moved.append(X[0, 0] + X[1, 1] - 2 * X[0, 1])
+        d0 = K0[0, 0] + K0[1, 1] - 2 * K0[0, 1]
+        assert d0 > moved[0] > moved[1] > moved[2] > 0.75 * d0
+        assert moved[2] == pytest.approx(0.75 * d0, rel=1e-2)
+
+    def test_contradictory_pairs_are_infeasible(self):
+        assert bo.learn_kernel(np.eye(3), [[0, 1]], [[1, 0]]).status == "infeasible"
+        assert bo.learn_kernel(np.eye(3), [[0, 1]], [[1, 0]], gamma=1.0).status == "optimal"
+
     @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
     def test_low_rank_is_the_full_problem_on_the_range(self, divergence):
         G = np.random.default_rng(32).normal(size=(7, 3))
@@ -257,6 +450,16 @@ class TestLearnKernel:
         assert isinstance(sol.X, bo.LowRank)
         assert sol.X.shape == (7, 7)
         assert sol.rank == 3
+        # In an orthonormal basis of the range K0 is 3 x 3 and positive definite, and so is the answer.
+        Q, R = np.linalg.qr(G)
+        K = bo.PSD(3)
+        divergences = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}
+        d = bo.quad_form(np.array([Q[0] - Q[1], Q[2] - Q[3], Q[4] - Q[5]]), K)
+        d0 = np.sum(np.array([G[0] - G[1], G[2] - G[3], G[4] - G[5]]) ** 2, axis=1)
+        rows = [bo.soft(d[:2] <= 0.75 * d0[:2], 1.0), bo.soft(d[2:] >= 1.25 * d0[2:], 1.0)]
+        small = bo.Problem(bo.Minimize(divergences[divergence](K, R @ R.T)), rows).solve(tol=1e-8)
+        assert sol.value == pytest.approx(small.value, abs=1e-6)
+        np.testing.assert_allclose(sol.X.dense(), Q @ small.X @ Q.T, atol=1e-4)
 
     def test_empty_sides(self):
         K0 = np.eye(3)
@@ -273,6 +476,22 @@ class TestLearnKernel:
             ({"dissimilar": [[0, -1]]}, ValueError, "dissimilar has index -1"),
             ({"similar": [[0.0, 1.0]]}, TypeError, "similar has dtype"),
             ({"similar": [0, 1]}, ValueError, "similar has shape"),
+            ({"similar": [[0, 1], [2]]}, ValueError, "similar is ragged"),
+            ({"similar": None}, TypeError, "similar has dtype object"),
+            ({"dissimilar": [["a", "b"]]}, TypeError, "dissimilar has dtype"),
+            ({"dissimilar": [[0, 2]], "lower": np.nan}, ValueError, "lower"),
+            ({"lower": 1.0}, ValueError, "lower is given but dissimilar has no pairs"),
+            ({"upper": "a"}, TypeError, "upper"),
+            ({"gamma": [1.0]}, ValueError, "gamma"),
+            ({"gamma": np.inf}, ValueError, "gamma"),
+            ({"shrink": 0.0}, ValueError, "shrink"),
+            ({"shrink": "a"}, TypeError, "shrink"),
+            ({"K0": -np.eye(3)}, ValueError, "K0 is not positive definite"),
+            ({"K0": -np.eye(3), "divergence": "frobenius"}, ValueError, "not apart in K0"),
+            ({"K0": [[1, 2], [3]]}, ValueError, "K0 is ragged"),
+            ({"K0": bo.LowRank(np.eye(3)), "divergence": "frobenius"}, TypeError, "K0 is LowRank"),
+            ({"divergence": ["logdet"]}, ValueError, "divergence"),
+            ({"tolerance": 1e-3}, TypeError, "tolerance"),
             ({"gamma": 0.0}, ValueError, "gamma"),
             ({"gamma": -1}, ValueError, "gamma"),
             ({"shrink": 1.0}, ValueError, "shrink"),
@@ -287,7 +506,7 @@ class TestLearnKernel:
             bo.learn_kernel(**{"K0": np.eye(3), "similar": [[0, 1]], "dissimilar": [], **arguments})
 
     def test_points_that_coincide_have_no_default_bound(self):
-        with pytest.raises(ValueError, match="coincide in K0"):
+        with pytest.raises(ValueError, match="points 0 and 1 of pair 0 are not apart in K0"):
             bo.learn_kernel(bo.LowRank(np.array([[1.0], [1.0], [2.0]])), [[0, 1]], [])
 
 
@@ -309,6 +528,36 @@ class TestSoftMargin:
         assert sol.value == pytest.approx(problem.value, abs=1e-5)
         assert sol.u["xi"].shape == (30,)
 
+    def test_repeated_comparisons_share_their_price(self):
+        rng = np.random.default_rng(41)
+        far, near = 2 * rng.normal(size=(15, 3)), rng.normal(size=(15, 3))
+        once = bo.soft_margin((far, near), C=0.4, tol=1e-7)
+        twice = bo.soft_margin((np.vstack([far, far]), np.vstack([near, near])), C=0.2, tol=1e-7)
+        assert twice.value == pytest.approx(once.value, abs=1e-5)
+
+    @settings(max_examples=12)
+    @given(seed=st.integers(0, 1000), price=st.sampled_from([1.0, 1.5, 5.0, 50.0]))
+    def test_the_answer_is_what_it_says(self, seed, price):
+        rng = np.random.default_rng(seed)
+        far, near = 1.5 * rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
+        sol = bo.soft_margin((far, near), C=price / 12, tol=1e-6)
+        margins = np.einsum("ri,ij,rj->r", far, sol.X, far) - np.einsum("ri,ij,rj->r", near, sol.X, near)
+        assert np.trace(sol.X) == pytest.approx(1)
+        assert np.linalg.eigvalsh(sol.X)[0] >= -1e-12
+        assert (margins >= sol.u["rho"] - sol.u["xi"] - 1e-5).all()
+        assert (sol.u["xi"] >= 0).all()
+        assert sol.value == pytest.approx(sol.u["rho"] - price / 12 * sol.u["xi"].sum())
+        assert sol.dual_value >= sol.value - 1e-9
+
+    def test_sparse_rows_are_never_modified(self):
+        far = sp.csr_array(
+            (np.array([1.0, 2, 3, 4]), np.array([1, 0, 1, 0]), np.array([0, 2, 4])), shape=(2, 2)
+        )
+        data, indices = far.data.copy(), far.indices.copy()
+        bo.soft_margin((far, 0.1 * np.eye(2)))
+        np.testing.assert_array_equal(far.data, data)
+        np.testing.assert_array_equal(far.indices, indices)
+
     @pytest.mark.parametrize(
         ("comparisons", "options", "error", "message"),
         [
@@ -318,7 +567,19 @@ class TestSoftMargin:
             ((np.full((1, 2), np.nan), np.ones((1, 2))), {}, ValueError, "far of comparisons"),
             ((np.ones((2, 2)), np.ones((2, 2)) * 1j), {}, TypeError, "near of comparisons"),
             ((np.ones((4, 2)), np.ones((4, 2))), {"C": 0.2}, ValueError, "at least 1/4"),
-            ((np.ones((4, 2)), np.ones((4, 2))), {"C": 0.0}, ValueError, "C"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"C": 0.0}, ValueError, "C is 0"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"C": "a"}, TypeError, "C has dtype"),
+            ((np.ones((4, 2)), np.ones((4, 2))), {"C": np.inf}, ValueError, "C has 1 NaN or Inf"),
+            (None, {}, TypeError, "comparisons is NoneType"),
+            ((np.ones(2), np.ones(2)), {}, ValueError, "far of comparisons has 1 dimensions"),
+            ((sp.coo_array(np.ones(2)), np.ones(2)), {}, ValueError, "far of comparisons has 1 dimensions"),
+            (([[1], [1, 2]], np.ones((2, 2))), {}, ValueError, "far of comparisons is ragged"),
+            (
+                (np.ones((2, 2)), sp.csr_array(1j * np.eye(2))),
+                {},
+                TypeError,
+                "near of comparisons is complex",
+            ),
             ((np.ones((4, 2)), np.ones((4, 2))), {"cuts": 3}, TypeError, "cuts"),
         ],
     )

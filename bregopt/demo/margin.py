@@ -77,9 +77,8 @@ def _draw(figure: Any, line: Line) -> None:
     figure.set_size_inches(8, 3.6)
     ax, gap = figure.subplots(1, 2)
     history = line.solution.history
-    # The route minimises, so the margin objective is the negative of what it records.
-    ax.plot(history["iteration"], -history["primal"], label="objective")
-    ax.plot(history["iteration"], -np.maximum.accumulate(history["dual"]), label="best proven bound")
+    ax.plot(history["iteration"], history["primal"], label="objective")
+    ax.plot(history["iteration"], history["dual"], label="best proven bound")
     ax.set(title="the bound closes in", xlabel="round", ylim=_focus(history))
     ax.legend(frameon=False)
     line.solution.plot(gap)
@@ -88,6 +87,6 @@ def _draw(figure: Any, line: Line) -> None:
 def _focus(history: dict[str, Array]) -> tuple[float, float]:
     """Return limits that leave out the first rounds, whose values are far away."""
     later = slice(len(history["primal"]) // 5, None)
-    values = -np.concatenate([history["primal"][later], np.maximum.accumulate(history["dual"])[later]])
+    values = np.concatenate([history["primal"][later], history["dual"][later]])
     spread = float(np.ptp(values)) or 1.0
     return float(values.min() - 0.1 * spread), float(values.max() + 0.1 * spread)

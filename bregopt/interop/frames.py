@@ -10,34 +10,28 @@ import numpy as np
 
 from bregopt.solvers.solution import Solution
 
-__all__ = ["Labels", "aligned", "is_frame", "labelled", "labels_of"]
+__all__ = ["Labels", "aligned", "labelled", "labels_of"]
 
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
 
-def is_frame(value: Any) -> bool:
-    """Whether `value` is a pandas DataFrame, found without importing pandas."""
-    return any(
-        cls.__module__.split(".")[0] == "pandas" and cls.__name__ == "DataFrame"
-        for cls in type(value).__mro__
-    )
-
-
 def labels_of(value: Any, name: str) -> Labels:
-    """Return the labels that rows and columns of a square DataFrame share; None for anything else.
+    """Return the labels of a Series, or those rows and columns of a square DataFrame share; None for others.
 
     Raises
     ------
     ValueError
         If the index and the columns differ, or a label occurs twice.
     """
-    if not is_frame(value):
+    if not _is_pandas(value, "DataFrame", "Series"):
         return None
-    if len(value.index) != len(value.columns) or not (value.index == value.columns).all():
+    if _is_pandas(value, "DataFrame") and not value.index.equals(value.columns):
         raise ValueError(f"{name} is a DataFrame whose index and columns differ; expected the same labels")
     if not value.index.is_unique:
         repeated = value.index[value.index.duplicated()][0]
-        raise ValueError(f"{name} is a DataFrame with the label {repeated!r} twice; expected distinct labels")
+        raise ValueError(
+            f"{name} is a {type(value).__name__} with the label {repeated!r} twice; expected distinct labels"
+        )
     return value.index
 
 
@@ -47,14 +41,15 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
     Raises
     ------
     ValueError
-        If it is a DataFrame with other labels, or in another order.
+        If it is a DataFrame or Series with other labels, or in another order.
     """
     own = labels_of(value, name)
     if own is None:
         return value
-    if labels is not None and (len(own) != len(labels) or not (own == labels).all()):
+    if labels is not None and not own.equals(labels):
         raise ValueError(
-            f"{name} is a DataFrame with other labels; expected those of the matrix, in its order"
+            f"{name} is a {type(value).__name__} with other labels; "
+            "expected those of the matrix, in its order"
         )
     return value.to_numpy()
 
@@ -65,3 +60,9 @@ def labelled(solution: Solution, labels: Labels) -> Solution:
         return solution
     pandas = importlib.import_module("pandas")
     return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))
+
+
+def _is_pandas(value: Any, *names: str) -> bool:
+    """Whether `value` is of a pandas class, or of one derived from it, found without importing pandas."""
+    classes = type(value).__mro__
+    return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)

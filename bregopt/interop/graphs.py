@@ -1,4 +1,4 @@
-"""Weighted undirected graphs from networkx, scipy sparse matrices, dense matrices and edge arrays."""
+"""Weighted undirected graphs from networkx, sparse and dense matrices, and edge arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.arrays import SYMMETRY_TOL, Array, IntArray, finite_array, rectangular, symmetric_matrix
 from bregopt.errors import require
+from bregopt.interop.frames import labels_of
 
 __all__ = ["Graph", "read_graph"]
 
@@ -24,7 +25,7 @@ class Graph:
     adjacency : csr_array of shape (n, n)
         Symmetric, not negative, zero on the diagonal.
     nodes : list
-        What the user calls the vertices; ``0 .. n-1`` where they have no names.
+        What the user calls the vertices: networkx's nodes, the labels of a DataFrame, else ``0 .. n-1``.
     """
 
     adjacency: Any
@@ -47,7 +48,8 @@ class Graph:
 
     def cut(self, side: IntArray) -> float:
         """Return the weight of the edges between the sides of a vector of signs."""
-        return float(side @ (self.laplacian @ side)) / 4
+        edges = self.adjacency.tocoo()
+        return float(edges.data[side[edges.row] != side[edges.col]].sum()) / 2
 
 
 def read_graph(graph: Any, weights: Any = None) -> Graph:
@@ -55,7 +57,7 @@ def read_graph(graph: Any, weights: Any = None) -> Graph:
 
     Parameters
     ----------
-    graph : networkx graph, sparse or dense array of shape (n, n), or edges
+    graph : networkx graph, sparse or dense array or DataFrame of shape (n, n), or edges
         Edges are an integer array of shape ``(m, 2)`` or a pair of index arrays; vertices are then
         ``0 .. largest index``, and parallel edges add up.
     weights : str or array of shape (m,), optional
@@ -73,25 +75,26 @@ def read_graph(graph: Any, weights: Any = None) -> Graph:
     elif sp.issparse(graph) or _is_matrix(graph):
         if weights is not None:
             raise TypeError("weights: an adjacency matrix carries its own; expected None")
-        adjacency, nodes = _from_matrix(graph), None
+        adjacency, nodes = _from_matrix(graph)
     else:
-        adjacency, nodes = _from_edges(graph, weights), None
+        adjacency, nodes = _from_edges(graph, weights)
     adjacency.eliminate_zeros()
-    n = adjacency.shape[0]
-    if n < 2:
-        raise ValueError(f"graph has {n} vertices; expected at least two")
+    if len(nodes) < 2:
+        raise ValueError(f"graph has {len(nodes)} vertices; expected at least two")
     if adjacency.nnz and adjacency.data.min() < 0:
         raise ValueError(f"graph has the negative weight {adjacency.data.min():g}; expected none below 0")
-    if adjacency.diagonal().any():
-        loop = int(np.flatnonzero(adjacency.diagonal())[0])
-        raise ValueError(f"graph has a loop at vertex {loop}; expected none (a loop is never cut)")
-    return Graph(adjacency, list(range(n)) if nodes is None else nodes)
+    loops = np.flatnonzero(adjacency.diagonal())
+    if len(loops):
+        raise ValueError(
+            f"graph has a loop at vertex {nodes[loops[0]]!r}; expected none (a loop is never cut)"
+        )
+    return Graph(adjacency, nodes)
 
 
 def _is_matrix(graph: Any) -> bool:
     if isinstance(graph, tuple):
         return False
-    array = np.asarray(graph)
+    array = rectangular(graph, "graph")
     square = array.ndim == 2 and array.shape[0] == array.shape[1]
     return square and not (len(array) == 2 and _two_edges(array))
 
@@ -105,51 +108,71 @@ def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     networkx = require("networkx", "graph")
     if graph.is_directed():
         raise TypeError("graph is directed; expected an undirected one, such as graph.to_undirected()")
-    if weights is not None and not isinstance(weights, str):
-        raise TypeError(f"weights is {type(weights).__name__}; expected the name of an edge attribute")
+    if weights is not None:
+        _check_attribute(graph, weights)
     if graph.number_of_nodes() == 0:
         raise ValueError("graph has 0 vertices; expected at least two")
     nodes = list(graph)
-    adjacency = sp.csr_array(
-        networkx.to_scipy_sparse_array(graph, nodelist=nodes, weight=weights, dtype=float)
-    )
-    finite_array(adjacency.data, "weights of graph")
-    return adjacency, nodes
+    adjacency = networkx.to_scipy_sparse_array(graph, nodelist=nodes, weight=weights, dtype=float)
+    return sp.csr_array(adjacency), nodes
 
 
-def _from_matrix(graph: Any) -> Any:
-    if not sp.issparse(graph):
-        return sp.csr_array(symmetric_matrix(graph, "graph"))
+def _check_attribute(graph: Any, weights: Any) -> None:
+    """Raise unless every edge has the attribute, a finite number; networkx would take 1 where it is not."""
+    if not isinstance(weights, str):
+        raise TypeError(f"weights is {type(weights).__name__}; expected the name of an edge attribute")
+    values = []
+    for a, b, value in graph.edges(data=weights):
+        if value is None:
+            raise ValueError(f"weights is {weights!r}, which the edge from {a!r} to {b!r} does not have")
+        values.append(value)
+    finite_array(values, f"weights={weights!r} of graph")
+
+
+def _from_matrix(graph: Any) -> tuple[Any, list[Any]]:
+    labels = labels_of(graph, "graph")
+    if sp.issparse(graph):
+        adjacency = _checked(graph)
+    else:
+        adjacency = sp.csr_array(symmetric_matrix(graph, "graph"))
+    return adjacency, list(range(adjacency.shape[0]) if labels is None else labels)
+
+
+def _checked(graph: Any) -> Any:
+    """Return a sparse matrix as a new array, square, finite and symmetric."""
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+        raise ValueError(f"graph has shape {graph.shape}; expected a square adjacency matrix")
+    finite_array(graph.tocoo().data, "graph")
     adjacency = sp.csr_array(graph, dtype=float, copy=True)
-    if adjacency.shape[0] != adjacency.shape[1]:
-        raise ValueError(f"graph has shape {adjacency.shape}; expected a square adjacency matrix")
-    finite_array(adjacency.data, "graph")
     skew = abs(adjacency - adjacency.T)
-    if skew.nnz and skew.max() > 1e-10 * abs(adjacency).max():
+    if skew.nnz and skew.max() > SYMMETRY_TOL * abs(adjacency).max():
         raise ValueError(f"graph is not symmetric: off by {skew.max():g}; expected an undirected graph")
     return adjacency
 
 
-def _from_edges(graph: Any, weights: Any) -> Any:
-    edges = np.asarray(graph).T if not isinstance(graph, tuple) else np.asarray(graph)
+def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
+    edges = rectangular(graph, "graph")
+    if edges.dtype == object or edges.ndim == 0:
+        raise TypeError(
+            f"graph is {type(graph).__name__}; expected a networkx graph, an adjacency matrix or edges"
+        )
+    pair_of_arrays = isinstance(graph, tuple) and len(graph) == 2
+    if not pair_of_arrays:
+        edges = edges.T
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.shape[1] == 0:
         raise ValueError(
-            f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays"
+            f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays, or a "
+            "square adjacency matrix"
         )
     if edges.dtype.kind not in "iu":
-        raise TypeError(f"edges have dtype {edges.dtype}; expected integers")
+        raise TypeError(f"graph has edges of dtype {edges.dtype}; expected integers")
     if edges.min() < 0:
-        raise ValueError(f"edges have the index {edges.min()}; expected none below 0")
+        raise ValueError(f"graph has an edge with index {edges.min()}; expected none below 0")
     m, n = edges.shape[1], int(edges.max()) + 1
     weight: Array = np.ones(m) if weights is None else finite_array(weights, "weights", ndim=1)
     if len(weight) != m:
         raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")
     if (weight < 0).any():
         raise ValueError(f"weights has the negative weight {weight.min():g}; expected none below 0")
-    i, j = edges
-    half = sp.csr_array((weight, (i, j)), (n, n))
-    if half.diagonal().any():
-        raise ValueError(
-            f"graph has a loop at vertex {int(np.flatnonzero(half.diagonal())[0])}; expected none"
-        )
-    return sp.csr_array(half + half.T)
+    half = sp.csr_array((weight, tuple(edges)), (n, n))
+    return sp.csr_array(half + half.T), list(range(n))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.errors import ConvergenceWarning, did_you_mean
 from bregopt.interop.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
@@ -22,6 +22,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.certified import certified
 from bregopt.problems.rounding import best_partition
 from bregopt.program import Certificate, LowRank, Program, certify
 from bregopt.solvers.base import Settings
@@ -73,7 +74,7 @@ def min_balanced_cut(
 
     Parameters
     ----------
-    graph : networkx graph, sparse or dense adjacency matrix of shape (n, n), or edges
+    graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
         Edges are an int array of shape ``(m, 2)`` or a pair of index arrays.
     weights : str or array of shape (m,), optional
         The networkx edge attribute, or the weights of the edges; every edge weighs one without.
@@ -107,7 +108,7 @@ def min_balanced_cut(
     settings = _settings(seed, options)
     parsed = read_graph(graph, weights)
     slack = _largest_imbalance(parsed.n, imbalance)
-    solution = _relaxed(parsed, slack, settings)
+    solution, side = _relaxed_and_rounded(parsed, slack, settings)
     if solution.status != Status.OPTIMAL:
         warnings.warn(
             f"min_balanced_cut: the relaxation's certified gap is {solution.gap:.1e}, its residual "
@@ -116,14 +117,13 @@ def min_balanced_cut(
             ConvergenceWarning,
             stacklevel=2,
         )
-    side = best_partition(parsed, solution.X, slack, np.random.default_rng(settings.seed))
     inherited = {f.name: getattr(solution, f.name) for f in fields(Solution)}
     return Cut(
         **inherited,
         partition=side,
         sides=tuple([parsed.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1)),
         cut=parsed.cut(side),
-        bound=max(solution.dual_value / 4, 0.0),
+        bound=min(max(solution.dual_value / 4, 0.0), parsed.cut(side)),  # above the cut by round-off only
     )
 
 
@@ -143,46 +143,46 @@ def _largest_imbalance(n: int, imbalance: Any) -> int:
     return max(slack - (slack - n) % 2, n % 2)
 
 
-def _relaxed(graph: Graph, slack: int, settings: Settings) -> Solution:
-    """Return the answer of the relaxation, by LogDet nearness for a falling ``mu``."""
+def _relaxed_and_rounded(graph: Graph, slack: int, settings: Settings) -> tuple[Solution, IntArray]:
+    """Return the relaxation's answer, by LogDet nearness for a falling ``mu``, and a partition.
+
+    A partition ``s`` is an answer to the relaxation too, ``X = s s'``. It is the better one where the bound
+    is the cut itself: there ``X`` of full rank comes near only as ``mu`` leaves what doubles resolve.
+    """
     title = f"bregopt min_balanced_cut: {graph.n} vertices"
     progress = Progress(title, settings.verbose, settings.time_limit)
+    rng = np.random.default_rng(settings.seed)
     relaxation = _Relaxation(graph, slack)
     first = graph.n / float((relaxation.root**2).sum())  # there tr X = n already
-    found: list[tuple[Solution, Certificate]] = []
     budget, steps, reason = settings.max_iter or _MAX_STEPS, 0, StopReason.STALLED
+    start: Solution | bool = False
+    sides: list[IntArray] = []
+    found: list[tuple[Certificate, Solution]] = []
     for mu in first * _FALL ** np.arange(_FALLS):
-        step = relaxation.nearness(
-            mu,
-            start=found[-1][0] if found else False,
-            tol=settings.tol / 2,
-            max_iter=min(budget - steps, _STEPS),
-            time_limit=progress.remaining(),
-        )
+        limit = min(budget - steps, _STEPS)
+        start = step = relaxation.nearness(mu, start, settings.tol / 2, limit, progress.remaining())
         steps += step.iterations
-        certificate = relaxation.certificate(step)
-        found.append((step, certificate))
+        sides.append(best_partition(graph, step.X, slack, rng))
+        side = min(sides, key=graph.cut)
+        y = relaxation.multipliers(step)
+        for answer in (step, replace(step, X=LowRank(side[:, None]), rank=1)):
+            found.append((relaxation.certificate(answer.X, y), answer))
+        certificate, answer = min(found, key=lambda pair: (not pair[0].meets(settings.tol), pair[0].gap))
         progress.record(steps, certificate, mu=mu)
         ended = _why_stop(step, certificate, budget - steps, settings, progress)
         if ended is not None:
             reason = ended
             break
-    converged = reason is StopReason.CONVERGED
-    step, certificate = found[-1] if converged else min(found, key=lambda pair: pair[1].gap)
-    return replace(
-        step,
-        status=(Status.OPTIMAL if converged else Status.USER_LIMIT).value,
+    solution = certified(
+        answer,
+        certificate,
+        status=(Status.OPTIMAL if reason is StopReason.CONVERGED else Status.USER_LIMIT).value,
         stop_reason=reason.value,
-        value=certificate.primal,
-        dual_value=certificate.dual,
-        gap=certificate.gap,
-        primal_residual=certificate.primal_residual,
-        dual_residual=certificate.dual_residual,
-        error=certificate.error,
         iterations=steps,
         history=progress.history(),
-        timings={**step.timings, "total": progress.seconds},
+        timings={**answer.timings, "total": progress.seconds},
     )
+    return solution, side
 
 
 def _why_stop(
@@ -242,16 +242,17 @@ class _Relaxation:
                 time_limit=None if time_limit is None else max(time_limit, _INSTANT),
             )
 
-    def certificate(self, step: Solution) -> Certificate:
-        """Return what the multipliers of a nearness problem prove about the relaxation."""
+    def multipliers(self, step: Solution) -> Array:
+        """Return the multipliers of the relaxation's rows that a nearness problem ends with."""
         assert step._raw is not None
-        X, y = np.asarray(step.X), step._raw.duals.copy()
+        y: Array = step._raw.duals.copy()
         y[: self.n] -= self.delta
-        if self.slack == 0:
-            y = np.append(y, self._balance_multiplier(y))
-        proof = certify(self.program, (X,), np.zeros(0), y)
-        # L is psd: with no multipliers at all the bound is 0.
-        return proof if proof.dual > 0 else certify(self.program, (X,), np.zeros(0), np.zeros_like(y))
+        return y if self.slack else np.append(y, self._balance_multiplier(y))
+
+    def certificate(self, X: LowRank, y: Array) -> Certificate:
+        """Return what ``X`` and the multipliers prove; or none, with which the bound is 0, as L is psd."""
+        proof = certify(self.program, (X.dense(),), np.zeros(0), y)
+        return proof if proof.dual > 0 else certify(self.program, (X.dense(),), np.zeros(0), 0 * y)
 
     def _balance_multiplier(self, y: Array) -> float:
         """Return a multiplier of e'Xe = 0 with which ``L - diag(y) - t e e'`` is psd, on e as off it.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import Array, IntArray, finite_array, positive_number, rectangular, symmetric_matrix
 from bregopt.interop.frames import labelled, labels_of
 from bregopt.modeling.atoms import sq_distance
 from bregopt.modeling.constraints import Constraint, soft
@@ -87,6 +87,7 @@ def learn_kernel(
     if step >= 1:
         raise ValueError(f"shrink is {step:g}; expected a number above 0 and below 1")
     K = PSD(start.shape[0], name="K")
+    objective = nearness(divergence, K, start, "K0")
     near = _pairs(similar, "similar", K.n)
     far = _pairs(dissimilar, "dissimilar", K.n)
     if len(near) + len(far) == 0:
@@ -103,13 +104,13 @@ def learn_kernel(
     if gamma is not None:
         weight = positive_number(gamma, "gamma")
         rows = [soft(row, weight) for row in rows]
-    problem = Problem(Minimize(nearness(divergence, K, start, "K0")), rows)
+    problem = Problem(Minimize(objective), rows)
     return labelled(problem.solve(**options), labels)
 
 
 def _pairs(value: Any, name: str, n: int) -> IntArray:
     """Return pairs of distinct points as an array of shape ``(k, 2)``, possibly without rows."""
-    raw = np.asarray(value)
+    raw = rectangular(value, name)
     if raw.size == 0:
         return np.zeros((0, 2), dtype=np.intp)
     if raw.dtype.kind not in "iu":
@@ -136,11 +137,11 @@ def _bounds(given: Any, name: str, pairs: IntArray, K0: Matrix, factor: float) -
         return np.broadcast_to(bounds, len(pairs))
     i, j = pairs.T
     distance = Distances(K0.shape[0], i, j, np.ones(len(i))).apply(K0)
-    together = np.flatnonzero(distance <= 1e-14 * (K0[i, i] + K0[j, j]))
+    together = np.flatnonzero(distance <= 1e-14 * np.abs(K0[i, i] + K0[j, j]))
     if len(together):
         a, b = pairs[together[0]]
         raise ValueError(
-            f"the points {a} and {b} of pair {together[0]} coincide in K0, so that its default bound "
-            f"would be 0: drop the pair or give {name}="
+            f"the points {a} and {b} of pair {together[0]} are not apart in K0 (squared distance "
+            f"{distance[together[0]]:.3g}), which leaves no default bound: drop the pair or give {name}="
         )
     return factor * distance

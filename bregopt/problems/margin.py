@@ -98,6 +98,8 @@ def _differences(comparisons: Any) -> tuple[Any, Any]:
 def _rows(part: Any, name: str) -> Any:
     if not sp.issparse(part):
         return finite_array(part, name, ndim=2)
-    rows = sp.csr_array(part)
+    if part.ndim != 2:
+        raise ValueError(f"{name} has {part.ndim} dimensions, shape {part.shape}; expected 2")
+    rows = sp.csr_array(part, copy=True)
     finite_array(rows.data, name)
     return rows

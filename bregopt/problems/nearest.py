@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
 from bregopt.interop.frames import aligned, labelled, labels_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.certified import certified
 from bregopt.problems.objective import nearness
 from bregopt.program.certificate import certify
 from bregopt.program.lowrank import LowRank, Matrix
@@ -176,7 +177,9 @@ def _moved_back(solution: Solution, s: Array, t: float) -> Solution:
     """Return the solution in ``X``; without weights and least eigenvalue it is that in ``Y``."""
     if solution.X is None or (t == 0 and (s == 1).all()):
         return solution
-    X = solution.X / s[:, None] / s + t * np.eye(len(s))
+    X = solution.X / np.outer(s, s) + t * np.eye(len(s))
+    exact = solution.X.diagonal() == s**2 * (1 - t)
+    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # no digit lost on the way back
     return replace(solution, X=X, rank=int(np.linalg.matrix_rank(X, hermitian=True)) if t == 0 else len(s))
 
 
@@ -214,7 +217,7 @@ def _fixed_mask(value: Any, n: int) -> Mask:
     mask = np.zeros((n, n), dtype=bool)
     if value is None:
         return mask
-    given = np.asarray(value)
+    given = rectangular(value, "fixed")
     if given.size == 0:
         return mask
     if given.dtype == bool:
@@ -224,7 +227,7 @@ def _fixed_mask(value: Any, n: int) -> Mask:
             a, b = (int(k) for k in np.argwhere(given != given.T)[0])
             raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
         return given
-    if given.dtype.kind not in "iu" and given.size:
+    if given.dtype.kind not in "iu":
         raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(
@@ -285,21 +288,14 @@ def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: 
     """
     if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
         return solution
+    if (solution.X.diagonal() <= 0).any():  # stopped too early to have one
+        return solution
     size = np.sqrt(unit / solution.X.diagonal())
-    Y = size[:, None] * solution.X * size
+    Y = solution.X * np.outer(size, size)
     np.fill_diagonal(Y, unit)
     raw = solution._raw
     assert raw is not None
     certificate = certify(problem.program(), (Y,), raw.u, raw.duals)
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
-    return replace(
-        solution,
-        X=Y,
-        value=certificate.primal,
-        dual_value=certificate.dual,
-        gap=certificate.gap,
-        primal_residual=certificate.primal_residual,
-        dual_residual=certificate.dual_residual,
-        error=certificate.error,
-    )
+    return certified(solution, certificate, X=Y)

@@ -22,7 +22,7 @@ _ATOMS: dict[str, Any] = {
 
 def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpression:
     """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
-    if divergence not in _ATOMS:
+    if not isinstance(divergence, str) or divergence not in _ATOMS:
         raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), _ATOMS)}")
     if divergence == "frobenius":
         if isinstance(X0, LowRank):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
@@ -41,8 +42,8 @@ class Certificate:
         ``|primal - dual|``, and what dual residuals are worth at ``X`` and ``u``, relative to the larger of
         the two or, if larger, to the sum of the magnitudes
         of the linear terms and a thousandth of the objective's unit (``mu`` times 1 for LogDet, ``tr X0`` for
-        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the largest trace of
-        ``X`` times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
+        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the trace of ``X``
+        times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
         or, if larger, to its norm times the mean eigenvalue of ``X``.
@@ -69,6 +70,8 @@ class Certificate:
 
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
 _NEGLIGIBLE = 1e-3
+_BEYOND = 1e5  # times the largest trace that the bounds state: where no answer is looked for
+_NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 _bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
@@ -184,39 +187,45 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             continue
         smallest, trace = float(np.linalg.eigvalsh(W)[0]), float(np.trace(X[b]))
         bound = _trace_bounds(program)[b]
-        largest = max(trace, _natural_trace(program, b)) if bound is None else bound.value
-        unit += largest * float(np.linalg.norm(block.C) + np.abs(y) @ program.A.norms())
+        unit += _typical_trace(program, b, trace) * float(
+            np.linalg.norm(block.C) + np.abs(y) @ program.A.norms()
+        )
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
             size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
             residual = max(residual, -smallest / size if size > 0 else 0.0)
             worth += max(-smallest, 0.0) * trace
-    box, miss, left = _box_minimum(program, u, y, unit)
+    box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
     return total, max(residual, miss), worth + left, unit
 
 
-def _natural_trace(program: Program, block: int) -> float:
-    """Return the trace that the bounds speak of; one where they are silent, as for a cone."""
+def _stated_traces(program: Program) -> list[float]:
+    """Return the traces that the bounds of the rows speak of, above zero."""
     bounds, size = program.bounds, program.A.norms()
     ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
-    stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
-    return float(stated.max()) if len(stated) else float(program.blocks[block].n)
+    stated: list[float] = (ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]).tolist()
+    return stated
 
 
-def _box_minimum(program: Program, u: Array, y: Array, unit: float) -> tuple[float, float, float]:
+def _typical_trace(program: Program, block: int, trace: float) -> float:
+    """Return the trace of the answer; where that is zero but for noise, the least that the bounds state."""
+    natural = min(_stated_traces(program), default=float(program.blocks[block].n))
+    return trace if trace > _NO_TRACE * natural else natural
+
+
+def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
     """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its worth.
 
     The relative size is that of the largest terms that could be there, as multipliers that should vanish are
-    round-off of the others, or what is negligible beside the objective's `unit`.
+    round-off of the others, each row taken at its own size.
     """
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.B.T @ y
-    size = np.abs(program.c) + np.abs(program.B).sum(axis=0) * np.abs(y).max(initial=0.0)
-    size = np.maximum(size, _NEGLIGIBLE * unit / np.maximum(np.abs(u), 1.0))
+    size = np.abs(program.c) + _column_sizes(program, y)
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
     left = np.abs(reduced[~closed])
@@ -226,6 +235,16 @@ def _box_minimum(program: Program, u: Array, y: Array, unit: float) -> tuple[flo
         float(miss.max(initial=0.0)),
         float(left @ np.abs(u[~closed])),
     )
+
+
+def _column_sizes(program: Program, y: Array) -> Array:
+    """Return the largest term that any row could add to each of ``B'y``, at the largest multiplier."""
+    if program.m == 0:
+        return np.zeros(program.k)
+    row = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    row[row == 0] = 1.0
+    column = np.asarray(abs(sp.diags_array(1 / row) @ program.B).max(axis=0).todense()).ravel()
+    return column * float((np.abs(y) * row).max())
 
 
 def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array) -> float:
@@ -262,7 +281,8 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
 
     It does if ``sum_k y_k (A_k(X) + B_k u)`` is at most some number for every psd ``X`` and every ``u`` in
     its box, while the rows' bounds ask for more. Without a bound on the trace, ``A*(y)`` must be negative
-    semidefinite to within `tol` of the sum of its terms.
+    semidefinite: to round-off, and so nearly that what it lacks would take a trace far beyond the one that
+    the bounds speak of.
     """
     bounds = program.bounds
     y = np.where(bounds.hard, bounds.clip(y), 0.0)
@@ -273,21 +293,23 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
     if demand <= tol * magnitude or size + magnitude == 0:
         return False
-    supply = 0.0
+    supply, lacking = 0.0, 0.0
     for b, bound in enumerate(_trace_bounds(program)):
         largest = float(np.linalg.eigvalsh(program.A.adjoint(y, b))[-1])
         if bound is not None:
             supply -= bound.least(-largest)
         elif largest > tol * size:
             return False
+        else:
+            lacking += max(largest, 0.0) * max(_stated_traces(program), default=float(program.blocks[b].n))
     reduced = program.B.T @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
-    column = np.abs(program.B).sum(axis=0) * np.abs(y).max()
+    column = np.abs(program.B).T @ np.abs(y)
     if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
         return False
     supply += float(reduced[~open_end] @ end[~open_end])
-    return demand - supply > tol * magnitude
+    return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
 
 
 def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
@@ -312,9 +334,10 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
         return False
     if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
         return False
-    rates = []
+    rates, sizes = [], []
     for block, X_b in zip(program.blocks, X, strict=True):
         rates.append(block.cost_value(X_b))
+        sizes.append(float(np.linalg.norm(block.C) * np.linalg.norm(X_b)))
         if block.nearness is not None and X_b.any():
             divergence = divergence_of(block.nearness)
             if not isinstance(divergence, LogDet):
@@ -322,4 +345,6 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
             rates.append(block.nearness.mu * float(np.vdot(divergence.inverse, X_b)))
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
-    return fall < -tol * (sum(map(abs, rates)) + float(np.abs(program.c) @ np.abs(u)) + paid)
+    # What falls has to be far more than what the tolerated violations could be worth.
+    sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
+    return fall < -1e3 * tol * (sum(sizes) + paid)

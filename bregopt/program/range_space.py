@@ -7,12 +7,13 @@ the identity; von Neumann needs ``V`` orthonormal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, Mask
 from bregopt.errors import InfeasibleRowError
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
@@ -21,7 +22,7 @@ from bregopt.program.rows import Distances, Entries, RankOne, Rows
 __all__ = ["RANK_TOL", "RangeSpace", "check_rows", "range_space", "with_complement"]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
-_RESTRICTED_ZERO = 1e-9  # a row smaller than this fraction of its own size on the range is zero there
+_ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of them is zero on the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
     return (lifted + lifted.T) / 2
 
 
-def check_rows(program: Program, original: Program) -> None:
+def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> None:
     """Refuse rows that alone contradict ``X psd`` or the range of ``X0``.
 
     Parameters
@@ -89,7 +90,9 @@ def check_rows(program: Program, original: Program) -> None:
     program : Program
         Over the range space.
     original : Program
-        As declared; its rows give the size against which a restricted row is zero.
+        As declared.
+    spaces : mapping from block to RangeSpace
+        Of the blocks that were restricted; they tell a row that is zero there from a small one.
 
     Raises
     ------
@@ -102,12 +105,11 @@ def check_rows(program: Program, original: Program) -> None:
     for term in program.A.terms:
         shared[term.at] += 1
     size = program.A.norms()
-    scales = _scales(original)
     for term, before in zip(program.A.terms, original.A.terms, strict=True):
         nearness = program.blocks[term.block].nearness
         interior = nearness is not None and nearness.divergence == "logdet"
         checked = alone[term.at] & (shared[term.at] == 1)
-        zero = size[term.at] <= _RESTRICTED_ZERO * before.rows.norms() * scales[term.block]
+        zero = _vanishes(before.rows, spaces.get(term.block), size[term.at])
         sign = np.where(zero, 0.0, definite_sign(term.rows))
         lo, hi = bounds.lo[term.at], bounds.hi[term.at]
         reasons = {
@@ -126,7 +128,10 @@ def check_rows(program: Program, original: Program) -> None:
             where = np.flatnonzero(refused & checked)
             if len(where):
                 k = int(term.at[where[0]])
-                asked = f">= {bounds.lo[k]:g}" if np.isinf(bounds.hi[k]) else f"<= {bounds.hi[k]:g}"
+                lo_k, hi_k = bounds.lo[k], bounds.hi[k]
+                asked = (
+                    f"== {hi_k:g}" if lo_k == hi_k else f">= {lo_k:g}" if np.isinf(hi_k) else f"<= {hi_k:g}"
+                )
                 raise InfeasibleRowError(
                     f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
                     "Make it soft with bo.soft(...), change the bound, or change X0"
@@ -149,12 +154,16 @@ def definite_sign(rows: Rows) -> Array:
     return signs
 
 
-def _scales(original: Program) -> list[float]:
-    """Return the size of ``V V'`` for each block: the squared norm of the factor, 1 for dense blocks."""
-    starts = [b.nearness.X0 if b.nearness is not None else None for b in original.blocks]
-    return [
-        float(np.linalg.norm(X0.factor, 2) ** 2)
-        if isinstance(X0, LowRank) and b.nearness is not None and b.nearness.divergence == "logdet"
-        else 1.0
-        for X0, b in zip(starts, original.blocks, strict=True)
-    ]
+def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
+    """Return which rows, of the given norms on the range, are zero there but for round-off."""
+    if space is None:
+        return size == 0
+    V = np.abs(space.V)
+    if isinstance(rows, Entries):
+        length = np.linalg.norm(space.V, axis=1)
+        return np.minimum(length[rows.i], length[rows.j]) <= _ROUND_OFF * length.max()
+    if isinstance(rows, RankOne | Distances):
+        pieces = rows.pieces()
+        seen, terms = pieces.U @ space.V, abs(pieces.U) @ V
+        return np.linalg.norm(seen, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
+    return size <= _ROUND_OFF * rows.norms() * float(np.linalg.norm(space.V, 2) ** 2)

@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cholesky
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
-from bregopt.program import Certificate, Penalty, Program, certificate_of, certify
+from bregopt.program import Certificate, Penalty, Program, certificate_of, certify, is_ray
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
@@ -47,6 +47,8 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         if certificate.meets(settings.tol):
             progress.record(0, certificate)
             return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
+    elif is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
+        return Answer((frame.lift(frame.steepest()),), _NO_VARIABLES, y, StopReason.UNBOUNDED, 0)
     method = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
     return _run(method, frame, settings, start, Watch(program, settings, progress))
 
@@ -109,6 +111,12 @@ class _Frame:
     def point(self, y: Array) -> Array | None:
         """Return the point that belongs to some multipliers, None where there is none."""
         return self.divergence.minimiser(self.program.blocks[0].C - self.program.A.adjoint(y), self.mu)
+
+    def steepest(self) -> Array:
+        """Return the direction of trace one along which the objective grows least."""
+        v = np.linalg.eigh(self.C)[1][:, :1]
+        direction: Array = v @ v.T
+        return direction
 
     def certificate(self, at: Iterate | _SoftIterate) -> Certificate:
         """Return what an iterate proves, from the factors that it holds."""

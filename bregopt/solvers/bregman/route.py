@@ -36,7 +36,8 @@ class BregmanSettings(base.Settings):
     Parameters
     ----------
     method : {"auto", "newton", "cyclic"}
-        "newton" moves all rows at once, "cyclic" projects on one row at a time.
+        "newton" moves all rows at once, "cyclic" projects on one row at a time; "auto" takes "cyclic" for
+        LogDet with a single row, which one projection settles, and "newton" otherwise.
     """
 
     method: str = "auto"
@@ -71,17 +72,28 @@ class Bregman:
         return _boundary(program) if kind == "von_neumann" else None
 
     def choice(self, program: Program, settings: Any) -> str:
-        return f"method {'cyclic' if settings.method == 'cyclic' else 'newton'!r}"
+        if settings.method != "auto":
+            return f"method {settings.method!r}"
+        method = _method(program, settings)
+        return f"method {method!r}" + (", for one row alone" if method == "cyclic" else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         kind = program.divergences[0]
         if _weighted(program):
             run = weighted_frobenius
-        elif settings.method == "cyclic":
+        elif _method(program, settings) == "cyclic":
             run = dykstra_hildreth if kind == "frobenius" else cyclic_projection
         else:
             run = logdet_newton if kind == "logdet" else dual_newton
         return run(program, settings, start, progress)
+
+
+def _method(program: Program, settings: Any) -> str:
+    """Return the method: "auto" projects on a single LogDet row, and takes Newton's method otherwise."""
+    if settings.method != "auto":
+        return str(settings.method)
+    alone = program.m == 1 and program.divergences[0] == "logdet" and program.blocks[0].cost is None
+    return "cyclic" if alone else "newton"
 
 
 def _weighted(program: Program) -> bool:
@@ -95,7 +107,7 @@ def _boundary(program: Program) -> str | None:
     for term in program.A.terms:
         sign, hard = definite_sign(term.rows), bounds.hard[term.at]
         pinned = hard & (((sign > 0) & (bounds.hi[term.at] == 0)) | ((sign < 0) & (bounds.lo[term.at] == 0)))
-        where = np.flatnonzero(pinned)
+        where = np.flatnonzero(pinned & (term.rows.norms() > 0))
         if len(where):
             name = program.row_name(int(term.at[where[0]]))
             return f"{name} holds only on the boundary of the psd cone, which projections do not reach"

@@ -53,7 +53,8 @@ class Watch:
         suspected = certificate.primal_residual > (self._settings.tol if doubled else _FEASIBLE)
         if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE
-        if step and np.abs(change).max(initial=0.0) <= 1e-15 * np.abs(y).max(initial=0.0):
+        # Multipliers may rest at zero while the matrix still moves; elsewhere they rest together.
+        if step and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
 

@@ -114,8 +114,8 @@ class PrimalDual:
         alpha = min(
             1.0,
             _TO_BOUNDARY * at.ends.longest(move),
-            _TO_BOUNDARY * _longest(at.X_root, dX),
-            _TO_BOUNDARY * _longest(at.Z_root, dZ),
+            _TO_BOUNDARY * _longest(at.X, at.X_root, dX),
+            _TO_BOUNDARY * _longest(at.Z, at.Z_root, dZ),
         )
         while alpha > _SHORTEST:
             new = self._iterate(at.X + alpha * dX, at.ends.moved(move, alpha), at.Z + alpha * dZ)
@@ -146,9 +146,11 @@ def _root(Z: Array) -> Array | None:
     return root
 
 
-def _longest(root: Array, step: Array) -> float:
-    """Return about the largest ``alpha`` with ``root root' + alpha step`` psd."""
+def _longest(X: Array, root: Array, step: Array) -> float:
+    """Return about the largest ``alpha`` with ``X + alpha step`` psd, infinite where a full step is safe."""
     n = len(root)
+    if _root(X + step / _TO_BOUNDARY) is not None:
+        return math.inf
     if n < _LANCZOS_FROM:
         half = solve_triangular(root, step, lower=True)
         K = solve_triangular(root, half.T, lower=True)

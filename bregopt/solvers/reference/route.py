@@ -10,6 +10,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.program import Block, Penalty, Program, certify, is_farkas, is_ray
+from bregopt.program.certificate import divergence_of
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.progress import Progress
@@ -80,7 +81,7 @@ class Reference:
         scaled = scale(program)
         answer = _outcome(scaled.program, settings, progress)
         aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
-        y = np.zeros(program.m) if aimless else scaled.multipliers(answer.y)
+        y = np.zeros(program.m) if aimless else _cleaned(program, scaled.multipliers(answer.y))
         answer = replace(answer, X=scaled.matrices(answer.X), y=y)
         certificate = certify(program, answer.X, answer.u, answer.y)
         progress.record(answer.iterations, certificate)
@@ -95,6 +96,15 @@ def _aimless(program: Program) -> bool:
     return not costs and not program.c.any() and bool((program.bounds.kind == Penalty.HARD).all())
 
 
+def _cleaned(program: Program, y: Array) -> Array:
+    """Return the multipliers without those that are noise beside the rest or the divergence."""
+    size = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    worth = np.abs(y) * size
+    units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
+    least = _NOISE * worth.max(initial=0.0) + (1e-8 * min(units) if units and program.k else 0.0)
+    return np.where(worth > least, y, 0.0)
+
+
 def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
     """Return the backend's answer, or where it claims that there is none, the best proof of that."""
     translation, word = _solved(program, settings, progress, settings.tol)
@@ -103,6 +113,9 @@ def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) 
         if "unbounded" not in word.status or is_farkas(program, answer.y):
             return answer
     if "unbounded" in word.status:
+        answer = _infeasible(program, settings, progress, word)
+        if is_farkas(program, answer.y):  # a ray means nothing where there is no point to start from
+            return answer
         ray = _unbounded(program, settings, progress, word)
         if is_ray(program, ray.X, ray.u) or not np.isfinite(translation.variables()).all():
             return ray
