@@ -189,6 +189,7 @@ class Expression(Operand):
         if len(self.shape) != 1 or matrix.shape[-1] != self.size:
             raise ValueError(f"@ of shapes {matrix.shape} and {self.shape}: expected (.., k) and (k,)")
         S = sp.csr_array(np.atleast_2d(matrix) if not sp.issparse(matrix) else matrix)
+        finite_array(S.data, "matrix of @")
         return self._combined(S, shape, f"A @ {self.label}")
 
     def summed(self) -> Expression:

@@ -46,7 +46,7 @@ class Certificate:
         times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
-        or, if larger, to its norm times the mean eigenvalue of ``X``.
+        or, if larger, to the most that the row could be on matrices of the diagonal of ``X``.
     dual_residual : float
         How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
         ``c - B'y`` from zero (free variables), relative to the terms they are made of.
@@ -70,7 +70,8 @@ class Certificate:
 
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
 _NEGLIGIBLE = 1e-3
-_BEYOND = 1e5  # times the largest trace that the bounds state: where no answer is looked for
+_ROUND_OFF = 1e-9  # of a row's norm times the trace: violations are not asked to be relative to less
+_BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
 _NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
@@ -163,6 +164,8 @@ def _relative(primal: float, dual: float, worth: float, offset: float, scale: fl
     ends = [abs(end - offset) for end in (primal, dual) if math.isfinite(end)]
     scale = max(scale, *ends, 0.0)
     gap = abs(primal - dual) + worth
+    if not math.isfinite(gap):
+        return math.inf
     return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
 
 
@@ -251,9 +254,11 @@ def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Arra
     bounds = program.bounds
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
     size = np.maximum(np.maximum(*ends), np.abs(program.B) @ np.abs(u))
-    mean = [float(np.trace(X_b)) / len(X_b) for X_b in X]
+    roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
     for term in program.A.terms:
-        size[term.at] = np.maximum(size[term.at], term.rows.norms() * mean[term.block])
+        root = roots[term.block]
+        round_off = _ROUND_OFF * float(root @ root) * term.rows.norms()
+        size[term.at] = np.maximum(size[term.at], np.maximum(term.rows.magnitude(root), round_off))
     worst = float((violation / np.where(violation > 0, np.maximum(size, 1e-300), 1.0)).max(initial=0.0))
     outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
     return max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))

@@ -8,7 +8,7 @@ the identity; von Neumann needs ``V`` orthonormal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -82,8 +82,10 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
     return (lifted + lifted.T) / 2
 
 
-def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> None:
-    """Refuse rows that alone contradict ``X psd`` or the range of ``X0``.
+def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
+    """Return the program without bounds on rows that always hold; refuse those that alone never do.
+
+    A row that vanishes on the range of ``X0`` is round-off there, which no method may take for a row.
 
     Parameters
     ----------
@@ -100,6 +102,7 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
         Naming the row and the reason.
     """
     bounds = program.bounds
+    idle = np.zeros(program.m, dtype=bool)
     alone = bounds.hard & (np.diff(program.B.indptr) == 0)
     shared = np.zeros(program.m)
     for term in program.A.terms:
@@ -112,9 +115,11 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
         zero = _vanishes(before.rows, spaces.get(term.block), size[term.at])
         sign = np.where(zero, 0.0, definite_sign(term.rows))
         lo, hi = bounds.lo[term.at], bounds.hi[term.at]
+        noise = np.where(zero, _ROUND_OFF * before.rows.norms() * _extent(spaces.get(term.block)), 0.0)
+        idle[term.at] |= zero & checked & (lo <= noise) & (hi >= -noise)
         reasons = {
             "has no effect on matrices in the range of X0, where it is always 0": zero
-            & ((lo > 0) | (hi < 0)),
+            & ((lo > noise) | (hi < -noise)),
             "is never negative for psd X": (sign > 0) & (hi < 0),
             "is never positive for psd X": (sign < 0) & (lo > 0),
             "is above 0 for every X with the range of X0, which LogDet keeps": interior
@@ -136,6 +141,15 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
                     f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
                     "Make it soft with bo.soft(...), change the bound, or change X0"
                 )
+    if not idle.any():
+        return program
+    lo, hi = np.where(idle, -np.inf, bounds.lo), np.where(idle, np.inf, bounds.hi)
+    return replace(program, bounds=replace(bounds, lo=lo, hi=hi))
+
+
+def _extent(space: RangeSpace | None) -> float:
+    """Return the size of ``V V'``."""
+    return 1.0 if space is None else float(np.linalg.norm(space.V, 2) ** 2)
 
 
 def definite_sign(rows: Rows) -> Array:
@@ -166,4 +180,4 @@ def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
         pieces = rows.pieces()
         seen, terms = pieces.U @ space.V, abs(pieces.U) @ V
         return np.linalg.norm(seen, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
-    return size <= _ROUND_OFF * rows.norms() * float(np.linalg.norm(space.V, 2) ** 2)
+    return size <= _ROUND_OFF * rows.norms() * _extent(space)

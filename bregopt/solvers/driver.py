@@ -36,7 +36,7 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     """Solve a program by one route and return the certified answer, in the program's terms."""
     begin = time.perf_counter()
     reduced, spaces = to_range_space(program, settings.rank_tol)
-    check_rows(reduced, program, spaces)
+    reduced = check_rows(reduced, program, spaces)
     progress = Progress(_title(solver, program), settings.verbose, settings.time_limit, program.maximise)
     ready = time.perf_counter()
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)

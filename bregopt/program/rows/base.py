@@ -73,6 +73,10 @@ class Rows(Protocol):
         """Return the Frobenius norms of the ``A_k``, shape ``(m,)``."""
         ...
 
+    def magnitude(self, s: Array) -> Array:
+        """Return ``sum_ij |A_ij| s_i s_j``: the most a row can be on psd matrices of diagonal ``s^2``."""
+        ...
+
     def factor(self, k: int) -> tuple[Array, Array]:
         """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` of full column rank."""
         ...

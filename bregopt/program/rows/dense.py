@@ -48,6 +48,9 @@ class DenseRows:
     def norms(self) -> Array:
         return np.linalg.norm(self.stack.reshape(self.m, -1), axis=1)
 
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.stack).reshape(self.m, -1) @ np.outer(s, s).ravel()
+
     def factor(self, k: int) -> tuple[Array, Array]:
         return eigen_factor(self.stack[k])
 

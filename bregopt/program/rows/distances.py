@@ -51,6 +51,9 @@ class Distances:
     def norms(self) -> Array:
         return 2 * np.abs(self.weight)
 
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * (s[self.i] + s[self.j]) ** 2
+
     def factor(self, k: int) -> tuple[Array, Array]:
         z = np.zeros((self.n, 1))
         z[self.i[k]] = 1.0

@@ -48,6 +48,9 @@ class Entries:
     def norms(self) -> Array:
         return np.abs(self.weight) * np.where(self.i == self.j, 1.0, np.sqrt(0.5))
 
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * s[self.i] * s[self.j]
+
     def factor(self, k: int) -> tuple[Array, Array]:
         i, j, w = self.i[k], self.j[k], self.weight[k]
         if i == j:

@@ -48,6 +48,9 @@ class RankOne:
     def norms(self) -> Array:
         return np.abs(self.weight) * row_dots(self.Z, self.Z)
 
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * (abs(self.Z) @ s) ** 2
+
     def factor(self, k: int) -> tuple[Array, Array]:
         return dense_row(self.Z, k)[:, None], self.weight[k : k + 1]
 

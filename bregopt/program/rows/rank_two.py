@@ -54,6 +54,9 @@ class RankTwo:
         uu, ww, uw = row_dots(self.U, self.U), row_dots(self.W, self.W), row_dots(self.U, self.W)
         return np.abs(self.weight) * np.sqrt((uu * ww + uw**2) / 2)
 
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * (abs(self.U) @ s) * (abs(self.W) @ s)
+
     def factor(self, k: int) -> tuple[Array, Array]:
         u, w = dense_row(self.U, k), dense_row(self.W, k)
         length = np.linalg.norm(u), np.linalg.norm(w)

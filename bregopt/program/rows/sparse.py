@@ -77,6 +77,11 @@ class SparseRows:
         square = np.where(t.i == t.j, t.value**2, t.value**2 / 2)
         return np.sqrt(np.bincount(t.row, weights=square, minlength=self.m))
 
+    def magnitude(self, s: Array) -> Array:
+        t = self.terms
+        part = np.abs(t.value) * s[t.i] * s[t.j]
+        return np.bincount(t.row, weights=part, minlength=self.m).astype(float)
+
     def factor(self, k: int) -> tuple[Array, Array]:
         t = self.terms
         span = slice(*np.searchsorted(t.row, [k, k + 1]))

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.errors import did_you_mean
-from bregopt.program import Penalty, Program
+from bregopt.program import LowRank, Penalty, Program
+from bregopt.program.certificate import divergence_of
 from bregopt.program.range_space import definite_sign
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
@@ -66,6 +67,8 @@ class Bregman:
         assert kind is not None
         if _weighted(program) and settings.method == "cyclic":
             return "method 'cyclic' does not take elementwise weights"
+        if settings.method == "cyclic" and kind == "logdet" and not _has_start(program):
+            return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
         for penalty in set(Penalty) - {Penalty.HARD, Penalty.HINGE} - _OWN_PENALTY[kind]:
             if (program.bounds.kind == penalty).any():
                 return f"rows with the {penalty.name.lower()} penalty do not go with the {kind} divergence"
@@ -86,6 +89,15 @@ class Bregman:
         else:
             run = logdet_newton if kind == "logdet" else dual_newton
         return run(program, settings, start, progress)
+
+
+def _has_start(program: Program) -> bool:
+    """Whether the dual of a LogDet problem is defined where no row acts."""
+    block = program.blocks[0]
+    if block.cost is None or block.nearness is None or isinstance(block.nearness.X0, LowRank):
+        return True
+    divergence = divergence_of(block.nearness)
+    return divergence.dual_term(block.C, block.nearness.mu, np.eye(block.n)) > -np.inf
 
 
 def _method(program: Program, settings: Any) -> str:

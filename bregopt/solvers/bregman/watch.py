@@ -8,6 +8,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.program import Certificate, Program, is_farkas
+from bregopt.program.range_space import definite_sign
 from bregopt.solvers.base import Settings
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
@@ -15,6 +16,7 @@ from bregopt.solvers.solution import StopReason
 __all__ = ["Watch"]
 
 _FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
+_LEAN = 1e-6  # by which multipliers of definite rows are lowered, for a sum that is surely negative
 _FIRST_SUSPICION = 3  # steps before which multipliers say little
 
 
@@ -35,6 +37,9 @@ class Watch:
 
     def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
+        self._signs = np.zeros(program.m)
+        for term in program.A.terms:
+            self._signs[term.at] = definite_sign(term.rows)
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
         self.farkas = np.zeros(program.m)
@@ -60,7 +65,8 @@ class Watch:
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether the multipliers run away along a Farkas vector."""
-        for candidate in candidates:
+        leaning = [c - _LEAN * np.abs(c) * self._signs for c in candidates]
+        for candidate in (*candidates, *leaning):
             if is_farkas(self._program, candidate):
                 self.farkas = candidate
                 return True

@@ -127,13 +127,13 @@ class Ends:
         """Return ``D`` and ``r`` of each end in ``sign da + D dp = r``."""
         bend, slope = self._bend()
         D, r = -slope, -self.sign * (activity[self.row] - bend)
-        held = ~self.free
-        D[held] += self.s[held] / self.p[held]
-        r[held] += nu / self.p[held]
-        h = self.hinge
+        held, h = ~self.free, self.hinge
         left = self.gamma[h] - self.p[h]
-        D[h] += self.t[h] / left
-        r[h] -= nu / left
+        with np.errstate(divide="ignore", invalid="ignore"):  # the engine stops where a range ends
+            D[held] += self.s[held] / self.p[held]
+            r[held] += nu / self.p[held]
+            D[h] += self.t[h] / left
+            r[h] -= nu / left
         return D, r
 
     def rows(self, m: int, D: Array, r: Array) -> tuple[Array, Array]:

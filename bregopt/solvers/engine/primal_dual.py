@@ -101,6 +101,8 @@ class PrimalDual:
         """Return the next iterate and the length of the step to it, None where no step is left."""
         m = self._A.m
         D_end, r_end = at.ends.linearised(at.activity, nu)
+        if not (np.isfinite(D_end).all() and np.isfinite(r_end).all()):
+            return None  # a multiplier has come to the end of its range
         D, r = at.ends.rows(m, D_end, r_end)
         inverse = cho_solve((at.Z_root, True), np.eye(len(at.Z)))
         residual = self._C - self._A.adjoint(at.y) - at.Z

@@ -1,0 +1,226 @@
+"""What reviewers and hostile users once got us to believe: none of it is believed any more."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.program import Certificate, certify, is_farkas, is_ray
+
+
+def program(constraints, objective):
+    return bo.Problem(bo.Minimize(objective), constraints).program()
+
+
+class TestFarkas:
+    def test_large_multipliers_of_rows_at_zero_hide_nothing(self):
+        X = bo.PSD(2)
+        assert not is_farkas(program([X[0, 0] >= 1, X[1, 1] <= 0], 0 * bo.trace(X)), np.array([1e-10, -1.0]))
+
+    def test_tiny_rows_are_still_feasible(self):
+        X = bo.PSD(2)
+        p = program([1e-12 * X[0, 0] >= 1, X[1, 1] <= 0.5], 0 * bo.trace(X))
+        assert not is_farkas(p, np.array([1.0, -2.0]))
+
+    def test_columns_of_unused_rows_do_not_count(self):
+        X, u = bo.PSD(1), bo.Variable()
+        assert not is_farkas(program([1e-10 * u >= 1, u >= 0], bo.trace(X)), np.array([1.0, 0.0]))
+
+    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.parametrize("method", ["newton", "cyclic"])
+    def test_feasible_rows_with_one_tiny_bound(self, seed, method):
+        rng, n = np.random.default_rng(seed), 4
+        R, t = rng.normal(size=(n, n)), 10.0 ** -rng.integers(10, 14)
+        inside = np.zeros((n + 1, n + 1))
+        inside[:n, :n] = 100 * (R @ R.T + 0.01 * np.eye(n))
+        inside[n, n] = t / 2
+        Z = np.column_stack([rng.normal(size=(6, n)), np.zeros(6)])
+        X = bo.PSD(n + 1)
+        rows = [X[n, n] <= t, bo.quad_form(Z, X) == np.einsum("ki,ij,kj->k", Z, inside, Z)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(n + 1))), rows)
+            assert "infeasible" not in problem.solve(method=method, max_iter=100).status
+
+
+class TestRays:
+    def test_fall_that_is_only_tolerated_violation(self):
+        X = bo.PSD(2)
+        p = program([X[0, 0] <= 1], -X[0, 0])
+        assert not is_ray(p, (np.diag([1e-10, 1.0]),), np.zeros(0))
+        u = bo.Variable(2)
+        p = program([bo.between(u[0], 0, 1), bo.trace(X) <= 1], -u[0])
+        assert not is_ray(p, (np.zeros((2, 2)),), np.array([1e-10, 1.0]))
+
+    def test_ray_without_a_point_to_start_from(self):
+        X = bo.PSD(3)
+        problem = bo.Problem(bo.Minimize(-X[2, 2]), [X[0, 0] + X[1, 1] <= 1, X[0, 1] >= 1])
+        assert problem.solve(solver="cvxpy").status == "infeasible"
+
+    def test_divergences_hold_back_or_do_not(self):
+        X, u = bo.PSD(2), bo.Variable()
+        D = bo.frobenius_div(X, np.eye(2))
+        assert bo.Problem(bo.Minimize(D + u)).solve().status == "unbounded"
+        D = bo.logdet_div(X, np.eye(2))
+        assert bo.Problem(bo.Minimize(D - 5 * bo.trace(X))).solve().status == "unbounded"
+        assert bo.Problem(bo.Minimize(D - 0.5 * bo.trace(X))).solve().status == "optimal"
+
+
+class TestGaps:
+    def test_nan_meets_nothing(self):
+        nan = float("nan")
+        for k in range(3):
+            parts = [0.0, 0.0, 0.0]
+            parts[k] = nan
+            assert not Certificate(1.0, 1.0, parts[0], parts[1], parts[2], 0.0).meets(1.0)
+
+    def test_parameters_cannot_be_spoilt_in_place(self):
+        q = bo.Parameter(2, value=[1.0, 2.0])
+        with pytest.raises(ValueError, match="read-only"):
+            q.value[0] = np.nan
+
+    def test_answers_are_read_only(self):
+        X = bo.PSD(2)
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2)))).solve()
+        with pytest.raises(ValueError, match="read-only"):
+            sol.X[0, 0] = 7.0
+
+    @pytest.mark.parametrize("T", [1e4, 1e6])
+    def test_loose_trace_bound_does_not_loosen_the_gap(self, T):
+        rng, n = np.random.default_rng(1), 5
+        C = rng.normal(size=(n, n))
+        C = C @ C.T / n + 0.1 * np.eye(n)
+        A = rng.normal(size=(3, n, n))
+        X = bo.PSD(n)
+        rows = [bo.inner(A + A.transpose(0, 2, 1), X) == np.array([2.0, 1.0, -0.6]), bo.trace(X) <= T]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            sol = bo.Problem(bo.Minimize(bo.inner(C, X)), rows).solve(solver="psdboost", max_iter=200)
+        if sol.status == "optimal":
+            assert abs(sol.value - sol.dual_value) <= 1e-4 * abs(sol.value)
+
+    def test_free_variable_whose_cost_no_row_carries(self):
+        X, u = bo.PSD(1), bo.Variable()
+        p = program([u >= -5, 1e-12 * X[0, 0] >= 1e-12], X[0, 0] + u)
+        found = certify(p, (np.eye(1),), np.zeros(1), np.array([0.0, 1e12]))
+        assert not found.meets(1e-3)
+
+    @pytest.mark.parametrize("rows", [lambda X: [], lambda X: [X[0, 1] <= 1], lambda X: [bo.diag(X) >= 0]])
+    def test_optimum_at_zero(self, rows):
+        X = bo.PSD(2)
+        sol = bo.Problem(bo.Minimize(bo.trace(X)), rows(X)).solve()
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(0, abs=1e-6)
+
+    def test_nothing_to_minimise(self):
+        X = bo.PSD(2)
+        sol = bo.Problem(bo.Minimize(5), [X[0, 1] >= 1]).solve()
+        assert sol.status == "optimal"
+        assert sol.value == 5
+
+
+class TestRangeSpace:
+    def test_small_rows_are_not_zero_rows(self):
+        F = np.zeros((3, 2))
+        F[0, 0], F[1, 1] = 1.0, 1e-5
+        X, Y = bo.PSD(3), bo.PSD(2)
+        low = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(F))), [X[1, 1] == 2e-10]).solve()
+        full = bo.Problem(bo.Minimize(bo.logdet_div(Y, np.diag([1, 1e-10]))), [Y[1, 1] == 2e-10]).solve()
+        assert low.status == full.status == "optimal"
+        assert low.value == pytest.approx(full.value, rel=1e-6)
+
+    def test_rows_that_cancel_are(self):
+        G = np.random.default_rng(0).normal(size=(4, 2))
+        G[1] = G[0]
+        X = bo.PSD(4)
+        with pytest.raises(bo.InfeasibleRowError, match="always 0"):
+            bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [bo.sq_distance(X, 0, 1) >= 0.1]).solve()
+
+    def test_answer_of_an_unbounded_low_rank_problem(self):
+        X, u = bo.PSD(2), bo.Variable()
+        D = bo.logdet_div(X, bo.LowRank([[1.0], [2.0]]))
+        assert bo.Problem(bo.Minimize(D + u), [bo.trace(X) <= 1]).solve().status == "unbounded"
+
+    def test_rows_that_vanish_on_the_range_are_no_rows(self):
+        G = np.array([[0.1, 0.2], [0.1, 0.2], [1, 0.3], [-0.4, 1.1]])
+        i, j = np.triu_indices(4, 1)
+        d = ((G[i] - G[j]) ** 2).sum(axis=1)
+        X = bo.PSD(4)
+        for atom, value in ((bo.von_neumann_div, 0.0116967), (bo.logdet_div, None)):
+            D = bo.Minimize(atom(X, bo.LowRank(G)))
+            full = bo.Problem(D, [bo.sq_distance(X, i, j) <= 0.9 * d]).solve()
+            without = bo.Problem(D, [bo.sq_distance(X, i[1:], j[1:]) <= 0.9 * d[1:]]).solve()
+            assert full.status == without.status == "optimal"
+            assert full.value == pytest.approx(without.value, rel=1e-5)
+            assert value is None or full.value == pytest.approx(value, rel=1e-4)
+        scaled = bo.Problem(D, [bo.sq_distance(X, i, j) == 1.1 * d]).solve()
+        np.testing.assert_allclose(np.asarray(scaled.X), 1.1 * G @ G.T, atol=1e-5)
+
+
+class TestResiduals:
+    @pytest.mark.parametrize("atom", [bo.frobenius_div, bo.von_neumann_div, bo.logdet_div])
+    def test_one_large_eigenvalue_hides_no_row(self, atom):
+        X = bo.PSD(2)
+        sol = bo.Problem(bo.Minimize(atom(X, np.diag([1e7, 5.0]))), [X[1, 1] == 1]).solve()
+        assert sol.status == "optimal"
+        assert sol.X[1, 1] == pytest.approx(1, abs=1e-5)
+
+    def test_feasible_only_at_a_large_trace(self):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))), [X[0, 1] == 1, X[1, 1] <= 1e-6])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            assert problem.solve(max_iter=100).status != "infeasible"  # X = [[1e6, 1], [1, 1e-6]]
+
+    def test_stiff_hinge_against_a_hard_row(self):
+        X = bo.PSD(1)
+        rows = [X[0, 0] <= 1, bo.soft(X[0, 0] >= 3, gamma=1e7, penalty="hinge")]
+        sol = bo.Problem(bo.Minimize(bo.logdet_div(X, [[2.0]])), rows).solve()
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(2e7, rel=1e-6)
+
+
+class TestInput:
+    def test_sparse_complex_rows_are_refused(self):
+        import scipy.sparse as sp
+
+        with pytest.raises(TypeError, match="Z of quad_form is complex"):
+            bo.quad_form(sp.csr_array(np.eye(2) * (1 + 1j)), bo.PSD(2))
+
+    def test_empty_sides(self):
+        X, u = bo.PSD(2), bo.Variable(2)
+        with pytest.raises(ValueError, match="empty"):
+            X[0, 1] <= []
+        with pytest.raises(ValueError, match="empty"):
+            u[2:2] <= 1
+
+    def test_numpy_numbers_are_numbers(self):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))), [bo.trace(X) == 1])
+        assert problem.solve(max_iter=np.int64(100), tol=np.float32(1e-6)).status == "optimal"
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            ({"tol": np.inf}, ValueError),
+            ({"tol": None}, TypeError),
+            ({"rank_tol": 2}, ValueError),
+            ({"seed": "a"}, TypeError),
+            ({"seed": -1}, ValueError),
+            ({"verbose": "yes"}, TypeError),
+            ({"max_iter": 0}, ValueError),
+            ({"max_iter": 1.5}, TypeError),
+        ],
+    )
+    def test_options_are_checked(self, options, error):
+        X = bo.PSD(2)
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))))
+        with pytest.raises(error, match=next(iter(options))):
+            problem.solve(**options)
+
+    def test_a_constraint_twice_is_one(self):
+        X = bo.PSD(2)
+        row = X[0, 0] == 2
+        bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [row, row]).solve(tol=1e-9)
+        assert row.dual_value == pytest.approx(1 / 2 - 1)
