@@ -78,27 +78,13 @@ class _DualNewton:
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the last point."""
-        at = self._first(start)
-        if at is None:
-            X0, zero = (
-                np.asarray(self._divergence.minimiser(0 * self._C, self._mu)),
-                np.zeros(self._program.m),
-            )
-            return Answer((X0,), np.zeros(0), zero, StopReason.STALLED, 0)
-        step, limit = 0, self._settings.max_iter or STEPS
+        first = self._first(start)
+        if first is None:
+            X0 = np.asarray(self._divergence.minimiser(0 * self._C, self._mu))
+            return Answer((X0,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         watch = Watch(self._program, self._settings, self._progress)
-        stop = watch.look(step, self._certificate(at), at.y)
-        try:
-            while stop is None:
-                new = self._advanced(at)
-                if new is None:
-                    stop = StopReason.STALLED
-                    break
-                at, step = new, step + 1
-                stop = watch.look(step, self._certificate(at), at.y)
-                stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-        except KeyboardInterrupt:
-            stop = StopReason.INTERRUPTED
+        limit = self._settings.max_iter or STEPS
+        at, stop, step = watch.follow(first, self._advanced, self._certificate, limit)
         y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
         return Answer((at.X,), np.zeros(0), y, stop, step)
 

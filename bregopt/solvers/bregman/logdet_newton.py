@@ -59,19 +59,7 @@ def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: 
     if at is None:
         zero = np.zeros(frame.program.m)
         return Answer((frame.lift(frame.X0),), _NO_VARIABLES, zero, StopReason.STALLED, 0)
-    step, limit = 0, settings.max_iter or STEPS
-    stop = watch.look(step, frame.certificate(at), at.y)
-    try:
-        while stop is None:
-            new = method.next(at)
-            if new is None:
-                stop = StopReason.STALLED
-                break
-            at, step = new, step + 1
-            stop = watch.look(step, frame.certificate(at), at.y)
-            stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
+    at, stop, step = watch.follow(at, method.next, frame.certificate, settings.max_iter or STEPS)
     y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
     return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, step)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["Watch"]
+
+Point = TypeVar("Point", bound=Any)
 
 _FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
 _LEAN = 1e-6  # by which multipliers of definite rows are lowered, for a sum that is surely negative
@@ -62,6 +65,38 @@ class Watch:
         if step and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
+
+    def follow(
+        self,
+        at: Point,
+        advance: Callable[[Point], Point | None],
+        certificate: Callable[[Point], Certificate],
+        limit: int,
+    ) -> tuple[Point, StopReason, int]:
+        """Return the last point of a method, why it stopped, and its steps; Ctrl-C stops it too.
+
+        Parameters
+        ----------
+        at : point
+            The first; its ``y`` are the multipliers.
+        advance, certificate : callable
+            Return the next point, None where there is none, and what a point proves.
+        limit : int
+            On the steps.
+        """
+        step = 0
+        stop = self.look(step, certificate(at), at.y)
+        try:
+            while stop is None:
+                new = advance(at)
+                if new is None:
+                    return at, StopReason.STALLED, step
+                at, step = new, step + 1
+                stop = self.look(step, certificate(at), at.y)
+                stop = stop or (StopReason.MAX_ITER if step >= limit else None)
+        except KeyboardInterrupt:
+            stop = StopReason.INTERRUPTED
+        return at, stop, step
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether the multipliers run away along a Farkas vector."""
