@@ -253,7 +253,9 @@ def _column_sizes(program: Program, y: Array) -> Array:
 def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array) -> float:
     bounds = program.bounds
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
-    size = np.maximum(np.maximum(*ends), np.abs(program.B) @ np.abs(u))
+    size = np.maximum(*ends)
+    if program.k:
+        size = np.maximum(size, np.abs(program.B) @ np.abs(u))
     roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
     for term in program.A.terms:
         root = roots[term.block]

@@ -129,7 +129,8 @@ class Program:
 
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""
-        return self.A.apply(X) + self.B @ u
+        activity = self.A.apply(X)
+        return activity + self.B @ u if self.k else activity
 
     def restrict(self, block: int, V: Array, X0: Array) -> Program:
         """Return the program in ``M`` for ``X_block = V M V'``; `X0` is the start's coordinates there."""

@@ -16,6 +16,7 @@ from bregopt.arrays import Array
 from bregopt.divergences import LogDet
 from bregopt.program import Certificate, Penalty, Program, certificate_of, certify, is_ray
 from bregopt.program.certificate import divergence_of
+from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.engine import Iterate, Newton, PrimalDual, system_for
@@ -154,7 +155,7 @@ class _RowNewton:
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._engine.start(X, None)
+        return self._engine.start(_on_diagonal(self._frame.program, X), None)
 
     def next(self, at: Iterate) -> Iterate | None:
         """Return the iterate after a step, None where none is left."""
@@ -171,6 +172,21 @@ class _RowNewton:
         alpha = self._alpha
         share = 0.5 if alpha < 0.3 else max(0.01, (1 - alpha) ** 2, 0.1 if alpha < 0.9 else 0.0)
         return share * at.ends.complementarity() / at.ends.products
+
+
+def _on_diagonal(program: Program, X: Array) -> Array:
+    """Return `X` with rows and columns scaled to the diagonal that the equalities ask, as far as they do."""
+    wanted = X.diagonal().copy()
+    bounds = program.bounds
+    for term in program.A.terms:
+        if isinstance(term.rows, Entries):
+            k = (term.rows.i == term.rows.j) & (bounds.lo == bounds.hi)[term.at]
+            wanted[term.rows.i[k]] = bounds.lo[term.at][k] / term.rows.weight[k]
+    if (wanted <= 0).any():
+        return X
+    scale = np.sqrt(wanted / X.diagonal())
+    scaled: Array = scale[:, None] * X * scale
+    return scaled
 
 
 class _SoftNewton:
