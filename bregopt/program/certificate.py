@@ -51,8 +51,8 @@ class Certificate:
         How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
         ``c - B'y`` from zero (free variables), relative to the terms they are made of.
     error : float
-        Bound on the error of `primal` as the optimum, in its own units: the gap, what the violations are
-        worth at the multipliers, and what the dual residuals are worth at ``X`` and ``u``.
+        Bound, to first order, on the error of `primal` as the optimum, in its own units: the gap, what the
+        violations are worth at the multipliers, and what the dual residuals are worth at ``X`` and ``u``.
     """
 
     primal: float
