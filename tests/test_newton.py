@@ -13,8 +13,9 @@ from bregopt.interop.matrices import read_matrix
 from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.solvers.engine import Newton, conjugate_gradients
-from bregopt.solvers.engine.systems import EntrySystem, RowSystem, solve_definite
+from bregopt.solvers.engine import Face, Pull, RowAction, Scene, conjugate_gradients
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.systems import DefiniteFactor, EntrySystem, RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
@@ -112,43 +113,101 @@ class TestSpectrum:
 
 
 class TestSystems:
-    def newton(self, n, rng, A):
+    def scene(self, n, rng, A, k=0):
         X, K = positive_definite(n, rng), positive_definite(n, rng)
         D = rng.uniform(0.1, 2, A.m)
         D[:3] = np.inf
-        return Newton(X, K, np.linalg.cholesky(X), symmetric(n, rng), D, rng.normal(size=A.m))
+        D_u = rng.uniform(0.1, 2, k)
+        D_u[:1] = np.inf
+        scene = Scene((X,), (K,), np.linalg.cholesky(X), D, D_u)
+        r, r_u, q = rng.normal(size=A.m), rng.normal(size=k), rng.normal(size=k)
+        return scene, Pull(0.6, (rng.normal(size=(n, n)),), r, r_u, q)
 
-    def test_both_solve_the_same_equations(self, rng):
+    @pytest.mark.parametrize("k", [0, 1, 3])
+    def test_both_solve_the_same_equations(self, rng, k):
         n = 4
         A = linear_map(n, rng)
-        at = self.newton(n, rng, A)
-        for system in (RowSystem(A), EntrySystem(A)):
-            dX, dy = system.solve(at)
-            half = at.X @ A.adjoint(dy) @ at.K
-            np.testing.assert_allclose(dX, at.G + (half + half.T) / 2, atol=1e-8)
+        B = sp.csr_array(rng.normal(size=(A.m, k)))
+        at, pull = self.scene(n, rng, A, k)
+        (X,), (K,), (L,) = at.X, at.K, pull.left
+        held = np.isfinite(at.D_u)
+        for system in (RowSystem(A, B), EntrySystem(A, B)):
+            step = system.factor(at)(pull)
+            half = X @ A.adjoint(step.y) @ K + L @ K
+            np.testing.assert_allclose(step.X[0], 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
             asked = np.isfinite(at.D)
-            left = A.apply((dX,))[asked] + at.D[asked] * dy[asked]
-            np.testing.assert_allclose(left, at.r[asked], atol=1e-8)
-            assert not dy[~asked].any()
+            left = A.apply(step.X)[asked] + (B @ step.u)[asked] + at.D[asked] * step.y[asked]
+            np.testing.assert_allclose(left, pull.r[asked], atol=1e-8)
+            assert not step.y[~asked].any()
+            dz = pull.q - B.T @ step.y
+            np.testing.assert_allclose(dz[~held], 0, atol=1e-8)
+            np.testing.assert_allclose((step.u + at.D_u * dz)[held], pull.r_u[held], atol=1e-8)
+
+    def test_rows_of_free_variables_alone(self, rng):
+        """Where no matrix holds a row the Schur matrix is singular, and the whole system is solved."""
+        A = linear_map(4, rng).slice(np.arange(2))
+        A = LinearMap(3, A.orders, A.terms)
+        B = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 2.0]]))
+        at, pull = self.scene(4, rng, A)
+        at = Scene(at.X, at.K, at.root, np.zeros(3), np.full(2, np.inf))
+        pull = Pull(0.6, pull.left, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
+        step = RowSystem(A, B).factor(at)(pull)
+        np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
+        np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng, monkeypatch):
         from bregopt.solvers.engine import systems
 
         n = 5
         A = linear_map(n, rng)
-        at = self.newton(n, rng, A)
-        dX, _ = RowSystem(A).solve(at)
+        B = sp.csr_array((A.m, 0))
+        at, pull = self.scene(n, rng, A)
+        dX = RowSystem(A, B).factor(at)(pull).X[0]
         monkeypatch.setattr(systems, "_LARGEST_DENSE", 0)
         monkeypatch.setattr(systems, "_LARGEST_FORMED_ENTRIES", 0)
         monkeypatch.setattr(systems, "_CG_TOL", 1e-10)
-        for system in (RowSystem(A), EntrySystem(A)):
-            np.testing.assert_allclose(system.solve(at)[0], dX, atol=1e-6 * np.abs(dX).max())
+        for system in (RowSystem(A, B), EntrySystem(A, B)):
+            np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
+
+    @pytest.mark.parametrize("terms", [0.0, 1e9])
+    def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
+        """Pieces, terms and whole products, each row of the map against its definition."""
+        monkeypatch.setattr("bregopt.solvers.engine.gram._TERM", terms)
+        n = 6
+        A = linear_map(n, rng)
+        P, Q = positive_definite(n, rng), positive_definite(n, rng)
+        units = [A.adjoint(e) for e in np.eye(A.m)]
+        direct = [[np.vdot(B, (P @ C @ Q + Q @ C @ P) / 2) for C in units] for B in units]
+        np.testing.assert_allclose(Gram(A).assemble(P, Q), direct, rtol=1e-9, atol=1e-9)
+
+    def test_products_with_rows_term_by_term_and_whole(self, rng, monkeypatch):
+        n = 6
+        A = linear_map(n, rng)
+        L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
+        for share in (0.0, 1e9):
+            monkeypatch.setattr("bregopt.solvers.engine.action._SPARSE_SHARE", share)
+            action = RowAction(A)
+            assert action.by_term == (share > 0)
+            S = action.adjoint(y)
+            np.testing.assert_allclose(S.toarray() if share else S, A.adjoint(y), atol=1e-12)
+            symmetric_product = (L @ R.T + R @ L.T) / 2
+            np.testing.assert_allclose(action.apply_product(L, R), A.apply((symmetric_product,)), atol=1e-12)
+
+    @pytest.mark.parametrize("q", [0, 1, 3, 5])
+    def test_faces(self, rng, q):
+        directions = rng.normal(size=(6, q))
+        face = Face(directions)
+        V, S, M = face.basis, symmetric(6, rng), symmetric(6 - q, rng)
+        np.testing.assert_allclose(V.T @ V, np.eye(6 - q), atol=1e-13)
+        np.testing.assert_allclose(directions.T @ V, 0, atol=1e-13)
+        np.testing.assert_allclose(face.seen(S), V.T @ S @ V, atol=1e-13)
+        np.testing.assert_allclose(face.lift(M), V @ M @ V.T, atol=1e-13)
 
     def test_dependent_rows(self, rng):
         Z = rng.normal(size=(3, 5))
         S = np.vstack([Z, Z]) @ np.vstack([Z, Z]).T
         right = S @ rng.normal(size=6)
-        np.testing.assert_allclose(S @ solve_definite(S, right), right, atol=1e-8)
+        np.testing.assert_allclose(S @ DefiniteFactor(S).solve(right), right, atol=1e-8)
 
     def test_conjugate_gradients(self, rng):
         S, b = positive_definite(20, rng), rng.normal(size=20)

@@ -89,6 +89,10 @@ class Rows(Protocol):
         """Return the rows term by term."""
         ...
 
+    def count(self) -> int:
+        """Return about how many terms :meth:`coordinates` would list, without listing them."""
+        ...
+
 
 def order_of(X: Matrix) -> int:
     """Return the order of a dense or low-rank matrix."""

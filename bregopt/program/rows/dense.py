@@ -60,3 +60,6 @@ class DenseRows:
     def coordinates(self) -> Coordinates:
         row, i, j = np.nonzero(self.stack)
         return Coordinates(row, i, j, self.stack[row, i, j])
+
+    def count(self) -> int:
+        return self.stack.size

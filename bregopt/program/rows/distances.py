@@ -71,3 +71,6 @@ class Distances:
         i = np.concatenate([self.i, self.j, self.i])
         j = np.concatenate([self.i, self.j, self.j])
         return Coordinates(row, i, j, np.concatenate([self.weight, self.weight, -2 * self.weight]))
+
+    def count(self) -> int:
+        return 3 * self.m

@@ -77,3 +77,6 @@ class Entries:
 
     def coordinates(self) -> Coordinates:
         return Coordinates(np.arange(self.m), self.i, self.j, self.weight)
+
+    def count(self) -> int:
+        return self.m

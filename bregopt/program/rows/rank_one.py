@@ -60,6 +60,9 @@ class RankOne:
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.Z, self.Z, self.weight)
 
+    def count(self) -> int:
+        return outer_count(self.Z, self.Z)
+
 
 def row_dots(U: Any, W: Any) -> Array:
     """Return ``u_k' w_k`` for the rows of two matrices, dense or CSR."""
@@ -106,3 +109,10 @@ def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
     b = W.indptr[row] + step % np.maximum(count_w[row], 1)
     i, j = U.indices[a].astype(np.intp), W.indices[b].astype(np.intp)
     return Coordinates(row, i, j, weight[row] * U.data[a] * W.data[b])
+
+
+def outer_count(U: Any, W: Any) -> int:
+    """Return how many terms the rows ``u_k'X w_k`` have."""
+    if sp.issparse(U) and sp.issparse(W):
+        return int(np.diff(sp.csr_array(U).indptr) @ np.diff(sp.csr_array(W).indptr))
+    return U.shape[0] * U.shape[1] ** 2

@@ -11,7 +11,14 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows.base import Coordinates, Pieces
-from bregopt.program.rows.rank_one import dense_row, outer_coordinates, paired, products, row_dots
+from bregopt.program.rows.rank_one import (
+    dense_row,
+    outer_coordinates,
+    outer_count,
+    paired,
+    products,
+    row_dots,
+)
 
 __all__ = ["RankTwo"]
 
@@ -77,3 +84,6 @@ class RankTwo:
 
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.U, self.W, self.weight)
+
+    def count(self) -> int:
+        return outer_count(self.U, self.W)

@@ -97,3 +97,6 @@ class SparseRows:
 
     def coordinates(self) -> Coordinates:
         return self.terms
+
+    def count(self) -> int:
+        return len(self.terms.row)

@@ -18,14 +18,13 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import Frobenius, Spectrum, VonNeumann
-from bregopt.divergences.spectrum import Product
 from bregopt.program import Certificate, Penalty, Program, certificate_of
 from bregopt.program.bounds import bent
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine import conjugate_gradients
+from bregopt.solvers.engine import RowAction, conjugate_gradients
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -36,8 +35,6 @@ _ARMIJO = 1e-4
 _HEAVIER = 8  # how often the weight may be taken tenfold to find a start
 _LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
 _CG_STEPS = 200
-_NONE = np.zeros(0, dtype=np.intp)
-_SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +68,7 @@ class _DualNewton:
         divergence = divergence_of(nearness)
         assert isinstance(divergence, VonNeumann | Frobenius)
         self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
-        self._rows = _RowAction(program)
+        self._hessian = _Hessian(program)
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
@@ -133,7 +130,7 @@ class _DualNewton:
     def _advanced(self, at: _Point) -> _Point | None:
         """Return a point of larger dual value, None where there is none in floating point."""
         gradient, slope, side = self._gradient(at)
-        diagonal = self._rows.curvature(at.spectrum) - slope
+        diagonal = self._hessian.curvature(at.spectrum) - slope
         lower = np.where(self._free | (side < 0), self._lower, np.maximum(self._lower, 0.0))
         upper = np.where(self._free | (side > 0), self._upper, np.minimum(self._upper, 0.0))
         lower, upper = np.where(side == 0, 0.0, lower), np.where(side == 0, 0.0, upper)
@@ -163,12 +160,12 @@ class _DualNewton:
         free = ~sent
         right = gradient[free]
         if d.any():
-            right = right - self._rows.product(at.spectrum, d)[free]
+            right = right - self._hessian.product(at.spectrum, d)[free]
         full = np.zeros(len(d))
 
         def hessian(v: Array) -> Array:
             full[free] = v
-            product: Array = self._rows.product(at.spectrum, full)[free] - slope[free] * v
+            product: Array = self._hessian.product(at.spectrum, full)[free] - slope[free] * v
             return product
 
         size = float(np.linalg.norm(gradient[free] / diagonal[free]))
@@ -203,34 +200,26 @@ def _silent() -> Progress:
     return Progress("a heavier divergence")
 
 
-class _RowAction:
-    """The rows as Newton's equation needs them: ``A*(v)``, and ``A`` of a product that is never formed."""
+class _Hessian:
+    """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and about its diagonal."""
 
     def __init__(self, program: Program) -> None:
-        self._A, self._n = program.A, program.blocks[0].n
+        self._action, self._n = RowAction(program.A), program.blocks[0].n
         self._squares = program.A.norms() ** 2
         self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
-        terms = sum(len(f.terms.row) if f.terms is not None else self._n**2 for f in self._families)
-        self._by_term = terms <= _SPARSE_SHARE * self._n**2
-        if self._by_term:
-            parts = [(f.at[f.terms.row], f.terms) for f in self._families if f.terms is not None]
-            self._row = np.concatenate([_NONE, *(at for at, _ in parts)])
-            self._i = np.concatenate([_NONE, *(t.i for _, t in parts)])
-            self._j = np.concatenate([_NONE, *(t.j for _, t in parts)])
-            self._value = np.concatenate([np.zeros(0), *(t.value for _, t in parts)])
 
     def product(self, spectrum: Spectrum, v: Array) -> Array:
-        """Return ``H v = A(X'[A*(v)])``."""
-        S = self._adjoint(v)
+        """Return ``H v``."""
+        S = self._action.adjoint(v)
         moved = spectrum.derivative(S)
-        activity = self._apply(moved)
+        activity = self._action.apply_product(moved.L, moved.R)
         if moved.share:
-            activity += moved.share * self._A.apply((S.toarray() if sp.issparse(S) else S,))
+            activity += moved.share * self._action.apply(S.toarray() if sp.issparse(S) else S)
         return activity
 
     def curvature(self, spectrum: Spectrum) -> Array:
         """Return about the diagonal of ``H``."""
-        diagonal = np.zeros(self._A.m)
+        diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
         for family in self._families:
             if family.pieces is not None:
@@ -244,22 +233,6 @@ class _RowAction:
                 diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
         least = _LEAST_CURVATURE * spectrum.softness * self._squares
         return np.maximum(diagonal, np.where(least > 0, least, np.finfo(float).tiny))
-
-    def _adjoint(self, v: Array) -> Any:
-        if not self._by_term:
-            return self._A.adjoint(v)
-        half = sp.coo_array((0.5 * self._value * v[self._row], (self._i, self._j)), (self._n, self._n))
-        return sp.csr_array(half + half.T)
-
-    def _apply(self, product: Product) -> Array:
-        L, R = product.L, product.R
-        if not self._by_term:
-            full = L @ R.T
-            return self._A.apply(((full + full.T) / 2,))
-        entry = np.einsum("kp,kp->k", L[self._i], R[self._j])
-        if (self._i != self._j).any():
-            entry = (entry + np.einsum("kp,kp->k", R[self._i], L[self._j])) / 2
-        return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)
 
 
 class _Family:

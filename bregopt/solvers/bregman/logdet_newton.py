@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
@@ -19,7 +19,7 @@ from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine import Iterate, Newton, PrimalDual, system_for
+from bregopt.solvers.engine import Iterate, PrimalDual, Pull, Scene, root_of, system_for
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -29,6 +29,8 @@ STEPS = 200  # the limit where the user gives none
 _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
+_CENTRINGS = 12
+_WARM = 1e-4  # where ends are centred after a warm start, as a fraction of the weight
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -107,13 +109,13 @@ class _Frame:
         direction: Array = v @ v.T
         return direction
 
-    def certificate(self, at: Iterate | _SoftIterate) -> Certificate:
+    def certificate(self, at: _Iterate | _SoftIterate) -> Certificate:
         """Return what an iterate proves, from the factors that it holds."""
         n = len(at.X)
         own = float(np.vdot(self.divergence.inverse, at.X)) - n
         divergence = own - log_det(at.X_root) + self._log_det
         term = -np.inf
-        if at.Z_root is not None and not getattr(at, "dual_residual", 0.0):
+        if at.Z_root is not None:
             term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
         return certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
 
@@ -139,15 +141,15 @@ class _RowNewton:
 
     def __init__(self, frame: _Frame) -> None:
         self._frame = frame
-        self._engine = PrimalDual(frame.C, frame.mu, frame.program.A, frame.program.bounds)
+        self._engine = PrimalDual(frame.program, [frame.C])
         self._alpha = 0.0
 
-    def first(self, start: Start | None) -> Iterate | None:
+    def first(self, start: Start | None) -> _Iterate | None:
         """Return the first iterate: at an earlier answer's multipliers, or where no row acts."""
         if start is not None:
             y = self._frame.program.bounds.clip(start.y)
             near = self._frame.point(y)
-            at = None if near is None else self._engine.start(near, y)
+            at = None if near is None else self._centred(near, y)
             if at is not None:
                 return at
         bounds = self._frame.program.bounds
@@ -155,15 +157,36 @@ class _RowNewton:
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._engine.start(_on_diagonal(self._frame.program, X), None)
+        return self._centred(_on_diagonal(self._frame.program, X), None)
 
-    def next(self, at: Iterate) -> Iterate | None:
+    def next(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""
-        moved = self._engine.step(at, self._target(at))
+        moved = self._engine.step(at.own, self._frame.mu, self._target(at.own))
         if moved is None:
             return None
         new, self._alpha = moved
-        return new
+        return _Iterate(new)
+
+    def _centred(self, X: Array, y: Array | None) -> _Iterate | None:
+        """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` definite.
+
+        Where none does, ``Z`` is the one that belongs to `X`; None if there are multipliers to start from.
+        """
+        mu, none = self._frame.mu, _NO_VARIABLES
+        nu = mu * (1.0 if y is None else _WARM)
+        for _ in range(_CENTRINGS):
+            at = self._engine.begin([X], none, nu, y)
+            if at is not None and (y is not None or _inside(at.pairs[0].Z, self._frame.C)):
+                return _Iterate(at)
+            nu *= 0.1
+        if y is not None:
+            return None
+        root = root_of(X)
+        if root is None:
+            return None
+        Z = mu * cho_solve((root, True), np.eye(len(X)))
+        at = self._engine.begin([X], none, mu, None, [Z])
+        return None if at is None else _Iterate(at)
 
     def _target(self, at: Iterate) -> float:
         """Return where the ends should go on their central path: a fraction of where they are now."""
@@ -172,6 +195,39 @@ class _RowNewton:
         alpha = self._alpha
         share = 0.5 if alpha < 0.3 else max(0.01, (1 - alpha) ** 2, 0.1 if alpha < 0.9 else 0.0)
         return share * at.ends.complementarity() / at.ends.products
+
+
+@dataclass(frozen=True, eq=False)
+class _Iterate:
+    """An iterate of the engine, its one block at hand."""
+
+    own: Iterate
+
+    @property
+    def X(self) -> Array:
+        return self.own.pairs[0].X
+
+    @property
+    def X_root(self) -> Array:
+        return self.own.pairs[0].X_root
+
+    @property
+    def Z_root(self) -> Array | None:
+        """Of ``C - A*(y)``, None where ``Z`` is not yet that."""
+        return None if self.own.dual_residual else self.own.pairs[0].Z_root
+
+    @property
+    def y(self) -> Array:
+        return self.own.y
+
+    @property
+    def activity(self) -> Array:
+        return self.own.activity
+
+
+def _inside(Z: Array, C: Array) -> bool:
+    """Whether twice the way from `C` to `Z` leaves the cone no earlier."""
+    return root_of(2 * Z - C) is not None
 
 
 def _on_diagonal(program: Program, X: Array) -> Array:
@@ -194,7 +250,7 @@ class _SoftNewton:
 
     def __init__(self, frame: _Frame) -> None:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
-        self._system = system_for(self._A, some_equal=False)
+        self._system = system_for(self._A, frame.program.B, some_exact=False)
 
     def first(self, start: Start | None) -> _SoftIterate | None:
         """Return the iterate at an earlier answer's multipliers, or where no row acts."""
@@ -211,9 +267,10 @@ class _SoftNewton:
         mu = self._frame.mu
         _, stiffness = self._bounds.response(at.activity)
         D = np.divide(1.0, stiffness, out=np.full(self._A.m, np.inf), where=stiffness > 0)
-        G = at.X - at.X @ at.Z @ at.X / mu
-        step = Newton(at.X, at.X / mu, at.X_root, (G + G.T) / 2, D, np.zeros(self._A.m))
-        dX, _ = self._system.solve(step)
+        # With K = X / mu the primal Newton step X - X Z X / mu is the G of w = 2 mu and L = -X Z.
+        scene = Scene((at.X,), (at.X / mu,), at.X_root, D, _NO_VARIABLES)
+        pull = Pull(2 * mu, (-(at.X @ at.Z),), np.zeros(self._A.m), _NO_VARIABLES, _NO_VARIABLES)
+        dX = self._system.factor(scene)(pull).X[0]
         inverse_gradient = np.linalg.solve(at.X_root, np.linalg.solve(at.X_root, dX).T)
         slope = float(np.vdot(at.Z, dX)) - mu * float(np.trace(inverse_gradient))
         value, alpha = self._value(at), 1.0
@@ -230,7 +287,7 @@ class _SoftNewton:
 
     def _iterate(self, X: Array) -> _SoftIterate | None:
         X = (X + X.T) / 2
-        root = _root(X)
+        root = root_of(X)
         if root is None:
             return None
         activity = self._A.apply((X,))
@@ -238,21 +295,12 @@ class _SoftNewton:
             return None
         y, _ = self._bounds.response(activity)
         Z = self._frame.C - self._A.adjoint(y)
-        return _SoftIterate(X, Z, root, _root(Z), y, activity)
+        return _SoftIterate(X, Z, root, root_of(Z), y, activity)
 
 
 def log_det(root: Array) -> float:
     """Return ``logdet(L L')``."""
     return 2 * float(np.log(root.diagonal()).sum())
-
-
-def _root(X: Array) -> Array | None:
-    """Return the lower Cholesky factor, None where `X` is not positive definite."""
-    try:
-        root: Array = cholesky(X, lower=True)
-    except LinAlgError:
-        return None
-    return root
 
 
 def _condition(L: Array) -> float:

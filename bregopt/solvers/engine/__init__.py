@@ -1,6 +1,18 @@
 """The primal-dual Newton method that routes share: all rows at once."""
 
-from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual
-from bregopt.solvers.engine.systems import Newton, conjugate_gradients, system_for
+from bregopt.solvers.engine.action import RowAction
+from bregopt.solvers.engine.face import Face
+from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.systems import Pull, Scene, conjugate_gradients, system_for
 
-__all__ = ["Iterate", "Newton", "PrimalDual", "conjugate_gradients", "system_for"]
+__all__ = [
+    "Face",
+    "Iterate",
+    "PrimalDual",
+    "Pull",
+    "RowAction",
+    "Scene",
+    "conjugate_gradients",
+    "root_of",
+    "system_for",
+]

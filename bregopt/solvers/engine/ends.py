@@ -20,7 +20,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
 
-__all__ = ["Ends", "Move"]
+__all__ = ["Ends", "Move", "Target"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,14 @@ class Move:
     s: Array
     t: Array
     b: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What the products ``s p`` and ``t (gamma - p)`` of all ends should be after a step."""
+
+    s: Array
+    t: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,20 +131,33 @@ class Ends:
         """The number of terms in the complementarity."""
         return int((~self.free).sum() + self.hinge.sum())
 
-    def linearised(self, activity: Array, nu: float) -> tuple[Array, Array]:
-        """Return ``D`` and ``r`` of each end in ``sign da + D dp = r``."""
-        bend, slope = self._bend()
-        D, r = -slope, -self.sign * (activity[self.row] - bend)
+    def target(self, nu: float, after: Move | None = None) -> Target:
+        """Return what the products should be: `nu`, less what a first step changes to second order."""
+        if after is None:
+            return Target(np.full(len(self.row), nu), np.full(len(self.row), nu))
+        return Target(nu - after.s * after.p, nu + after.t * after.p)
+
+    def stiffness(self) -> Array:
+        """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
+        _, slope = self._bend()
+        D = -slope
         held, h = ~self.free, self.hinge
-        left = self.gamma[h] - self.p[h]
         with np.errstate(divide="ignore", invalid="ignore"):  # the engine stops where a range ends
             D[held] += self.s[held] / self.p[held]
-            r[held] += nu / self.p[held]
-            D[h] += self.t[h] / left
-            r[h] -= nu / left
-        return D, r
+            D[h] += self.t[h] / (self.gamma[h] - self.p[h])
+        return D
 
-    def rows(self, m: int, D: Array, r: Array) -> tuple[Array, Array]:
+    def pull(self, activity: Array, target: Target) -> Array:
+        """Return ``r`` of each end in ``sign da + D dp = r``."""
+        bend, _ = self._bend()
+        r = -self.sign * (activity[self.row] - bend)
+        held, h = ~self.free, self.hinge
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r[held] += target.s[held] / self.p[held]
+            r[h] -= target.t[h] / (self.gamma[h] - self.p[h])
+        return r
+
+    def of_rows(self, m: int, D: Array, r: Array) -> tuple[Array, Array]:
         """Return ``D`` and ``r`` of each row in ``da + D dy = r``; an infinite ``D`` where nothing asks."""
         alone = np.bincount(self.row, minlength=m) == 1
         total = np.full(m, np.inf)
@@ -153,42 +174,45 @@ class Ends:
             total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
         return total, right
 
-    def move(self, da: Array, dy: Array, D: Array, r: Array, nu: float, m: int) -> Move:
+    def move(self, da: Array, dy: Array, D: Array, r: Array, target: Target) -> Move:
         """Return the step of all ends from that of activities and multipliers."""
-        alone = (np.bincount(self.row, minlength=m) == 1)[self.row]
+        alone = (np.bincount(self.row, minlength=len(dy)) == 1)[self.row]
         safe = np.where(D > 0, D, 1.0)
         p = np.where(alone, self.sign * dy[self.row], (r - self.sign * da[self.row]) / safe)
         s, t, b = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
         k = ~self.free
-        s[k] = (nu - self.s[k] * (self.p[k] + p[k])) / self.p[k]
+        s[k] = (target.s[k] - self.s[k] * (self.p[k] + p[k])) / self.p[k]
         h = self.hinge
         left = self.gamma[h] - self.p[h]
-        t[h] = (nu - left * self.t[h] + self.t[h] * p[h]) / left
+        t[h] = (target.t[h] - left * self.t[h] + self.t[h] * p[h]) / left
         k = self.kind == Penalty.LOGDET
         zeta = self.dual_bend[k]
         b[k] = self.gamma[k] / zeta - self.b[k] - self.b[k] / zeta * self.sign[k] * p[k]
         return Move(p, s, t, b)
 
-    def longest(self, move: Move) -> float:
-        """Return the largest step that keeps slacks, multipliers and bends from going negative."""
+    def longest(self, move: Move) -> tuple[float, float]:
+        """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
         held, h, k = ~self.free, self.hinge, self.kind == Penalty.LOGDET
-        return min(
-            _longest(self.p[held], move.p[held]),
+        primal = min(
             _longest(self.s[held], move.s[held]),
             _longest(self.t[h], move.t[h]),
-            _longest(self.gamma[h] - self.p[h], -move.p[h]),
             _longest(self.b[k], move.b[k]),
+        )
+        dual = min(
+            _longest(self.p[held], move.p[held]),
+            _longest(self.gamma[h] - self.p[h], -move.p[h]),
             _longest(self.dual_bend[k], self.sign[k] * move.p[k]),
         )
+        return primal, dual
 
-    def moved(self, move: Move, alpha: float) -> Ends:
-        """Return the ends after a step."""
+    def moved(self, move: Move, primal: float, dual: float) -> Ends:
+        """Return the ends after a step of these lengths."""
         return replace(
             self,
-            p=self.p + alpha * move.p,
-            s=self.s + alpha * move.s,
-            t=self.t + alpha * move.t,
-            b=self.b + alpha * move.b,
+            p=self.p + dual * move.p,
+            s=self.s + primal * move.s,
+            t=self.t + primal * move.t,
+            b=self.b + primal * move.b,
         )
 
     def _bend(self) -> tuple[Array, Array]:

@@ -1,37 +1,71 @@
 """The primal-dual Newton method that the routes share: all rows at once, in the HKM direction.
 
-For ``min <C, X> - w logdet X`` under rows, with the ends of the rows on their central path at ``nu`` (see
-:mod:`bregopt.solvers.engine.ends`), the method holds ``X``, ``Z`` and the ends' slacks and multipliers:
+For ``min sum <C, X> - w logdet X + c'u`` under rows and a box, with the ends of rows and box on their central
+path at ``nu`` (see :mod:`bregopt.solvers.engine.ends`), the method holds ``X``, ``Z``, ``u`` and the ends'
+slacks and multipliers:
 
-    A(X) at the ends' bounds and slacks,   Z = C - A*(y),   X Z = w I.
+    A(X) + B u at the ends' bounds and slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
-All are linearised (:mod:`bregopt.solvers.engine.systems`); the second holds from the start wherever ``C`` is
-positive definite, and elsewhere its residual shrinks with every step. The weight ``w`` stays what it is: a
-LogDet problem is one point of the central path, and only ``nu`` falls.
+All are linearised (:mod:`bregopt.solvers.engine.systems`); the second and third hold from the start where
+they can, and elsewhere their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
+``nu`` falls; a semidefinite program is what both lead to when they fall together. A block may live on a face
+of the cone (:mod:`bregopt.solvers.engine.face`): ``X`` and ``inv(Z)`` are then held in the coordinates of the
+rows, where these are sparse, and only decompositions see the face.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from bregopt.arrays import Array
-from bregopt.program import Bounds, LinearMap
-from bregopt.solvers.engine.ends import Ends
-from bregopt.solvers.engine.systems import Newton, system_for
+from bregopt.program import Bounds, Penalty, Program
+from bregopt.solvers.engine.action import RowAction
+from bregopt.solvers.engine.ends import Ends, Move, Target
+from bregopt.solvers.engine.face import Face
+from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
 
-__all__ = ["Iterate", "PrimalDual"]
+__all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
 
 _TO_BOUNDARY = 0.95  # how far a step goes towards the boundary of the cone
 _SHORTEST = 1e-12
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
-_CENTRINGS = 12
-_WARM = 1e-4  # where ends are centred after a warm start, as a fraction of the weight
 _LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The matrices ``X`` and ``Z`` of one block.
+
+    Parameters
+    ----------
+    X, Z : array of shape (n, n)
+        Positive definite on the face.
+    X_root, Z_root : array of shape (order, order)
+        Lower Cholesky factors of what they are on the face.
+    residual : array of shape (n, n), optional
+        ``C - A*(y) - Z``; none for zero.
+    face : Face
+    """
+
+    X: Array
+    Z: Array
+    X_root: Array
+    Z_root: Array
+    residual: Array | None
+    face: Face
+
+    @cached_property
+    def K(self) -> Array:
+        """The inverse of ``Z``, on the face."""
+        lower, _ = lapack.dpotri(self.Z_root, lower=1)
+        return self.face.lift(np.tril(lower) + np.tril(lower, -1).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,118 +74,261 @@ class Iterate:
 
     Parameters
     ----------
-    X, Z : array of shape (n, n)
-        Positive definite.
-    X_root, Z_root : array of shape (n, n)
-        Their lower Cholesky factors.
-    y : array of shape (m,)
-    ends : Ends
-    activity : array of shape (m,)
+    pairs : tuple of Pair
+    u, z : array of shape (k,)
+        Variables, and what multiplies their box.
+    y, activity : array of shape (m,)
+    ends, box : Ends
+        Of the rows and of the box.
     dual_residual : float
-        How far ``Z`` is from ``C - A*(y)``, relative to its size.
+        How far ``Z`` is from ``C - A*(y)``, and ``z`` from ``c - B'y``, relative to their sizes.
     """
 
-    X: Array
-    Z: Array
-    X_root: Array
-    Z_root: Array
+    pairs: tuple[Pair, ...]
+    u: Array
+    z: Array
     y: Array
-    ends: Ends
     activity: Array
+    ends: Ends
+    box: Ends
     dual_residual: float
+
+    def complementarity(self) -> float:
+        """Return ``sum <X, Z>`` and what rows and box add to it."""
+        matrices = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs)
+        return matrices + self.ends.complementarity() + self.box.complementarity()
+
+    @property
+    def order(self) -> int:
+        """The number of terms in the complementarity."""
+        return sum(len(p.X_root) for p in self.pairs) + self.ends.products + self.box.products
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A Newton step."""
+
+    X: tuple[Array, ...]
+    Z: tuple[Array, ...]
+    u: Array
+    z: Array
+    ends: Move
+    box: Move
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """Newton's system at an iterate, factorised."""
+
+    at: Iterate
+    solve: Solve
+    D: Array
+    D_u: Array
 
 
 class PrimalDual:
-    """Newton's method for one block.
+    """Newton's method for one problem.
 
     Parameters
     ----------
-    C : array of shape (n, n)
-    weight : float
-        ``w``, above zero.
-    A : LinearMap
-    bounds : Bounds
+    program : Program
+        Rows, box and ``c``; its blocks' objectives are not looked at.
+    C : sequence of arrays of shape (n_b, n_b)
+    faces : sequence of Face, optional
+        The whole cone where none is given.
     """
 
-    def __init__(self, C: Array, weight: float, A: LinearMap, bounds: Bounds) -> None:
-        self._C, self._weight, self._A, self._bounds = C, weight, A, bounds
-        self._system = system_for(A, bool((bounds.hard & (bounds.lo == bounds.hi)).any()))
+    def __init__(self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None) -> None:
+        self._A, self._B, self._c, self._C = program.A, program.B, program.c, tuple(C)
+        self._bounds = program.bounds
+        k = program.k
+        hard = np.full(k, Penalty.HARD)
+        self._box = Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf))
+        self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
+        exact = bool((self._bounds.hard & (self._bounds.lo == self._bounds.hi)).any())
+        fixed = bool((program.u_lo == program.u_hi).any())
+        on_face = any(face.codimension for face in self._faces)
+        self._system = system_for(self._A, self._B, exact or fixed or on_face)
+        self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
 
-    def start(self, X: Array, y: Array | None) -> Iterate | None:
-        """Return the first iterate at the positive definite `X`.
+    def activity(self, X: Sequence[Array], u: Array) -> Array:
+        """Return ``A(X) + B u``."""
+        return self._A.apply(X) + self._B @ u
 
-        The ends are centred at the largest ``nu`` that leaves ``C - A*(y)`` definite. Where none does, ``Z``
-        is the one that belongs to `X`, and None is returned if there are multipliers to start from.
+    def begin(
+        self,
+        X: Sequence[Array],
+        u: Array,
+        nu: float,
+        y: Array | None = None,
+        Z: Sequence[Array] | None = None,
+    ) -> Iterate | None:
+        """Return the iterate at some matrices, ends centred at `nu`; None where it is not inside the cone.
+
+        Parameters
+        ----------
+        X : sequence of arrays
+        u : array of shape (k,)
+            Inside the box.
+        nu : float
+        y : array of shape (m,), optional
+            Multipliers to be near.
+        Z : sequence of arrays, optional
+            ``C - A*(y)`` where none is given.
         """
-        activity, nu = self._A.apply((X,)), self._weight * (1.0 if y is None else _WARM)
+        activity = self.activity(X, u)
         ends = Ends.at(self._bounds, activity, nu, y)
-        for _ in range(_CENTRINGS):
-            shift = self._A.adjoint(ends.multipliers(self._A.m))
-            if _root(self._C - (1.0 if y is not None else 2.0) * shift) is not None:
-                return self._iterate(X, ends, self._C - shift)
-            nu *= 0.1
-            ends = Ends.at(self._bounds, activity, nu, y)
-        if y is not None:
-            return None
-        ends = Ends.at(self._bounds, activity, self._weight, None)
-        root = cholesky(X, lower=True)
-        return self._iterate(X, ends, self._weight * cho_solve((root, True), np.eye(len(X))))
+        box = Ends.at(self._box, u, nu)
+        given = None if Z is None else tuple(Z)
+        return self._iterate(tuple(X), given, u, ends, box)
 
-    def step(self, at: Iterate, nu: float) -> tuple[Iterate, float] | None:
-        """Return the next iterate and the length of the step to it, None where no step is left."""
-        m = self._A.m
-        D_end, r_end = at.ends.linearised(at.activity, nu)
-        if not (np.isfinite(D_end).all() and np.isfinite(r_end).all()):
-            return None  # a multiplier has come to the end of its range
-        D, r = at.ends.rows(m, D_end, r_end)
-        inverse = cho_solve((at.Z_root, True), np.eye(len(at.Z)))
-        residual = self._C - self._A.adjoint(at.y) - at.Z
-        G = self._weight * inverse - at.X
-        if at.dual_residual > _ROUND_OFF:
-            half = at.X @ residual @ inverse
-            G = G - (half + half.T) / 2
-        dX, dy = self._system.solve(Newton(at.X, inverse, at.X_root, G, D, r))
-        move = at.ends.move(self._A.apply((dX,)), dy, D_end, r_end, nu, m)
-        dZ = residual - self._A.adjoint(at.ends.row_multipliers(move.p, m))
-        alpha = min(
-            1.0,
-            _TO_BOUNDARY * at.ends.longest(move),
-            _TO_BOUNDARY * _longest(at.X, at.X_root, dX),
-            _TO_BOUNDARY * _longest(at.Z, at.Z_root, dZ),
-        )
-        while alpha > _SHORTEST:
-            new = self._iterate(at.X + alpha * dX, at.ends.moved(move, alpha), at.Z + alpha * dZ)
+    def slope(self, at: Iterate) -> Slope | None:
+        """Return Newton's system at an iterate, None where a multiplier has come to the end of its range."""
+        D_end, D_box = at.ends.stiffness(), at.box.stiffness()
+        if not (np.isfinite(D_end).all() and np.isfinite(D_box).all()):
+            return None
+        D, _ = at.ends.of_rows(self._A.m, D_end, 0 * D_end)
+        D_u, _ = at.box.of_rows(len(at.u), D_box, 0 * D_box)
+        X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
+        solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D, D_u))
+        return Slope(at, solve, D_end, D_box)
+
+    def direction(
+        self, slope: Slope, weight: float, nu: float, after: Direction | None = None
+    ) -> Direction | None:
+        """Return the step to the given `weight` and `nu`, None where it is not finite.
+
+        With `after`, the step that a first one leads to, its second-order terms taken into account
+        (Mehrotra).
+        """
+        at = slope.at
+        first = (None, None) if after is None else (after.ends, after.box)
+        targets = at.ends.target(nu, first[0]), at.box.target(nu, first[1])
+        r_end, r_box = at.ends.pull(at.activity, targets[0]), at.box.pull(at.u, targets[1])
+        _, r = at.ends.of_rows(self._A.m, slope.D, r_end)
+        _, r_u = at.box.of_rows(len(at.u), slope.D_u, r_box)
+        q = self._c - self._B.T @ at.y - at.z
+        left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
+        step = slope.solve(Pull(weight, left, r, r_u, q))
+        if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
+            return None
+        ends = self._moved_ends(at, step.X, step.u, step.y, slope.D, r_end, targets[0])
+        dy = at.ends.row_multipliers(ends.p, self._A.m)
+        dz = q - self._B.T @ dy
+        box = at.box.move(step.u, dz, slope.D_u, r_box, targets[1])
+        dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
+        return Direction(step.X, dZ, step.u, dz, ends, box)
+
+    def lengths(self, at: Iterate, step: Direction) -> tuple[float, float]:
+        """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
+        primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
+        X = [
+            _longest(p.face.seen(dX), p.face.seen(p.X), p.X_root)
+            for p, dX in zip(at.pairs, step.X, strict=True)
+        ]
+        Z = [
+            _longest(p.face.seen(_dense(dZ)), p.face.seen(p.Z), p.Z_root)
+            for p, dZ in zip(at.pairs, step.Z, strict=True)
+        ]
+        return min(*primal, *X), min(*dual, *Z)
+
+    def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
+        """Return the iterate after a step, shortened until it is inside the cone; None where none is left."""
+        while max(primal, dual) > _SHORTEST:
+            new = self._iterate(
+                tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
+                tuple(_dense(p.Z + dual * dZ) for p, dZ in zip(at.pairs, step.Z, strict=True)),
+                at.u + primal * step.u,
+                at.ends.moved(step.ends, primal, dual),
+                at.box.moved(step.box, primal, dual),
+            )
             if new is not None:
-                return new, alpha
-            alpha *= 0.8
+                return new
+            primal, dual = 0.8 * primal, 0.8 * dual
         return None
 
-    def _iterate(self, X: Array, ends: Ends, Z: Array) -> Iterate | None:
-        """Return an iterate, None where one of its matrices is not positive definite."""
-        y = ends.multipliers(self._A.m)
-        own = self._C - self._A.adjoint(y)
-        miss = float(np.linalg.norm(own - Z)) / max(float(np.linalg.norm(Z)), np.finfo(float).tiny)
-        if miss <= _ROUND_OFF:
-            Z, miss = own, 0.0
-        X_root, Z_root = _root(X), _root(Z)
-        if X_root is None or Z_root is None:
+    def step(self, at: Iterate, weight: float, nu: float) -> tuple[Iterate, float] | None:
+        """Return the next iterate and the length of the step to it, None where no step is left."""
+        slope = self.slope(at)
+        step = None if slope is None else self.direction(slope, weight, nu)
+        if step is None:
             return None
-        return Iterate(X, Z, X_root, Z_root, y, ends, self._A.apply((X,)), miss)
+        alpha = min(1.0, *(_TO_BOUNDARY * length for length in self.lengths(at, step)))
+        new = self.moved(at, step, alpha, alpha)
+        return None if new is None else (new, alpha)
+
+    def _left(self, b: int, pair: Pair, after: Direction | None) -> Array | None:
+        """Return ``L`` in ``G = w K - X + sym(L K)``: what the residual and a first step ask for."""
+        left = None
+        if pair.residual is not None:
+            left = -(pair.X @ pair.residual)
+        if after is not None:
+            second = after.X[b] @ after.Z[b]
+            left = -second if left is None else left - second
+        return left
+
+    def _dual_step(self, b: int, pair: Pair, dy: Array) -> Array:
+        adjoint = self._actions[b].adjoint(dy)
+        return -adjoint if pair.residual is None else pair.residual - adjoint
+
+    def _moved_ends(
+        self,
+        at: Iterate,
+        dX: tuple[Array, ...],
+        du: Array,
+        dy: Array,
+        D: Array,
+        r: Array,
+        target: Target,
+    ) -> Move:
+        return at.ends.move(self.activity(dX, du), dy, D, r, target)
+
+    def _iterate(
+        self, X: tuple[Array, ...], Z: tuple[Array, ...] | None, u: Array, ends: Ends, box: Ends
+    ) -> Iterate | None:
+        """Return an iterate, None where one of its matrices is not positive definite on its face."""
+        y = ends.multipliers(self._A.m)
+        z = box.multipliers(len(u))
+        pairs, worst = [], 0.0
+        for b, (X_b, C, face) in enumerate(zip(X, self._C, self._faces, strict=True)):
+            Z_b = own = C - self._actions[b].adjoint(y)
+            residual = None
+            if Z is not None:
+                size = max(float(np.linalg.norm(Z[b])), np.finfo(float).tiny)
+                miss = float(np.linalg.norm(own - Z[b])) / size
+                if miss > _ROUND_OFF:
+                    Z_b, residual, worst = Z[b], own - Z[b], max(worst, miss)
+            X_root, Z_root = root_of(face.seen(X_b)), root_of(face.seen(Z_b))
+            if X_root is None or Z_root is None:
+                return None
+            pairs.append(Pair(X_b, Z_b, X_root, Z_root, residual, face))
+        left = np.abs(self._c - self._B.T @ y - z)
+        if left.max(initial=0.0) > 0:
+            size = np.abs(self._c) + np.abs(self._B).T @ np.abs(y)
+            left = left / np.maximum(size, np.finfo(float).tiny)
+            worst = max(worst, float(left.max()) if left.max() > _ROUND_OFF else 0.0)
+        return Iterate(tuple(pairs), u, z, y, self.activity(X, u), ends, box, worst)
 
 
-def _root(Z: Array) -> Array | None:
-    """Return the lower Cholesky factor, None where `Z` is not positive definite."""
+def root_of(S: Array) -> Array | None:
+    """Return the lower Cholesky factor, None where `S` is not positive definite."""
     try:
-        root: Array = cholesky(Z, lower=True)
+        root: Array = cholesky(S, lower=True)
     except (LinAlgError, ValueError):
         return None
     return root
 
 
-def _longest(X: Array, root: Array, step: Array) -> float:
+def _dense(S: Array) -> Array:
+    """Return an array from what may be a sparse matrix."""
+    dense: Array = S if isinstance(S, np.ndarray) else S.toarray()
+    return dense
+
+
+def _longest(step: Array, X: Array, root: Array) -> float:
     """Return about the largest ``alpha`` with ``X + alpha step`` psd, infinite where a full step is safe."""
     n = len(root)
-    if _root(X + step / _TO_BOUNDARY) is not None:
+    if root_of(X + step / _TO_BOUNDARY) is not None:
         return math.inf
     if n < _LANCZOS_FROM:
         half = solve_triangular(root, step, lower=True)
@@ -164,10 +341,11 @@ def _longest(X: Array, root: Array, step: Array) -> float:
 
 def _least_eigenvalue(root: Array, step: Array) -> float:
     """Return a lower estimate of the smallest eigenvalue of ``inv(L) step inv(L)'`` by Lanczos."""
+    root = np.asfortranarray(root)
 
     def product(v: Array) -> Array:
-        inner = solve_triangular(root, v, lower=True, trans="T")
-        w: Array = solve_triangular(root, step @ inner, lower=True)
+        inner = solve_triangular(root, v, lower=True, trans="T", check_finite=False)
+        w: Array = solve_triangular(root, step @ inner, lower=True, check_finite=False)
         return w
 
     n = len(root)

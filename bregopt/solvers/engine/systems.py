@@ -1,12 +1,14 @@
 """Newton's linear system, by whichever unknowns are fewer: the rows' multipliers or the entries of ``X``.
 
-With ``T(S) = sym(X S K)``, for the primal-dual step ``K = inv(Z)``, the step solves
+With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)``, the step solves
 
-    dX = G + T(A*(dy)),        A(dX) + D dy = r.
+    dX = G + T(A*(dy)),     G = w K - X + sym(L K),
+    A(dX) + B du + D dy = r,
+    du + D_u dz = r_u,      B'dy + dz = q;
 
-Rows: ``(A T A* + D) dy = r - A(G)``. Entries: where no ``D`` is zero, ``inv(T) dX + A*(inv(D) A(dX)) =
-inv(T) G + A*(inv(D) r)``, in coordinates in which ``X`` is the identity and ``K`` diagonal, so that
-``T`` is a product entry by entry.
+``dz`` is zero where a variable is free. Rows: ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns
+of free variables. Entries: where no ``D`` is zero, ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in
+which ``X`` is the identity and ``K`` diagonal, so that ``T`` is a product entry by entry.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_factor, lu_solve, solve_triangular
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import LinearMap
 from bregopt.program.rows import Rows
+from bregopt.solvers.engine.action import RowAction
+from bregopt.solvers.engine.gram import Gram
 
-__all__ = ["EntrySystem", "Newton", "RowSystem", "System", "conjugate_gradients", "system_for"]
+__all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "conjugate_gradients", "system_for"]
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
@@ -33,116 +37,240 @@ _CG_TOL = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Newton:
-    """What a step is made from.
+class Scene:
+    """Where a step starts from.
 
     Parameters
     ----------
-    X, K : array of shape (n, n)
-        Positive definite.
+    X, K : tuple of arrays of shape (n_b, n_b)
+        Positive definite, or so on a face.
     root : array of shape (n, n)
-        Lower Cholesky factor of ``X``.
-    G : array of shape (n, n)
-        The step where no row acts.
-    D, r : array of shape (m,)
-        Of the rows; ``D`` infinite where a row asks for nothing.
+        Lower Cholesky factor of the first ``X``.
+    D : array of shape (m,)
+        Infinite where a row asks for nothing.
+    D_u : array of shape (k,)
+        Infinite where a variable is free.
     """
 
-    X: Array
-    K: Array
+    X: tuple[Array, ...]
+    K: tuple[Array, ...]
     root: Array
-    G: Array
     D: Array
+    D_u: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """Right-hand sides; `left` holds ``L`` of each block, None for zero."""
+
+    weight: float
+    left: tuple[Any, ...]
     r: Array
+    r_u: Array
+    q: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What solves the system."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+
+
+Solve = Callable[[Pull], Step]
 
 
 class System(Protocol):
-    """Solves Newton's system."""
+    """Newton's system for one problem."""
 
-    def solve(self, at: Newton) -> tuple[Array, Array]:
-        """Return ``dX`` and ``dy``."""
+    def factor(self, scene: Scene) -> Solve:
+        """Return what solves the system for any right-hand sides."""
         ...
 
 
-def system_for(A: LinearMap, some_equal: bool) -> System:
-    """Return the system with fewer unknowns; equalities need the one in the rows."""
-    n = A.orders[0]
-    if some_equal or n * (n + 1) // 2 >= A.m:
-        return RowSystem(A)
-    return EntrySystem(A)
+def system_for(A: LinearMap, B: Any, some_exact: bool) -> System:
+    """Return the system with fewer unknowns; equalities and fixed variables need the one in the rows.
+
+    Parameters
+    ----------
+    A : LinearMap
+    B : csr_array of shape (m, k)
+    some_exact : bool
+        Whether some row or variable may not give way at all.
+    """
+    n, k = A.orders[0], B.shape[1]
+    if some_exact or len(A.orders) > 1 or n * (n + 1) // 2 + k >= A.m:
+        return RowSystem(A, B)
+    return EntrySystem(A, B)
 
 
 class RowSystem:
     """The system in the multipliers."""
 
-    def __init__(self, A: LinearMap) -> None:
-        self._A = A
-        self._gram = _Gram(A) if A.m <= _LARGEST_DENSE else None
+    def __init__(self, A: LinearMap, B: Any) -> None:
+        self._A, self._B = A, sp.csr_array(B)
+        blocks = range(len(A.orders))
+        self._actions = [RowAction(A, b) for b in blocks]
+        self._grams = [Gram(A, b) for b in blocks] if A.m <= _LARGEST_DENSE else None
 
-    def solve(self, at: Newton) -> tuple[Array, Array]:
-        dy = np.zeros(self._A.m)
-        asked = np.isfinite(at.D)
-        right = (at.r - self._A.apply((at.G,)))[asked]
-        if self._gram is not None:
-            H = self._gram.assemble(at.X, at.K)
-            H = H if asked.all() else H[np.ix_(asked, asked)]
-            H[np.diag_indices(len(H))] += at.D[asked]
-            dy[asked] = solve_definite(H, right)
-        else:
-            dy[asked] = self._iterate(at, asked, right)
-        return at.G + _moved(at, self._A.adjoint(dy)), dy
+    def factor(self, scene: Scene) -> Solve:
+        asked = np.flatnonzero(np.isfinite(scene.D))
+        solve = self._iterative(scene, asked) if self._grams is None else self._direct(scene, asked)
+        own = self._A.apply(scene.X)
+        inverse = self._A.apply(scene.K)
 
-    def _iterate(self, at: Newton, asked: Array, right: Array) -> Array:
+        def step(pull: Pull) -> Step:
+            held = np.isfinite(scene.D_u)
+            drop = np.where(held, pull.r_u - np.where(held, scene.D_u, 0.0) * pull.q, 0.0)
+            right = pull.r - (pull.weight * inverse - own) - self._B @ drop
+            for action, L, K in zip(self._actions, pull.left, scene.K, strict=True):
+                if L is not None:
+                    right -= action.apply_product(L, K)
+            dy = np.zeros(self._A.m)
+            du = np.zeros(len(held))
+            dy[asked], du[~held] = solve(right[asked], pull.q[~held])
+            du[held] = drop[held] + scene.D_u[held] * (self._B.T @ dy)[held]
+            return Step(tuple(self._moved(scene, pull, b, dy) for b in range(len(scene.X))), du, dy)
+
+        return step
+
+    def _moved(self, scene: Scene, pull: Pull, b: int, dy: Array) -> Array:
+        """Return ``w K - X + sym((L + X A*(dy)) K)``."""
+        X, K, L = scene.X[b], scene.K[b], pull.left[b]
+        half = X @ self._actions[b].adjoint(dy)
+        if L is not None:
+            half += L
+        half = half @ K
+        moved = half + half.T
+        moved *= 0.5
+        moved -= X
+        moved += pull.weight * K if pull.weight else 0.0
+        return moved
+
+    def _direct(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
+        assert self._grams is not None
+        M = self._grams[0].assemble(scene.X[0], scene.K[0])
+        for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
+            M += gram.assemble(X, K)
+        M = M if len(asked) == len(M) else M[np.ix_(asked, asked)]
+        M[np.diag_indices(len(M))] += scene.D[asked]
+        held = np.isfinite(scene.D_u)
+        if not len(held):
+            factor = DefiniteFactor(M)
+            return lambda right, q: (factor.solve(right), q)
+        bounded = self._B[asked][:, held]
+        M += (bounded @ sp.diags_array(scene.D_u[held]) @ bounded.T).toarray()
+        free = self._B[asked][:, ~held].toarray()
+        return _bordered(M, free)
+
+    def _iterative(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
         full = np.zeros(self._A.m)
+        X, K = scene.X[0], scene.K[0]
 
         def operator(v: Array) -> Array:
             full[asked] = v
-            product: Array = self._A.apply((_moved(at, self._A.adjoint(full)),))[asked] + at.D[asked] * v
+            moved = self._actions[0].apply_product(X @ self._actions[0].adjoint(full), K)
+            product: Array = moved[asked] + scene.D[asked] * v
             return product
 
-        diagonal = _diagonal(self._A, at)[asked] + at.D[asked]
-        return conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS)
+        diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
+        return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+
+
+def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves ``M y + F u = b, F'y = q``: bordered, or whole where ``M`` is singular."""
+    m, f = F.shape
+    try:
+        factor = DefiniteFactor(M, repair=f == 0)
+        if f == 0:
+            return lambda b, q: (factor.solve(b), q)
+        inverse = np.column_stack([factor.solve(column) for column in F.T])
+        border = DefiniteFactor(F.T @ inverse, repair=False)
+    except LinAlgError:
+        whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
+        scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
+        lu = lu_factor(scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f))
+
+        def solve_whole(b: Array, q: Array) -> tuple[Array, Array]:
+            x = scale * lu_solve(lu, scale * np.concatenate([b, q]))
+            return x[:m], x[m:]
+
+        return solve_whole
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        y = factor.solve(b)
+        u = border.solve(F.T @ y - q)
+        return y - inverse @ u, u
+
+    return solve
 
 
 class EntrySystem:
-    """The system in the entries of ``X``, for rows that all give way."""
+    """The system in the entries of one ``X``, and the variables, for rows that all give way."""
 
-    def __init__(self, A: LinearMap) -> None:
-        self._A = A
-        n = A.orders[0]
-        self._formed = n * (n + 1) // 2 <= _LARGEST_FORMED_ENTRIES
+    def __init__(self, A: LinearMap, B: Any) -> None:
+        self._A, self._B = A, sp.csr_array(B)
+        n, k = A.orders[0], B.shape[1]
+        self._formed = k > 0 or n * (n + 1) // 2 <= _LARGEST_FORMED_ENTRIES
 
-    def solve(self, at: Newton) -> tuple[Array, Array]:
-        # X = B B' and K = B diag(k) B'.
-        k, Q = np.linalg.eigh(_seen(at.root, at.K))
-        B = at.root @ Q
-        E = np.where(np.isfinite(at.D), 1 / at.D, 0.0)
-        A = self._A.restrict(0, B)
+    def factor(self, scene: Scene) -> Solve:
+        # X = P P' and K = P diag(k) P'.
+        X, K = scene.X[0], scene.K[0]
+        k, Q = np.linalg.eigh(_seen(scene.root, K))
+        P = scene.root @ Q
+        E = np.where(np.isfinite(scene.D), 1 / scene.D, 0.0)
+        F = np.where(np.isfinite(scene.D_u), 1 / scene.D_u, 0.0)
+        A = self._A.restrict(0, P)
         stiffness = 2 / (k[:, None] + k)
-        right = A.adjoint(E * at.r) + stiffness * (Q.T @ _seen(at.root, at.G) @ Q)
-        if self._formed:
-            delta = _solve_entries(A, E, stiffness, right)
-        else:
-            delta = _iterate_entries(A, E, stiffness, right)
-        dX = B @ delta @ B.T
-        dX = (dX + dX.T) / 2
-        return dX, E * (at.r - self._A.apply((dX,)))
+        factored = _Entries(A, self._B, E, F, stiffness) if self._formed else None
+
+        def step(pull: Pull) -> Step:
+            L = pull.left[0]
+            half = L @ K if L is not None else np.zeros_like(X)
+            G = pull.weight * K - X + (half + half.T) / 2
+            right = A.adjoint(E * pull.r) + stiffness * (Q.T @ _seen(scene.root, G) @ Q)
+            if factored is not None:
+                delta, du = factored.solve(right, self._B.T @ (E * pull.r) - pull.q + F * pull.r_u)
+            else:
+                delta, du = _iterate_entries(A, E, stiffness, right), pull.q
+            dX = P @ delta @ P.T
+            dX = (dX + dX.T) / 2
+            return Step((dX,), du, E * (pull.r - self._A.apply((dX,)) - self._B @ du))
+
+        return step
 
 
-def _solve_entries(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
-    """Form and solve the system in the entries on and above the diagonal."""
-    n = len(right)
-    i, j = np.triu_indices(n)
-    twice = np.where(i == j, 1.0, 2.0)
-    S = np.diag(stiffness[i, j] * twice)
-    for term in A.terms:
-        active = np.flatnonzero(E[term.at])
-        for chunk in np.array_split(active, max(1, len(active) * len(i) // 5_000_000)):
-            features = _features(term.rows.slice(chunk), i, j) * twice
-            S += features.T @ (E[term.at[chunk]][:, None] * features)
-    delta = np.zeros((n, n))
-    delta[i, j] = solve_definite(S, right[i, j] * twice)
-    return delta + np.triu(delta, 1).T
+class _Entries:
+    """The system in the entries on and above the diagonal, and the variables, formed."""
+
+    def __init__(self, A: LinearMap, B: Any, E: Array, F: Array, stiffness: Array) -> None:
+        n, k = A.orders[0], B.shape[1]
+        self._i, self._j = i, j = np.triu_indices(n)
+        self._n, self._twice = n, np.where(i == j, 1.0, 2.0)
+        size = len(i)
+        S = np.zeros((size + k, size + k))
+        S[np.diag_indices(size)] = stiffness[i, j] * self._twice
+        for term in A.terms:
+            active = np.flatnonzero(E[term.at])
+            for chunk in np.array_split(active, max(1, len(active) * size // 5_000_000)):
+                features = _features(term.rows.slice(chunk), i, j) * self._twice
+                weighted = E[term.at[chunk]][:, None] * features
+                S[:size, :size] += features.T @ weighted
+                if k:
+                    S[size:, :size] += B[term.at[chunk]].T @ weighted
+        if k:
+            S[:size, size:] = S[size:, :size].T
+            S[size:, size:] = (B.T @ sp.diags_array(E) @ B).toarray() + np.diag(F)
+        self._factor = DefiniteFactor(S)
+
+    def solve(self, right: Array, right_u: Array) -> tuple[Array, Array]:
+        size = len(self._i)
+        x = self._factor.solve(np.concatenate([right[self._i, self._j] * self._twice, right_u]))
+        delta = np.zeros((self._n, self._n))
+        delta[self._i, self._j] = x[:size]
+        return delta + np.triu(delta, 1).T, x[size:]
 
 
 def _features(rows: Rows, i: IntArray, j: IntArray) -> Array:
@@ -181,74 +309,44 @@ def _iterate_entries(A: LinearMap, E: Array, stiffness: Array, right: Array) -> 
     return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
 
 
-class _Gram:
-    """Assembles ``<A_k, P A_l Q>`` of all pairs of rows.
+class DefiniteFactor:
+    """A factorised positive definite matrix, with a little more on its diagonal where rows are dependent.
 
-    Rows of low rank are sums of pieces ``d u u'``, for which it is a Hadamard product,
-    ``(U P U') o (U Q U')`` with the ``u`` in the rows of ``U``. Other rows are multiplied out one by one.
+    Parameters
+    ----------
+    S : array of shape (m, m)
+        Positive semidefinite.
+    repair : bool
+        Whether a matrix that is not positive definite gets more on its diagonal.
+
+    Raises
+    ------
+    LinAlgError
+        Without `repair`, if the matrix is not positive definite.
     """
 
-    def __init__(self, A: LinearMap) -> None:
-        self._A = A
-        self._full: list[tuple[IntArray, Rows]] = []
-        vectors, rows, weights = [], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
-        for term in A.terms:
-            pieces = term.rows.pieces()
-            if pieces is None:
-                self._full.append((term.at, term.rows))
-                continue
-            vectors.append(pieces.U)
-            rows.append(term.at[pieces.row])
-            weights.append(pieces.weight)
-        self._row, self._weight = np.concatenate(rows), np.concatenate(weights)
-        sparse = all(sp.issparse(U) for U in vectors)
-        self._U: Any = None
-        if vectors:
-            self._U = sp.vstack(vectors, format="csr") if sparse else np.vstack([_dense(U) for U in vectors])
-        self._of_pieces = np.unique(self._row)
+    def __init__(self, S: Array, repair: bool = True) -> None:
+        diagonal = np.maximum(S.diagonal().copy(), np.finfo(float).tiny)
+        self._scale = 1 / np.sqrt(diagonal)
+        self._S = S = self._scale[:, None] * S * self._scale
+        extra = 0.0
+        while True:
+            try:
+                self._factor = cho_factor(S + extra * np.eye(len(S)) if extra else S)
+                break
+            except LinAlgError:
+                if not repair:
+                    raise
+                extra = max(10 * extra, 1e-14)
+        self._refinements = 3 if extra else 1
 
-    def assemble(self, P: Array, Q: Array) -> Array:
-        """Return the symmetric matrix of all pairs, shape ``(m, m)``."""
-        m = self._A.m
-        H = np.zeros((m, m))
-        if self._U is not None:
-            W = _congruence(self._U, P)
-            W *= _congruence(self._U, Q)
-            if len(self._of_pieces) == len(self._row) == m and (self._row == np.arange(m)).all():
-                H = self._weight[:, None] * W * self._weight
-            else:
-                pieces = len(self._row)
-                S = sp.csr_array((self._weight, (self._row, np.arange(pieces))), (m, pieces))
-                H = S @ (S @ W).T
-        for at, rows in self._full:
-            for local, k in enumerate(at):
-                unit = np.zeros(rows.m)
-                unit[local] = 1.0
-                S = P @ rows.adjoint(unit) @ Q
-                column = self._A.apply(((S + S.T) / 2,))
-                H[:, k] += column
-                H[k, self._of_pieces] += column[self._of_pieces]
-        symmetric: Array = (H + H.T) / 2
-        return symmetric
-
-
-def solve_definite(S: Array, right: Array) -> Array:
-    """Solve a positive definite system, with a little more on its diagonal where rows are dependent."""
-    diagonal = np.maximum(S.diagonal().copy(), np.finfo(float).tiny)
-    scale = 1 / np.sqrt(diagonal)
-    S = scale[:, None] * S * scale
-    extra = 0.0
-    while True:
-        try:
-            factor = cho_factor(S + extra * np.eye(len(S)) if extra else S)
-            break
-        except LinAlgError:
-            extra = max(10 * extra, 1e-14)
-    b = scale * right
-    x = cho_solve(factor, b)
-    for _ in range(3 if extra else 1):
-        x += cho_solve(factor, b - S @ x)
-    return scale * x
+    def solve(self, right: Array) -> Array:
+        """Return the solution, refined."""
+        b = self._scale * right
+        x = cho_solve(self._factor, b)
+        for _ in range(self._refinements):
+            x += cho_solve(self._factor, b - self._S @ x)
+        return self._scale * x
 
 
 def conjugate_gradients(
@@ -284,23 +382,16 @@ def _seen(root: Array, S: Array) -> Array:
     return seen
 
 
-def _moved(at: Newton, S: Array) -> Array:
-    """Return ``sym(X S K)``."""
-    half = at.X @ S @ at.K
-    moved: Array = (half + half.T) / 2
-    return moved
-
-
-def _diagonal(A: LinearMap, at: Newton) -> Array:
+def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
     """Return about the diagonal of ``A T A*``; exactly where rows are of rank one."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
         pieces = term.rows.pieces()
         if pieces is None:
-            mean = float(np.trace(at.X) * np.trace(at.K)) / len(at.X) ** 2
+            mean = float(np.trace(X) * np.trace(K)) / len(X) ** 2
             diagonal[term.at] += term.rows.norms() ** 2 * mean
             continue
-        part = pieces.weight**2 * _forms(pieces.U, at.X) * _forms(pieces.U, at.K)
+        part = pieces.weight**2 * _forms(pieces.U, X) * _forms(pieces.U, K)
         diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
     return np.maximum(diagonal, np.finfo(float).tiny)
 
@@ -310,13 +401,6 @@ def _forms(U: Any, P: Array) -> Array:
     half = U @ P
     forms = U.multiply(half).sum(axis=1) if sp.issparse(U) else np.einsum("ri,ri->r", U, half)
     return np.asarray(forms).ravel()
-
-
-def _congruence(U: Any, P: Array) -> Array:
-    """Return ``U P U'``."""
-    half = U @ P
-    product: Array = (U @ half.T) if sp.issparse(U) else half @ U.T
-    return product
 
 
 def _dense(U: Any) -> Array:

@@ -1,0 +1,71 @@
+"""The rows of one block as Newton's method needs them: on products never formed, and sparse adjoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.program import LinearMap
+
+__all__ = ["RowAction"]
+
+_SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
+_NONE = np.zeros(0, dtype=np.intp)
+
+
+class RowAction:
+    """``A`` and ``A*`` of one block.
+
+    Parameters
+    ----------
+    A : LinearMap
+    block : int
+    """
+
+    def __init__(self, A: LinearMap, block: int = 0) -> None:
+        self._A, self._block, self._n = A, block, A.orders[block]
+        self._parts = [term for term in A.terms if term.block == block]
+        self.by_term = sum(term.rows.count() for term in self._parts) <= _SPARSE_SHARE * self._n**2
+        if self.by_term:
+            terms = [(term.at, term.rows.coordinates()) for term in self._parts]
+            self._row = np.concatenate([_NONE, *(at[t.row] for at, t in terms)])
+            self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
+            self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
+            self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
+            self._spread = self._pattern()
+
+    def _pattern(self) -> Any:
+        """Return the linear map from ``y`` to the entries of ``A*(y)``, and keep where these stand."""
+        n = self._n
+        place = np.concatenate([self._i * n + self._j, self._j * n + self._i])
+        entries, slot = np.unique(place, return_inverse=True)
+        i, j = np.divmod(entries, n)
+        self._indices, self._indptr = j, np.searchsorted(i, np.arange(n + 1))
+        half = np.concatenate([self._value, self._value]) / 2
+        return sp.csr_array((half, (slot.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
+
+    def adjoint(self, y: Array) -> Any:
+        """Return ``A*(y)``, sparse where the rows are."""
+        if not self.by_term:
+            return self._A.adjoint(y, self._block)
+        return sp.csr_array((self._spread @ y, self._indices, self._indptr), (self._n, self._n))
+
+    def apply(self, S: Array) -> Array:
+        """Return ``A(S)`` for a symmetric matrix, shape ``(m,)``."""
+        activity = np.zeros(self._A.m)
+        for term in self._parts:
+            activity[term.at] += term.rows.apply(S)
+        return activity
+
+    def apply_product(self, L: Array, R: Array) -> Array:
+        """Return ``A(sym(L R'))``, shape ``(m,)``."""
+        if not self.by_term:
+            full = L @ R.T
+            return self.apply((full + full.T) / 2)
+        entry = np.einsum("kp,kp->k", L[self._i], R[self._j])
+        if (self._i != self._j).any():
+            entry = (entry + np.einsum("kp,kp->k", R[self._i], L[self._j])) / 2
+        return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)

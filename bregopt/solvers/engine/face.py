@@ -1,0 +1,76 @@
+"""The face of the cone on which a block lives: psd matrices that vanish on given directions.
+
+``X = V M V'`` with ``V`` orthonormal, the complement of the directions. ``V`` is never formed: it is the end
+of an orthogonal ``Q = I - Y T Y'`` (Schreiber and Van Loan 1989), so that moving to the face and back costs
+``n^2`` times the number of directions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import Array
+
+__all__ = ["Face"]
+
+
+class Face:
+    """The psd matrices of order `n` with the given directions in their null space.
+
+    Parameters
+    ----------
+    directions : array of shape (n, q)
+        Linearly independent; none, ``q = 0``, for the whole cone.
+    """
+
+    def __init__(self, directions: Array) -> None:
+        n, q = directions.shape
+        self.n, self.codimension = n, q
+        if q == 0:
+            return
+        (packed, tau), _ = scipy.linalg.qr(directions, mode="raw")
+        self._Y = np.tril(packed[:, :q], -1) + np.eye(n, q)
+        self._Y[:, tau == 0] = 0.0  # no reflection
+        tau = np.where(tau == 0, 1.0, tau)
+        self._T = np.linalg.inv(np.triu(self._Y.T @ self._Y, 1) + np.diag(1 / tau))
+
+    @classmethod
+    def whole(cls, n: int) -> Face:
+        """Return the whole cone."""
+        return cls(np.zeros((n, 0)))
+
+    @property
+    def order(self) -> int:
+        """The order of ``M``."""
+        return self.n - self.codimension
+
+    @property
+    def basis(self) -> Array:
+        """``V``, shape ``(n, order)``."""
+        if self.codimension == 0:
+            return np.eye(self.n)
+        Q = np.eye(self.n) - self._Y @ self._T @ self._Y.T
+        return Q[:, self.codimension :]
+
+    def seen(self, S: Array) -> Array:
+        """Return ``V' S V`` for a symmetric matrix."""
+        q = self.codimension
+        if q == 0:
+            return S
+        Y, T = self._Y, self._T
+        W = S @ Y @ T
+        W -= Y @ (T.T @ (Y.T @ W)) / 2
+        return S[q:, q:] - W[q:] @ Y[q:].T - Y[q:] @ W[q:].T
+
+    def lift(self, M: Array) -> Array:
+        """Return ``V M V'``."""
+        q = self.codimension
+        if q == 0:
+            return M
+        Y, T = self._Y, self._T
+        S = np.zeros((self.n, self.n))
+        S[q:, q:] = M
+        W = S @ Y @ T.T
+        W -= Y @ (T @ (Y.T @ W)) / 2
+        return S - W @ Y.T - Y @ W.T

@@ -1,0 +1,211 @@
+"""The Schur matrix of Newton's system: ``H_kl = <A_k, sym(P A_l Q)>`` for all pairs of rows of a block.
+
+No ``A_k`` is ever multiplied out where its structure gives a shorter way (the formulas are those of Fujisawa,
+Kojima and Nakata 1997, and for pieces the Hadamard product of the max-cut literature):
+
+- *pieces* ``w u u'``: a Hadamard product of two congruences, ``(U P U') o (U Q U')``;
+- *terms* ``v X_ij``: products of entries of ``P`` and ``Q``;
+- *full* rows, with many terms: ``P A_l Q`` through the support of ``A_l``, and all rows applied to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import LinearMap
+from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
+
+__all__ = ["Gram"]
+
+_CHUNK = 4_000_000  # products of entries formed at a time
+# Nanoseconds, roughly: four products of entries; one multiplication inside a matrix product; a call.
+_TERM, _FLOP, _CALL = 20.0, 0.05, 5e4
+
+
+class Gram:
+    """Assembles the Schur matrix of one block.
+
+    Parameters
+    ----------
+    A : LinearMap
+    block : int
+    """
+
+    def __init__(self, A: LinearMap, block: int = 0) -> None:
+        self._m, self._n = A.m, A.orders[block]
+        self._parts = [term for term in A.terms if term.block == block]
+        of_pieces = [t for t in self._parts if isinstance(t.rows, Distances | RankOne | RankTwo)]
+        self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
+        light, self._full = _by_cost([(t.at, t.rows) for t in self._parts if t not in of_pieces], self._n)
+        self._terms = _Terms.of(light)
+        self._light = np.ones(A.m, dtype=bool)
+        self._light[[k for k, _ in self._full]] = False
+
+    def assemble(self, P: Array, Q: Array) -> Array:
+        """Return the symmetric matrix of all pairs, shape ``(m, m)``."""
+        p, t = self._pieces, self._terms
+        if p is None and t is not None and t.plain(self._m) and not self._full:
+            return t.squares(P, Q)
+        H = np.zeros((self._m, self._m))
+        if p is not None:
+            p.add(H, P, Q, t)
+        if t is not None:
+            t.add(H, P, Q)
+        for k, row in self._full:
+            column = self._apply(row.between(P, Q))
+            H[:, k] += column
+            H[k, self._light] += column[self._light]
+        return H
+
+    def _apply(self, S: Array) -> Array:
+        activity = np.zeros(self._m)
+        for term in self._parts:
+            activity[term.at] += term.rows.apply(S)
+        return activity
+
+
+class _Pieces:
+    """Rows ``sum w u u'``, the ``u`` in the rows of `U`."""
+
+    def __init__(self, U: Any, row: IntArray, weight: Array) -> None:
+        self._U, self._row, self._weight = U, row, weight
+        self._alone = len(np.unique(row)) == len(row)
+
+    @classmethod
+    def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _Pieces | None:
+        parts = [(at, pieces) for at, rows in families if (pieces := rows.pieces()) is not None]
+        if not parts:
+            return None
+        stack = [p.U for _, p in parts]
+        sparse = all(sp.issparse(U) for U in stack)
+        U = sp.vstack(stack, format="csr") if sparse else np.vstack([_dense(U) for U in stack])
+        row = np.concatenate([at[p.row] for at, p in parts])
+        return cls(U, row, np.concatenate([p.weight for _, p in parts]))
+
+    def add(self, H: Array, P: Array, Q: Array, terms: _Terms | None) -> None:
+        """Add the products of pieces with pieces and with terms."""
+        left, right = self._U @ P, self._U @ Q
+        W = _times(self._U, left)
+        W *= _times(self._U, right)
+        if self._alone:
+            H[np.ix_(self._row, self._row)] += self._weight[:, None] * W * self._weight
+        else:
+            S = self._sum(len(H))
+            H += S @ (S @ W).T
+        if terms is not None:
+            mixed = terms.summed(left, right, len(H))
+            both = self._sum(len(H)) @ mixed
+            H += both + both.T
+
+    def _sum(self, m: int) -> Any:
+        return sp.csr_array((self._weight, (self._row, np.arange(len(self._row)))), (m, len(self._row)))
+
+
+class _Terms:
+    """Rows ``sum v X_ij``, term by term."""
+
+    def __init__(self, at: IntArray, t: Coordinates) -> None:
+        self._row, self._t = at, t
+        self._diagonal = bool((t.i == t.j).all())
+
+    @classmethod
+    def of(cls, families: list[tuple[IntArray, Coordinates]]) -> _Terms | None:
+        if not sum(len(t.row) for _, t in families):
+            return None
+        row = np.concatenate([at[t.row] for at, t in families])
+        fields = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("row", "i", "j", "value"))
+        return cls(row, Coordinates(*fields))
+
+    def plain(self, m: int) -> bool:
+        """Whether the rows are diagonal entries, one each, in their order."""
+        return self._diagonal and len(self._row) == m and bool((self._row == np.arange(m)).all())
+
+    def squares(self, P: Array, Q: Array) -> Array:
+        """Return the matrix where :meth:`plain` holds."""
+        i, value = self._t.i, self._t.value
+        whole = len(i) == len(P) and bool((i == np.arange(len(P))).all())
+        H: Array = P * Q if whole else P[np.ix_(i, i)] * Q[np.ix_(i, i)]
+        return H if (value == 1).all() else value[:, None] * H * value
+
+    def add(self, H: Array, P: Array, Q: Array) -> None:
+        """Add the products of terms with terms."""
+        S = sp.csr_array((self._t.value, (self._row, np.arange(len(self._row)))), (len(H), len(self._row)))
+        N = len(self._row)
+        for chunk in np.array_split(np.arange(N), max(1, N * N // _CHUNK)):
+            H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
+
+    def summed(self, left: Array, right: Array, m: int) -> Array:
+        """Return products of pieces with rows of terms, from ``U P`` and ``U Q``; shape ``(pieces, m)``."""
+        i, j = self._t.i, self._t.j
+        products = left[:, i] * right[:, j]
+        if not self._diagonal:
+            products = (products + left[:, j] * right[:, i]) / 2
+        S = sp.csr_array((self._t.value, (self._row, np.arange(len(i)))), (m, len(i)))
+        summed: Array = (S @ products.T).T
+        return summed
+
+    def _products(self, P: Array, Q: Array, chunk: IntArray) -> Array:
+        i, j, p, q = self._t.i[chunk, None], self._t.j[chunk, None], self._t.i, self._t.j
+        if self._diagonal:
+            return P[i, p] * Q[i, p]
+        total: Array = P[j, p] * Q[i, q]
+        total += P[j, q] * Q[i, p]
+        total += P[i, p] * Q[j, q]
+        total += P[i, q] * Q[j, p]
+        total /= 4
+        return total
+
+
+class _Full:
+    """A row with many terms, on its support."""
+
+    def __init__(self, t: Coordinates) -> None:
+        self._support, local = np.unique(np.concatenate([t.i, t.j]), return_inverse=True)
+        i, j = np.split(local.ravel(), 2)
+        c = len(self._support)
+        half = np.bincount(i * c + j, weights=t.value, minlength=c * c).reshape(c, c)
+        self._A = (half + half.T) / 2
+
+    def between(self, P: Array, Q: Array) -> Array:
+        """Return ``sym(P A Q)``."""
+        half = P[:, self._support] @ self._A @ Q[self._support]
+        symmetric: Array = (half + half.T) / 2
+        return symmetric
+
+
+def _by_cost(
+    families: list[tuple[IntArray, Rows]], n: int
+) -> tuple[list[tuple[IntArray, Coordinates]], list[tuple[int, _Full]]]:
+    """Return the terms of the rows with few, and the rows with so many that a product of matrices is less."""
+    total = sum(rows.count() for _, rows in families)
+    light: list[tuple[IntArray, Coordinates]] = []
+    full: list[tuple[int, _Full]] = []
+    for at, rows in families:
+        t = rows.coordinates()
+        count = np.bincount(t.row, minlength=rows.m)
+        support = np.minimum(2 * count, n)
+        cost = _CALL + _FLOP * 2 * n * support * (n + support) + total
+        many = count * total * _TERM > cost
+        kept = ~many[t.row]
+        light.append((at, Coordinates(t.row[kept], t.i[kept], t.j[kept], t.value[kept])))
+        order = np.argsort(t.row, kind="stable")
+        ends = np.searchsorted(t.row[order], np.arange(rows.m + 1))
+        for k in np.flatnonzero(many):
+            own = order[ends[k] : ends[k + 1]]
+            full.append((int(at[k]), _Full(Coordinates(t.row[own], t.i[own], t.j[own], t.value[own]))))
+    return light, full
+
+
+def _times(U: Any, half: Array) -> Array:
+    """Return ``half U'``."""
+    product: Array = (U @ half.T).T if sp.issparse(U) else half @ U.T
+    return product
+
+
+def _dense(U: Any) -> Array:
+    dense: Array = U.toarray() if sp.issparse(U) else U
+    return dense
