@@ -11,6 +11,7 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
+from bregopt.interop.sdpa import dimacs_errors, read_sdpa, write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.constraints import Constraint, between, soft
 from bregopt.modeling.expressions import Expression
@@ -48,6 +49,7 @@ __all__ = [
     "between",
     "cross_check",
     "diag",
+    "dimacs_errors",
     "frobenius_div",
     "inner",
     "learn_kernel",
@@ -56,6 +58,7 @@ __all__ = [
     "nearest_correlation",
     "nearest_psd",
     "quad_form",
+    "read_sdpa",
     "register_solver",
     "soft",
     "soft_margin",
@@ -64,4 +67,5 @@ __all__ = [
     "sum",
     "trace",
     "von_neumann_div",
+    "write_sdpa",
 ]

@@ -18,6 +18,7 @@ import numpy as np
 
 import bregopt as bo
 from bregopt.arrays import symmetric_matrix
+from bregopt.interop import sdpa
 from bregopt.interop.matrices import SUFFIXES, Table, read_matrix, write_csv
 from bregopt.interop.spec import Spec, load_spec
 from bregopt.solvers.base import Settings
@@ -30,7 +31,8 @@ exit status:
   0  solved: the certificate meets the tolerance (check: the routes agree)
   2  bad input: the message says which
   3  infeasible or unbounded, proven
-  4  not solved to the tolerance; the best answer is written (check: the routes disagree)
+  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or one alone
+     takes the problem)
 """
 _DIVERGENCES: dict[str, Callable[..., Any]] = {
     "frobenius": bo.frobenius_div,
@@ -40,7 +42,7 @@ _DIVERGENCES: dict[str, Callable[..., Any]] = {
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _COMMON = tuple(f.name for f in dataclasses.fields(Settings))
 _NEAREST_PSD, _NEAREST_CORRELATION = "nearest-psd", "nearest-correlation"
-_ACCEPTED = f"a spec (.toml) or a matrix ({', '.join(SUFFIXES)})"
+_ACCEPTED = f"a spec (.toml), an SDPA file ({', '.join(sdpa.SUFFIXES)}) or a matrix ({', '.join(SUFFIXES)})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     solve.set_defaults(run=_solve)
 
     check = commands.add_parser("check", parents=[source, settings], help="solve by several routes, compare")
-    check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat to name several")
+    check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat, for at least two")
     check.set_defaults(run=_check)
 
     explain = commands.add_parser("explain", parents=[source], help="which routes take a problem, and why")
@@ -165,7 +167,19 @@ def _output_path(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(_WRITERS)}")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
+    _check_writable(path)
     return path
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse what cannot be written before the work is done, not after; leaves everything as it was."""
+    try:
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {error.strerror}") from error
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -173,13 +187,19 @@ def _solve(options: argparse.Namespace) -> int:
     _check_outputs(options.output, spec.problem)
     settings = {**spec.options, **_settings(options)}
     solution = spec.problem.solve(options.solver or spec.solver, **settings)
+    report = _in_sdpa_terms(spec.problem, solution) if _is_sdpa(options.file) else ""
+    sys.stdout.write(f"{spec.title}\n{solution!r}\n{report}")
     for path in options.output:
         _WRITERS[path.suffix.lower()](path, spec.problem, solution, table)
-    sys.stdout.write(f"{spec.title}\n{solution!r}\n")
     return _STATUS.get(solution.status, _NOT_SOLVED)
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.solver is not None and len(set(options.solver)) < 2:
+        raise ValueError(
+            f"argument --solver: check compares routes, but {options.solver[0]} is the only one; "
+            "name at least two, or none for all that take the problem"
+        )
     spec, _ = _load(options)
     # What the spec says for its own route means nothing to the others.
     common = {name: value for name, value in spec.options.items() if name in _COMMON}
@@ -207,17 +227,40 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _load(options: argparse.Namespace) -> tuple[Spec, Table | None]:
     """Return the problem, and the table that it came from where FILE is a matrix."""
     path = options.file
-    if path.suffix.lower() == ".toml":
+    if path.suffix.lower() == ".toml" or _is_sdpa(path):
         for name in ("problem", "divergence", "key"):
             if getattr(options, name) is not None:
-                raise ValueError(f"argument --{name} is for a matrix; {path} is a spec, which says it itself")
-        return load_spec(path), None
-    if path.name.lower().endswith((".dat-s", ".dat-s.gz")):
-        raise ValueError(f"{path}: SDPA sparse files are not supported yet; expected {_ACCEPTED}")
+                raise ValueError(f"argument --{name} is for a matrix; {path} says itself what to solve")
+        return _from_sdpa(path) if _is_sdpa(path) else load_spec(path), None
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: files of type {path.suffix!r} are not read; expected {_ACCEPTED}")
     table = read_matrix(path, options.key)
     return _from_matrix(path, table, options.problem, options.divergence or "frobenius"), table
+
+
+def _is_sdpa(path: Path) -> bool:
+    return path.name.lower().endswith(sdpa.SUFFIXES)
+
+
+def _from_sdpa(path: Path) -> Spec:
+    problem = bo.read_sdpa(path)
+    program = problem.program()
+    orders = [block.n for block in program.blocks]
+    matrices = f"{len(orders)} matrices of order up to" if len(orders) > 1 else "1 matrix of order"
+    sizes = f"{program.m} equalities, {matrices} {max(orders)}, {program.k} nonnegative numbers"
+    return Spec(f"{path.name}: {sizes}", problem)
+
+
+def _in_sdpa_terms(problem: bo.Problem, solution: bo.Solution) -> str:
+    """Return SDPA's two objectives and the DIMACS errors, nothing where there is no answer."""
+    if solution.X is None or solution.duals is None:
+        return ""
+    primal = float(np.dot(problem.program().bounds.lo, solution.duals[0]))
+    errors = " ".join(f"{error:.1e}" for error in bo.dimacs_errors(problem, solution))
+    return (
+        f"  SDPA       primal objective {primal:.8g}   dual objective {solution.value:.8g}\n"
+        f"  DIMACS     {errors}\n"
+    )
 
 
 def _from_matrix(path: Path, table: Table, problem: str | None, divergence: str) -> Spec:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,7 @@ __all__ = [
     "UnsupportedProblemError",
     "did_you_mean",
     "require",
+    "warn_caller",
 ]
 
 
@@ -48,6 +51,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"{hint} Known: {', '.join(known)}." if known else f"{hint} None is known."
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the user's line: the innermost one outside this package, however deep the call."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def require(module: str, extra: str) -> Any:

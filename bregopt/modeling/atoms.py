@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array, index_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, finite_array, index_array, rectangular, symmetric_matrix
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
@@ -55,10 +55,7 @@ def inner(A: Any, X: PSD) -> Expression:
         Not symmetric, not of the order of `X`, not finite real numbers, or no matrix at all.
     """
     X = _matrix(X, "inner")
-    single = sp.issparse(A) or (not isinstance(A, list | tuple) and np.ndim(A) == 2)
-    if isinstance(A, list | tuple) and len(A) and not sp.issparse(A[0]) and np.ndim(A[0]) == 1:
-        single = True  # one matrix given as a list of its rows
-    stack = [A] if single else list(A) if np.ndim(A) != 0 or isinstance(A, list | tuple) else []
+    single, stack = _matrices(A)
     if not stack:
         raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {X.n}")
     names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
@@ -142,7 +139,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
         () if scalar else (m,),
         np.zeros(m),
         {X: Distances(X.n, first, second, np.ones(m))},
-        label=f"sq_distance({X.name}, i, j)",
+        label=f"sq_distance({X.name}, {_index_text(i)}, {_index_text(j)})",
     )
 
 
@@ -155,6 +152,27 @@ def _matrix(X: Any, atom: str) -> PSD:
     if not isinstance(X, PSD):
         raise TypeError(f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable")
     return X
+
+
+def _matrices(A: Any) -> tuple[bool, list[Any]]:
+    """Return whether `A` of inner is one matrix, and the matrices; none where it is no array at all."""
+    if sp.issparse(A):
+        return True, [A]
+    if isinstance(A, list | tuple):
+        rows = len(A) > 0 and not sp.issparse(A[0]) and rectangular(A[0], "A[0] of inner").ndim == 1
+        return (True, [A]) if rows else (False, list(A))
+    stack = rectangular(A, "A of inner")
+    if stack.ndim == 2:
+        return True, [A]
+    return False, list(stack) if stack.ndim else []
+
+
+def _index_text(index: Any) -> str:
+    """Return how a label shows an index: an array by the first of its indices."""
+    numbers = np.ravel(index)
+    if np.ndim(index) == 0:
+        return str(int(numbers[0]))
+    return f"[{int(numbers[0])}, ...]" if len(numbers) > 1 else f"[{int(numbers[0])}]"
 
 
 def _pairs(i: Any, j: Any, n: int) -> tuple[IntArray, IntArray]:

@@ -6,6 +6,7 @@ what parameters change (bounds, weights) is filled in at each solve.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,13 +14,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.modeling.constraints import Constraint, broadcast_gamma
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import Rows, concatenate_rows
+from bregopt.program.rows import Rows, SparseRows, concatenate_rows
 
 __all__ = ["Compiled", "compile_problem"]
 
@@ -131,25 +132,39 @@ def _block(X: PSD, objective: Minimize) -> Block:
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
-    """Place every family; those of one class and storage are joined, so that loops stay arrays."""
+    """Place every family; those of one class and storage are joined, so that loops stay arrays.
+
+    A sparse family is placed without the rows that do not mention its matrix.
+    """
     number = {X: b for b, X in enumerate(matrices)}
-    grouped: dict[tuple[Any, ...], list[tuple[int, Rows]]] = {}
+    grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
         for X, rows in c.body.psd.items():
             factor = getattr(rows, "Z", getattr(rows, "U", None))
             key = (number[X], type(rows), sp.issparse(factor))
-            grouped.setdefault(key, []).append((start, rows))
+            at, rows = _mentioned(rows)
+            if len(at):
+                grouped.setdefault(key, []).append((start + at, rows))
         start += c.size
     terms = tuple(
         Term(
             key[0],
-            np.concatenate([np.arange(at, at + rows.m) for at, rows in placed]),
+            np.concatenate([at for at, _ in placed]),
             concatenate_rows([rows for _, rows in placed]),
         )
         for key, placed in grouped.items()
     )
     return LinearMap(start, tuple(X.n for X in matrices), terms)
+
+
+def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
+    """Return the rows of a family that hold something, and their numbers."""
+    if isinstance(rows, SparseRows):
+        at = np.unique(rows.terms.row)
+        if len(at) < rows.m:
+            return at, rows.slice(at)
+    return np.arange(rows.m), rows
 
 
 def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
@@ -242,6 +257,6 @@ def _ordered(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 def _check_names(named: list[Any]) -> None:
     names = [item.name for item in named]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
     if twice:
         raise ValueError(f"two variables are called {sorted(twice)[0]!r}; expected different names")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,7 +35,10 @@ class Constraint:
         Constants and parameters, of the shape of the body; one object for an equality.
     dual_value : float or array of that shape, or None
         Set by :meth:`bregopt.Problem.solve`, with CVXPY's signs: not negative for inequalities; for
-        equalities and two-sided constraints the ``v`` of the Lagrangian ``f + v (body - bound)``.
+        ``left == right`` the ``v`` of the Lagrangian ``f + v (left - right)``, and for two-sided constraints
+        that of ``f + v (body - bound)``. Where the problem is infeasible it is, as in CVXPY, this
+        constraint's part of a Farkas vector: the multipliers of a combination of the rows that no
+        ``X psd`` meets. None where the problem is unbounded.
     """
 
     def __init__(
@@ -45,9 +48,11 @@ class Constraint:
         upper: Expression | None,
         sense: str,
         softness: Softness | None = None,
+        mirrored: bool = False,
     ) -> None:
         self.body, self.lower, self.upper, self.sense = body, lower, upper, sense
         self.softness = softness
+        self.mirrored = mirrored  # written with the bound on the left
         self.dual_value: Array | float | None = None
 
     @property
@@ -71,7 +76,8 @@ class Constraint:
 
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""
-        signed = (y if self.sense == ">=" else -y) + 0.0  # no negative zeros
+        kept = self.sense == ">=" or (self.sense == "==" and self.mirrored)
+        signed = (y if kept else -y) + 0.0  # no negative zeros
         return signed.reshape(self.shape) if self.shape else float(signed[0])
 
     def __bool__(self) -> NoReturn:
@@ -88,16 +94,15 @@ def compare(left: Expression, right: Expression, sense: str) -> Constraint:
     """Return the constraint ``left sense right``; a side without variables becomes the bound."""
     if left.is_constant and right.is_constant:
         raise ValueError("a constraint needs a variable on at least one side")
-    if left.is_constant:
+    mirrored = left.is_constant
+    if mirrored:
         left, right = right, left
         sense = {"<=": ">=", ">=": "<=", "==": "=="}[sense]
     difference = left.plus(-right)
-    body = difference.variable_part()
-    body = replace(body, label=left.label if right.is_constant else f"{left.label} - {right.label}")
     bound = -difference.constant_part()
     lower = None if sense == "<=" else bound
     upper = None if sense == ">=" else bound
-    return Constraint(body, lower, upper, sense)
+    return Constraint(difference.variable_part(), lower, upper, sense, mirrored=mirrored)
 
 
 def between(expression: Any, lower: Any, upper: Any) -> Constraint:
@@ -112,7 +117,7 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
     Raises
     ------
     ValueError
-        A lower bound above the upper one, or bounds with variables.
+        A lower bound above the upper one (with parameters: at the solve), or bounds with variables.
     """
     e = as_expression(expression)
     if e.is_constant:
@@ -122,8 +127,13 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
         bound = as_expression(end)
         if not bound.is_constant:
             raise ValueError(f"{name} of between contains a variable; expected numbers or parameters")
-        ends.append(bound.plus(-e.constant_part())._broadcast(e.shape))
-    return Constraint(e.variable_part(), ends[0], ends[1], "between")
+        try:
+            ends.append(bound._broadcast(e.shape))
+        except ValueError:
+            raise ValueError(f"{name} of between has shape {bound.shape}; expected {e.shape}") from None
+    _check_order(e, *ends)
+    lower, upper = (end.plus(-e.constant_part()) for end in ends)
+    return Constraint(e.variable_part(), lower, upper, "between")
 
 
 def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -> Constraint:
@@ -164,7 +174,12 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
     else:
         weight = broadcast_gamma(finite_array(gamma, "gamma of soft"), constraint.shape)
     return Constraint(
-        constraint.body, constraint.lower, constraint.upper, constraint.sense, Softness(weight, penalty)
+        constraint.body,
+        constraint.lower,
+        constraint.upper,
+        constraint.sense,
+        Softness(weight, penalty),
+        constraint.mirrored,
     )
 
 
@@ -176,6 +191,18 @@ def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
         return np.broadcast_to(gamma, shape).ravel().astype(float)
     except ValueError:
         raise ValueError(f"gamma of soft has shape {gamma.shape}; expected {shape}") from None
+
+
+def _check_order(e: Expression, lower: Expression, upper: Expression) -> None:
+    """Refuse numbers that cross; what parameters do is seen when they have values."""
+    crossed = np.flatnonzero(lower.constant > upper.constant)
+    if len(crossed) and not lower.parameters and not upper.parameters:
+        k = int(crossed[0])
+        row = f", row {k}" if e.size > 1 else ""
+        raise ValueError(
+            f"between of {e.label}{row}: lower is {lower.constant[k]:g} but upper is {upper.constant[k]:g}; "
+            "expected lower <= upper"
+        )
 
 
 def _text(bound: Expression | None) -> str:

@@ -7,7 +7,7 @@ variable and every parameter, plus a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bregopt.modeling.variables import PSD, Parameter, Variable
 
 __all__ = ["Expression", "Operand", "as_expression"]
+
+_LONGEST_LABEL = 80
 
 
 class Operand:
@@ -88,6 +90,13 @@ class Operand:
 
     __hash__ = object.__hash__
 
+    def __iter__(self) -> Iterator[Expression]:
+        """Iterate over the first axis, as numpy and CVXPY do."""
+        e = self.expression()
+        if not e.shape:
+            raise TypeError(f"{e.label} is a scalar: it has no elements to iterate over")
+        return (e[k] for k in range(e.shape[0]))
+
 
 @dataclass(frozen=True, eq=False)
 class Expression(Operand):
@@ -150,19 +159,13 @@ class Expression(Operand):
         """Return the sum, broadcast as numpy does."""
         shape = _broadcast_shape(self, other)
         a, b = self._broadcast(shape), other._broadcast(shape)
-        if b.is_constant and not b.parameters:
-            label = a.label
-        elif a.is_constant and not a.parameters:
-            label = b.label
-        else:
-            label = f"{a.label} + {b.label}" if len(a.label) + len(b.label) < 60 else "affine expression"
         return Expression(
             shape,
             a.constant + b.constant,
             _merged(a.psd, b.psd, add_rows),
             _merged(a.variables, b.variables, _add_csr),
             _merged(a.parameters, b.parameters, _add_csr),
-            label,
+            _sum_label(a, b),
         )
 
     def times(self, factor: Any) -> Expression:
@@ -284,7 +287,25 @@ def _add_csr(a: Any, b: Any) -> Any:
     return sp.csr_array(a + b)
 
 
+def _sum_label(a: Expression, b: Expression) -> str:
+    """Return the label of a sum; beside variables, numbers and parameters go unnamed: bounds show them."""
+    named = [e.label for e in (a, b) if not e.is_constant] or [e.label for e in (a, b) if e.parameters]
+    if len(named) < 2:
+        return named[0] if named else a.label
+    first, second = named
+    return _short(f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}")
+
+
 def _scaled_label(label: str, factor: Array) -> str:
-    if factor.ndim or len(label) > 50:
+    if factor.ndim or factor == 1:
         return label
-    return f"-{label}" if factor == -1 else f"{float(factor):g} {label}"
+    several = " + " in label or " - " in label
+    if factor == -1 and label.startswith("-") and not several:
+        return label[1:]
+    if several or label.startswith("-"):
+        label = f"({label})"
+    return _short(f"-{label}" if factor == -1 else f"{float(factor):g} {label}")
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST_LABEL else "affine expression"

@@ -11,6 +11,7 @@ import numpy as np
 
 from bregopt.modeling.compile import Compiled, compile_problem
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
@@ -120,6 +121,10 @@ class Problem:
         ConvergenceWarning
             If the answer's certificate does not meet the tolerance.
         """
+        if not isinstance(warm_start, bool | Solution):
+            raise TypeError(
+                f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
+            )
         program = self.program()
         start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
         raw = registry.solve(program, solver, start=start, **options)
@@ -127,9 +132,21 @@ class Problem:
         self.solution = self._unpack(raw)
         return self.solution
 
-    def explain(self, solver: Any = "auto") -> None:
-        """Print each registered solver, whether it takes the problem, and why not where it does not."""
-        sys.stdout.write(f"{registry.explain(self.program(), solver)}\n")
+    def explain(self, solver: Any = "auto", **options: Any) -> None:
+        """Print each registered solver, whether it takes the problem, and why not where it does not.
+
+        Parameters
+        ----------
+        solver : str or solver class
+        **options
+            As for :meth:`solve`, which would run the marked solver with them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Unknown solver or option, or a bad value of one.
+        """
+        sys.stdout.write(f"{registry.explain(self.program(), solver, **options)}\n")
 
     def to_cvxpy(self) -> Any:
         """Return this problem as a ``cvxpy.Problem`` with vectorised constraints, one for each of ours.
@@ -175,7 +192,7 @@ def _flattened(constraints: Any) -> Iterable[Constraint]:
     if isinstance(constraints, Constraint):
         yield constraints
         return
-    if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray):
+    if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray | Operand):
         raise TypeError(f"a constraint is {constraints!r}; expected comparisons of expressions")
     for c in constraints:
         yield from _flattened(c)

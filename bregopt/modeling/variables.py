@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,12 @@ class PSD(Operand):
     Raises
     ------
     TypeError, ValueError
-        If `n` is not a positive integer.
+        If `n` is not a positive integer, or `name` not a string.
     """
 
     def __init__(self, n: int, name: str | None = None) -> None:
         self.n = _size(n, "n")
-        self.name = name or f"X{next(_counter)}"
+        self.name = _named(name, "X")
         self.value: Array | LowRank | None = None
 
     @property
@@ -71,7 +72,7 @@ class PSD(Operand):
 
     def expression(self) -> Expression:
         """Return all entries, shape ``(n, n)``."""
-        return self[:, :]
+        return replace(self[:, :], label=self.name)
 
     def __repr__(self) -> str:
         return f"PSD({self.n}, name={self.name!r})"
@@ -98,7 +99,7 @@ class Variable(Operand):
     Raises
     ------
     TypeError, ValueError
-        Bad shape, bounds that are not numbers, or a lower bound above the upper one.
+        Bad shape, name or `nonneg`, bounds that are not numbers, or a lower bound above the upper one.
     """
 
     def __init__(
@@ -111,7 +112,9 @@ class Variable(Operand):
         upper: Any = None,
     ) -> None:
         self.shape = _shape(shape)
-        self.name = name or f"u{next(_counter)}"
+        self.name = _named(name, "u")
+        if not isinstance(nonneg, bool):
+            raise TypeError(f"nonneg of {self.name} is {nonneg!r}; expected True or False")
         if nonneg and lower is not None:
             raise ValueError(f"{self.name}: give nonneg=True or lower=, not both")
         self.lower = self._bound(0.0 if nonneg else lower, "lower", -np.inf)
@@ -170,7 +173,7 @@ class Parameter(Operand):
         self, shape: int | tuple[int, ...] = (), *, value: Any = None, name: str | None = None
     ) -> None:
         self.shape = _shape(shape)
-        self.name = name or f"p{next(_counter)}"
+        self.name = _named(name, "p")
         self._value: Array | None = None
         if value is not None:
             self.value = value
@@ -210,6 +213,17 @@ class Parameter(Operand):
 
     def __repr__(self) -> str:
         return f"Parameter({self.shape}, name={self.name!r})"
+
+
+def _named(name: Any, prefix: str) -> str:
+    """Return the name given, or one that no other variable was given by us."""
+    if name is None:
+        return f"{prefix}{next(_counter)}"
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}; expected a string")
+    if not name:
+        raise ValueError("name is empty; expected at least one character, or None")
+    return name
 
 
 def _size(n: Any, name: str) -> int:

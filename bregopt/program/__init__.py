@@ -1,7 +1,15 @@
 """What a solver receives, and what proves an answer: arrays and formulas, no syntax and no solver."""
 
 from bregopt.program.bounds import Bounds, Penalty, Target
-from bregopt.program.certificate import Certificate, certificate_of, certify, is_farkas, is_ray
+from bregopt.program.certificate import (
+    Certificate,
+    certificate_inside,
+    certificate_of,
+    certify,
+    is_farkas,
+    is_ray,
+)
+from bregopt.program.dimacs import dimacs_errors
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
@@ -22,9 +30,11 @@ __all__ = [
     "Target",
     "Term",
     "TraceBound",
+    "certificate_inside",
     "certificate_of",
     "certify",
     "check_rows",
+    "dimacs_errors",
     "is_farkas",
     "is_ray",
     "range_space",

@@ -24,7 +24,15 @@ from bregopt.program.bounds import Penalty
 from bregopt.program.program import Nearness, Program
 from bregopt.program.trace_bound import TraceBound, trace_bound
 
-__all__ = ["Certificate", "certificate_of", "certify", "divergence_of", "is_farkas", "is_ray"]
+__all__ = [
+    "Certificate",
+    "certificate_inside",
+    "certificate_of",
+    "certify",
+    "divergence_of",
+    "is_farkas",
+    "is_ray",
+]
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,53 @@ def certificate_of(
     )
 
 
+def certificate_inside(
+    program: Program, X: Sequence[Array], u: Array, y: Array, activity: Array, dual_residual: float
+) -> Certificate:
+    """Return the certificate of an interior point of a semidefinite program, where no eigenvalue is needed.
+
+    Parameters
+    ----------
+    program : Program
+        Without divergences.
+    X : sequence of arrays of shape (n_b, n_b)
+        Positive semidefinite.
+    u : array of shape (k,)
+        In its box.
+    y, activity : array of shape (m,)
+    dual_residual : float
+        How far ``C - A*(y)`` is from the positive definite matrix that the route holds for it.
+    """
+    primal, magnitude = _linear_terms(program, X, u, activity)
+    box, miss, left = _box_minimum(program, u, y)
+    dual = float(program.bounds.conjugate(y).sum()) + box + program.offset
+    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
+    return Certificate(
+        primal=primal,
+        dual=dual,
+        gap=_relative(
+            primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * _linear_unit(program, X, y)
+        ),
+        primal_residual=_row_residual(program, X, u, activity, violation),
+        dual_residual=max(dual_residual, miss),
+        error=abs(primal - dual) + float(np.abs(y) @ violation) + left,
+    )
+
+
+def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
+    """Return traces times norms of the costs, where the objective is linear, and what the rows bring in.
+
+    A multiplier counts with its bound only: a row that holds a psd matrix to zero may have any multiple.
+    """
+    costs = sum(
+        _typical_trace(program, b, float(np.trace(X[b]))) * float(np.linalg.norm(block.C))
+        for b, block in enumerate(program.blocks)
+        if block.nearness is None
+    )
+    brought = program.bounds.conjugate(y)
+    return costs + float(np.abs(brought[np.isfinite(brought)]).sum())
+
+
 def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
     """Return the gap relative to the larger of the two, without the offset, or to the scale."""
     ends = [abs(end - offset) for end in (primal, dual) if math.isfinite(end)]
@@ -188,11 +243,8 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             terms.append(divergence.dual_term(W, block.nearness.mu, X[b]))
             unit += block.nearness.mu * divergence.unit
             continue
-        smallest, trace = float(np.linalg.eigvalsh(W)[0]), float(np.trace(X[b]))
+        smallest, trace = _least_eigenvalue(W), float(np.trace(X[b]))
         bound = _trace_bounds(program)[b]
-        unit += _typical_trace(program, b, trace) * float(
-            np.linalg.norm(block.C) + np.abs(y) @ program.A.norms()
-        )
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
@@ -202,6 +254,7 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
     box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
+    unit += _linear_unit(program, X, y)
     return total, max(residual, miss), worth + left, unit
 
 
@@ -271,10 +324,19 @@ def _cone_residual(program: Program, X: Sequence[Array]) -> float:
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
         if block.nearness is None or block.nearness.divergence == "frobenius":
-            smallest, average = float(np.linalg.eigvalsh(X_b)[0]), float(np.trace(X_b)) / len(X_b)
+            smallest, average = _least_eigenvalue(X_b), float(np.trace(X_b)) / len(X_b)
             if smallest < 0:
                 worst = max(worst, -smallest / average if average > 0 else math.inf)
     return worst
+
+
+def _least_eigenvalue(S: Array) -> float:
+    """Return the smallest eigenvalue, or zero where a Cholesky factorisation shows that it is not below."""
+    try:
+        np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        return float(np.linalg.eigvalsh(S)[0])
+    return 0.0
 
 
 def _trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -149,6 +149,8 @@ class Answer:
     iterations : int
     detail : str
         More on why it stopped, such as a foreign solver's word.
+    citation : str
+        What to cite for the method that ran, where it is not the route's own citation.
     """
 
     X: Sequence[Array]
@@ -156,7 +158,8 @@ class Answer:
     y: Array
     stop: StopReason
     iterations: int
-    detail: str = field(default="")
+    detail: str = ""
+    citation: str = ""
 
 
 class Solver(Protocol):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.errors import ConvergenceWarning
+from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import (
     Certificate,
     LowRank,
@@ -129,7 +128,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         rank=tuple(_rank(M) for M in answer.X) if held else None,
-        citation=solver.citation,
+        citation=answer.citation or solver.citation,
     )
 
 
@@ -146,10 +145,9 @@ def _title(solver: Solver, program: Program) -> str:
 def _warn(solution: Solution, settings: Any) -> None:
     if solution.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED):
         return
-    warnings.warn(
+    warn_caller(
         f"{solution.solver}: {solution.status}, certified gap {solution.gap:.1e}, primal residual "
         f"{solution.primal_residual:.1e}, dual residual {solution.dual_residual:.1e} "
         f"(tol {settings.tol:.1e}). {solution.stop_reason}",
         ConvergenceWarning,
-        stacklevel=5,
     )

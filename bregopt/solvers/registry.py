@@ -8,23 +8,35 @@ the order of registration that takes the problem is used, and the reference come
 from __future__ import annotations
 
 import importlib
-import warnings
+import sys
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from bregopt.errors import PluginWarning, UnsupportedProblemError, did_you_mean
+from bregopt.errors import PluginWarning, UnsupportedProblemError, did_you_mean, warn_caller
 from bregopt.program import Program
 from bregopt.solvers import driver
 from bregopt.solvers.base import Settings, Solver, make_settings
 from bregopt.solvers.solution import Solution
 
-__all__ = ["Route", "check_options", "explain", "register_solver", "routes", "solve", "solvers", "translate"]
+__all__ = [
+    "Route",
+    "check_options",
+    "explain",
+    "own_options",
+    "register_solver",
+    "routes",
+    "solve",
+    "solvers",
+    "takes",
+    "translate",
+]
 
 _REFERENCE = "cvxpy"
 # A new built-in route is one line here and its package.
 _BUILT_IN = {
     "bregman": "bregopt.solvers.bregman:Bregman",
+    "path": "bregopt.solvers.path:Path",
     "psdboost": "bregopt.solvers.psdboost:PSDBoost",
     _REFERENCE: "bregopt.solvers.reference:Reference",
 }
@@ -59,18 +71,18 @@ def register_solver(cls: type[Solver]) -> type[Solver]:
     TypeError
         If something a route needs is missing.
     """
-    missing = [name for name in _REQUIRED if not hasattr(cls, name)]
-    if not isinstance(cls, type) or missing:
-        raise TypeError(f"{cls!r} is not a solver class: it lacks {', '.join(missing) or 'being a class'}")
-    if not issubclass(cls.Settings, Settings):
-        raise TypeError(f"{cls.__name__}.Settings does not derive from bregopt.solvers.base.Settings")
-    _registered[cls.name] = cls
+    _registered[cls.name] = _solver_class(cls, "cls")
     return cls
 
 
 def solvers() -> dict[str, str]:
     """Return the registered routes: name and one-line summary, in routing order."""
     return {name: cls.summary for name, cls in _all().items()}
+
+
+# As `bregopt.solvers` is this function, it hands on what the package of that name holds:
+# `import bregopt.solvers.base as b` and `bregopt.solvers.base` look there.
+solvers.__dict__ = vars(sys.modules[__package__])
 
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
@@ -87,10 +99,11 @@ def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route
     return found
 
 
-def explain(program: Program, solver: Any = "auto") -> str:
+def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
     """Return, as text, what each registered route says to a program."""
+    check_options(solver, options)
     lines = []
-    for route in routes(program, solver):
+    for route in routes(program, solver, **options):
         mark = "->" if route.chosen else "  "
         verdict = f"no: {route.refusal}" if route.refusal else f"takes it{_suffix(route.choice)}"
         lines.append(f"{mark} {route.solver:<14} {verdict}")
@@ -126,6 +139,17 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
         _own_settings(cls, options)
 
 
+def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the options that a route knows."""
+    known = _named(solver)[1].Settings.__dataclass_fields__
+    return {name: value for name, value in options.items() if name in known}
+
+
+def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
+    """Whether a route takes a program, under options that it knows."""
+    return _refusal(_named(solver)[1], program, options) is None
+
+
 def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
     check_options(solver, options)
     if solver != "auto":
@@ -155,19 +179,32 @@ def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> st
 
 
 def _own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
-    known = cls.Settings.__dataclass_fields__
-    return cls.Settings(**{name: value for name, value in options.items() if name in known})
+    return cls.Settings(**own_options(cls, options))
 
 
 def _named(solver: Any) -> tuple[str, type[Solver]]:
     if isinstance(solver, type):
-        return solver.__name__ if not hasattr(solver, "name") else solver.name, solver
+        cls = _solver_class(solver, "solver")
+        return cls.name, cls
     if not isinstance(solver, str):
         raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
     known = _all()
     if solver not in known:
         raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}")
     return solver, known[solver]
+
+
+def _solver_class(given: Any, argument: str) -> type[Solver]:
+    """Return a solver class, after checking that it is one."""
+    cls: type[Solver] = given
+    missing = [name for name in _REQUIRED if not hasattr(cls, name)]
+    if missing or not isinstance(given, type):
+        raise TypeError(
+            f"{argument} is {cls!r}, not a solver class: it lacks {', '.join(missing) or 'being a class'}"
+        )
+    if not issubclass(cls.Settings, Settings):
+        raise TypeError(f"{cls.__name__}.Settings does not derive from bregopt.solvers.base.Settings")
+    return cls
 
 
 def _all() -> dict[str, type[Solver]]:
@@ -194,10 +231,9 @@ def _load_plugins() -> None:
         try:
             register_solver(point.load())
         except Exception as error:  # a plug-in may fail in any way, and must not take us along
-            warnings.warn(
+            warn_caller(
                 f"plug-in {point.name!r} ({point.value}) could not be loaded and is skipped: {error!r}",
                 PluginWarning,
-                stacklevel=2,
             )
 
 

@@ -59,7 +59,8 @@ class Solution:
     u : dict from str to float or array
         Ordinary variables by name.
     duals : tuple of float or array
-        One for each constraint, in CVXPY's signs.
+        One for each constraint, in CVXPY's signs; where the problem is infeasible, the Farkas vector that
+        proves it. None where it is unbounded.
     dual_value : float
         The proven bound on the optimal value.
     gap : float
@@ -79,7 +80,7 @@ class Solution:
     rank : int or tuple of int
         Of the answer, or of each of its matrices; None where there is none.
     citation : str
-        What to cite for the route.
+        What to cite for the method that ran.
     """
 
     status: str

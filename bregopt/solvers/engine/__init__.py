@@ -2,11 +2,15 @@
 
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.face import Face
-from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
-from bregopt.solvers.engine.systems import Pull, Scene, conjugate_gradients, system_for
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.systems import DefiniteFactor, Pull, Scene, conjugate_gradients, system_for
 
 __all__ = [
+    "DefiniteFactor",
+    "Direction",
     "Face",
+    "Gram",
     "Iterate",
     "PrimalDual",
     "Pull",

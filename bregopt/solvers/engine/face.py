@@ -48,10 +48,21 @@ class Face:
     @property
     def basis(self) -> Array:
         """``V``, shape ``(n, order)``."""
+        return self.spread(np.eye(self.order))
+
+    def shrunk(self, W: Array) -> Array:
+        """Return ``V' W``."""
         if self.codimension == 0:
-            return np.eye(self.n)
-        Q = np.eye(self.n) - self._Y @ self._T @ self._Y.T
-        return Q[:, self.codimension :]
+            return W
+        turned = W - self._Y @ (self._T.T @ (self._Y.T @ W))
+        return turned[self.codimension :]
+
+    def spread(self, W: Array) -> Array:
+        """Return ``V W``."""
+        if self.codimension == 0:
+            return W
+        padded = np.vstack([np.zeros((self.codimension, W.shape[1])), W])
+        return padded - self._Y @ (self._T @ (self._Y.T @ padded))
 
     def seen(self, S: Array) -> Array:
         """Return ``V' S V`` for a symmetric matrix."""

@@ -19,10 +19,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from bregopt.arrays import Array
 from bregopt.program import Bounds, Penalty, Program
@@ -37,6 +37,8 @@ _TO_BOUNDARY = 0.95  # how far a step goes towards the boundary of the cone
 _SHORTEST = 1e-12
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 _LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
+_LANCZOS_STEPS = 40
+_LANCZOS_TOL = 0.03  # relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +66,10 @@ class Pair:
     @cached_property
     def K(self) -> Array:
         """The inverse of ``Z``, on the face."""
-        lower, _ = lapack.dpotri(self.Z_root, lower=1)
-        return self.face.lift(np.tril(lower) + np.tril(lower, -1).T)
+        lower, _ = lapack.dpotri(self.Z_root, lower=1)  # its upper triangle is zero, as the root's
+        K = lower + lower.T
+        K[np.diag_indices(len(K))] /= 2
+        return self.face.lift(K)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,15 @@ class Iterate:
         matrices = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs)
         return matrices + self.ends.complementarity() + self.box.complementarity()
 
+    def after(self, step: Direction, primal: float, dual: float) -> float:
+        """Return the complementarity after a step of these lengths."""
+        total = self.ends.moved(step.ends, primal, dual).complementarity()
+        total += self.box.moved(step.box, primal, dual).complementarity()
+        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True):
+            now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
+            total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
+        return total
+
     @property
     def order(self) -> int:
         """The number of terms in the complementarity."""
@@ -109,7 +122,7 @@ class Direction:
     """A Newton step."""
 
     X: tuple[Array, ...]
-    Z: tuple[Array, ...]
+    Z: tuple[Any, ...]
     u: Array
     z: Array
     ends: Move
@@ -136,9 +149,13 @@ class PrimalDual:
     C : sequence of arrays of shape (n_b, n_b)
     faces : sequence of Face, optional
         The whole cone where none is given.
+    direct : bool
+        Whether the system is always factorised, at whatever size.
     """
 
-    def __init__(self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None) -> None:
+    def __init__(
+        self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
+    ) -> None:
         self._A, self._B, self._c, self._C = program.A, program.B, program.c, tuple(C)
         self._bounds = program.bounds
         k = program.k
@@ -148,7 +165,7 @@ class PrimalDual:
         exact = bool((self._bounds.hard & (self._bounds.lo == self._bounds.hi)).any())
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
-        self._system = system_for(self._A, self._B, exact or fixed or on_face)
+        self._system = system_for(self._A, self._B, exact or fixed or on_face, direct)
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
 
     def activity(self, X: Sequence[Array], u: Array) -> Array:
@@ -179,8 +196,7 @@ class PrimalDual:
         activity = self.activity(X, u)
         ends = Ends.at(self._bounds, activity, nu, y)
         box = Ends.at(self._box, u, nu)
-        given = None if Z is None else tuple(Z)
-        return self._iterate(tuple(X), given, u, ends, box)
+        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends, box)
 
     def slope(self, at: Iterate) -> Slope | None:
         """Return Newton's system at an iterate, None where a multiplier has come to the end of its range."""
@@ -222,14 +238,8 @@ class PrimalDual:
     def lengths(self, at: Iterate, step: Direction) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
-        X = [
-            _longest(p.face.seen(dX), p.face.seen(p.X), p.X_root)
-            for p, dX in zip(at.pairs, step.X, strict=True)
-        ]
-        Z = [
-            _longest(p.face.seen(_dense(dZ)), p.face.seen(p.Z), p.Z_root)
-            for p, dZ in zip(at.pairs, step.Z, strict=True)
-        ]
+        X = [_longest(p.face.seen(dX), p.X_root) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [_longest(p.face.seen(_dense(dZ)), p.Z_root) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(*primal, *X), min(*dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -237,7 +247,10 @@ class PrimalDual:
         while max(primal, dual) > _SHORTEST:
             new = self._iterate(
                 tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
-                tuple(_dense(p.Z + dual * dZ) for p, dZ in zip(at.pairs, step.Z, strict=True)),
+                tuple(
+                    None if p.residual is None else p.Z + dual * _dense(dZ)
+                    for p, dZ in zip(at.pairs, step.Z, strict=True)
+                ),
                 at.u + primal * step.u,
                 at.ends.moved(step.ends, primal, dual),
                 at.box.moved(step.box, primal, dual),
@@ -267,7 +280,7 @@ class PrimalDual:
             left = -second if left is None else left - second
         return left
 
-    def _dual_step(self, b: int, pair: Pair, dy: Array) -> Array:
+    def _dual_step(self, b: int, pair: Pair, dy: Array) -> Any:
         adjoint = self._actions[b].adjoint(dy)
         return -adjoint if pair.residual is None else pair.residual - adjoint
 
@@ -284,20 +297,22 @@ class PrimalDual:
         return at.ends.move(self.activity(dX, du), dy, D, r, target)
 
     def _iterate(
-        self, X: tuple[Array, ...], Z: tuple[Array, ...] | None, u: Array, ends: Ends, box: Ends
+        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends, box: Ends
     ) -> Iterate | None:
-        """Return an iterate, None where one of its matrices is not positive definite on its face."""
+        """Return an iterate, None where one of its matrices is not positive definite on its face.
+
+        A ``Z`` of None is ``C - A*(y)``.
+        """
         y = ends.multipliers(self._A.m)
         z = box.multipliers(len(u))
         pairs, worst = [], 0.0
-        for b, (X_b, C, face) in enumerate(zip(X, self._C, self._faces, strict=True)):
-            Z_b = own = C - self._actions[b].adjoint(y)
-            residual = None
-            if Z is not None:
-                size = max(float(np.linalg.norm(Z[b])), np.finfo(float).tiny)
-                miss = float(np.linalg.norm(own - Z[b])) / size
+        for b, (X_b, given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
+            Z_b, residual = C - self._actions[b].adjoint(y), None
+            if given is not None:
+                miss = float(np.linalg.norm(Z_b - given))
+                miss /= max(float(np.linalg.norm(given)), np.finfo(float).tiny)
                 if miss > _ROUND_OFF:
-                    Z_b, residual, worst = Z[b], own - Z[b], max(worst, miss)
+                    Z_b, residual, worst = given, Z_b - given, max(worst, miss)
             X_root, Z_root = root_of(face.seen(X_b)), root_of(face.seen(Z_b))
             if X_root is None or Z_root is None:
                 return None
@@ -313,47 +328,57 @@ class PrimalDual:
 def root_of(S: Array) -> Array | None:
     """Return the lower Cholesky factor, None where `S` is not positive definite."""
     try:
-        root: Array = cholesky(S, lower=True)
-    except (LinAlgError, ValueError):
+        root: Array = cholesky(S, lower=True, check_finite=False)
+    except LinAlgError:
         return None
-    return root
+    return root if np.isfinite(root.diagonal()).all() else None
 
 
-def _dense(S: Array) -> Array:
+def _inner(X: Array, S: Any) -> float:
+    """Return ``<X, S>`` with a matrix that may be sparse."""
+    return float(np.vdot(X, S)) if isinstance(S, np.ndarray) else float(S.multiply(X).sum())
+
+
+def _dense(S: Any) -> Array:
     """Return an array from what may be a sparse matrix."""
     dense: Array = S if isinstance(S, np.ndarray) else S.toarray()
     return dense
 
 
-def _longest(step: Array, X: Array, root: Array) -> float:
-    """Return about the largest ``alpha`` with ``X + alpha step`` psd, infinite where a full step is safe."""
-    n = len(root)
-    if root_of(X + step / _TO_BOUNDARY) is not None:
-        return math.inf
-    if n < _LANCZOS_FROM:
+def _longest(step: Array, root: Array) -> float:
+    """Return about the largest ``alpha`` with ``L L' + alpha step`` psd."""
+    if len(root) < _LANCZOS_FROM:
         half = solve_triangular(root, step, lower=True)
         K = solve_triangular(root, half.T, lower=True)
-        least = float(np.linalg.eigvalsh((K + K.T) / 2)[0])
+        least = float(np.linalg.eigvalsh((K + K.T) / 2)[0]) if len(root) else 0.0
     else:
         least = _least_eigenvalue(root, step)
     return math.inf if least >= 0 else -1 / least
 
 
 def _least_eigenvalue(root: Array, step: Array) -> float:
-    """Return a lower estimate of the smallest eigenvalue of ``inv(L) step inv(L)'`` by Lanczos."""
-    root = np.asfortranarray(root)
+    """Return a lower estimate of the smallest eigenvalue of ``inv(L) step inv(L)'`` by Lanczos's method.
 
-    def product(v: Array) -> Array:
-        inner = solve_triangular(root, v, lower=True, trans="T", check_finite=False)
-        w: Array = solve_triangular(root, step @ inner, lower=True, check_finite=False)
-        return w
-
-    n = len(root)
-    operator = LinearOperator((n, n), matvec=product, dtype=float)
-    start = np.random.default_rng(0).normal(size=n)
-    try:
-        found = eigsh(operator, k=1, which="SA", tol=1e-2, maxiter=20, v0=start, return_eigenvectors=False)
-        least = float(found[0])
-    except ArpackNoConvergence as error:
-        least = float(error.eigenvalues[0]) if len(error.eigenvalues) else -1.0
-    return least - 0.02 * abs(least)
+    The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
+    """
+    L = np.asfortranarray(root)
+    v = np.random.default_rng(0).normal(size=len(root))
+    basis = np.zeros((_LANCZOS_STEPS + 1, len(root)))
+    basis[0] = v / np.linalg.norm(v)
+    alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
+    estimate = 0.0
+    for k in range(_LANCZOS_STEPS):
+        inner = solve_triangular(L, basis[k], lower=True, trans="T", check_finite=False)
+        w = solve_triangular(L, step @ inner, lower=True, check_finite=False)
+        alpha[k] = float(w @ basis[k])
+        known = basis[: k + 1]
+        w -= known.T @ (known @ w)
+        w -= known.T @ (known @ w)
+        beta[k] = float(np.linalg.norm(w))
+        ritz, vectors = np.linalg.eigh(np.diag(alpha[: k + 1]) + np.diag(beta[:k], -1))
+        residual = beta[k] * abs(float(vectors[-1, 0]))
+        estimate = float(ritz[0]) - residual
+        if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or beta[k] == 0:
+            break
+        basis[k + 1] = w / beta[k]
+    return estimate

@@ -90,7 +90,7 @@ class System(Protocol):
         ...
 
 
-def system_for(A: LinearMap, B: Any, some_exact: bool) -> System:
+def system_for(A: LinearMap, B: Any, some_exact: bool, direct: bool = False) -> System:
     """Return the system with fewer unknowns; equalities and fixed variables need the one in the rows.
 
     Parameters
@@ -99,21 +99,23 @@ def system_for(A: LinearMap, B: Any, some_exact: bool) -> System:
     B : csr_array of shape (m, k)
     some_exact : bool
         Whether some row or variable may not give way at all.
+    direct : bool
+        Whether the system is always factorised; very many rows are left to conjugate gradients otherwise.
     """
     n, k = A.orders[0], B.shape[1]
     if some_exact or len(A.orders) > 1 or n * (n + 1) // 2 + k >= A.m:
-        return RowSystem(A, B)
+        return RowSystem(A, B, direct)
     return EntrySystem(A, B)
 
 
 class RowSystem:
     """The system in the multipliers."""
 
-    def __init__(self, A: LinearMap, B: Any) -> None:
+    def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
         self._A, self._B = A, sp.csr_array(B)
         blocks = range(len(A.orders))
         self._actions = [RowAction(A, b) for b in blocks]
-        self._grams = [Gram(A, b) for b in blocks] if A.m <= _LARGEST_DENSE else None
+        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
 
     def factor(self, scene: Scene) -> Solve:
         asked = np.flatnonzero(np.isfinite(scene.D))

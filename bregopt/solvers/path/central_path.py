@@ -1,0 +1,154 @@
+"""Mehrotra's predictor and corrector on the central path of a semidefinite program.
+
+At each step the same factorised system gives a predictor, towards ``mu = 0``, and a corrector, towards
+``sigma mu`` with ``sigma`` from how far the predictor could go and with its second-order terms (HKM
+direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the path is a
+LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.program import Certificate, Program, certificate_inside, is_farkas, is_ray
+from bregopt.solvers.base import Answer, Start
+from bregopt.solvers.engine import DefiniteFactor, Gram, Iterate, PrimalDual
+from bregopt.solvers.path.faces import Faces
+from bregopt.solvers.path.start import first_iterate, primal_size, warm_iterate
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["STEPS", "follow_path"]
+
+STEPS = 100  # the limit where the user gives none
+_SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
+_SHORT = 1e-7  # steps that lead nowhere
+_FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
+_LOST = 1e3  # times the best iterate's error: there is no way back
+
+
+def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a semidefinite program; the answer is the whole one's, its duals lifted from the faces."""
+    program, contradiction = faces.program, faces.contradiction()
+    if contradiction is not None:
+        return _infeasible(faces.whole, contradiction, 0)
+    engine = PrimalDual(program, [block.C for block in program.blocks], faces.faces, direct=True)
+    at = None if start is None else warm_iterate(engine, program, faces.faces, faces.shrink(start))
+    at = first_iterate(engine, program, faces.faces) if at is None else at
+    return _Path(engine, faces, settings, progress).run(at)
+
+
+class _Path:
+    def __init__(self, engine: PrimalDual, faces: Faces, settings: Any, progress: Progress) -> None:
+        self._engine, self._faces, self._program = engine, faces, faces.program
+        self._settings, self._progress = settings, progress
+        soft = not faces.program.bounds.hard.all()
+        self._flat = not (
+            soft or faces.program.c.any() or any(block.C.any() for block in faces.program.blocks)
+        )
+
+    def run(self, at: Iterate) -> Answer:
+        """Return the answer; interrupted, stalled or out of time, the best iterate."""
+        limit = self._settings.max_iter or STEPS
+        best, least, step = at, np.inf, 0
+        try:
+            while True:
+                certificate = self._certificate(at)
+                self._progress.record(step, certificate, mu=at.complementarity() / at.order)
+                worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
+                if worst <= least:
+                    best, least = at, worst
+                if worst <= _SAFETY * self._settings.tol:
+                    return self._answer(at, StopReason.CONVERGED, step)
+                proof = self._proof(at, certificate, step)
+                if proof is not None:
+                    return proof
+                if step >= limit:
+                    return self._answer(best, StopReason.MAX_ITER, step)
+                if self._progress.out_of_time():
+                    return self._answer(best, StopReason.TIME_LIMIT, step)
+                new = self._next(at)
+                if new is None or worst > _LOST * least:
+                    return self._answer(best, StopReason.STALLED, step)
+                at, step = new, step + 1
+        except KeyboardInterrupt:
+            return self._answer(best, StopReason.INTERRUPTED, step)
+
+    def _next(self, at: Iterate) -> Iterate | None:
+        """Return the iterate after a predictor and a corrector, None where no step is left."""
+        engine = self._engine
+        slope = engine.slope(at)
+        predictor = None if slope is None else engine.direction(slope, 0.0, 0.0)
+        if slope is None or predictor is None:
+            return None
+        primal, dual = (min(1.0, length) for length in engine.lengths(at, predictor))
+        mu = at.complementarity() / at.order
+        ahead = at.after(predictor, primal, dual) / at.order
+        power = max(1.0, 3 * min(primal, dual) ** 2)
+        aim = mu * min(1.0, max(ahead / mu, 0.0) ** power)
+        corrector = engine.direction(slope, aim, aim, predictor)
+        if corrector is None:
+            return None
+        reach = 0.9 + 0.09 * min(primal, dual)
+        primal, dual = (min(1.0, reach * length) for length in engine.lengths(at, corrector))
+        if max(primal, dual) < _SHORT:
+            return None
+        return engine.moved(at, corrector, primal, dual)
+
+    def _certificate(self, at: Iterate) -> Certificate:
+        X = tuple(pair.X for pair in at.pairs)
+        if self._flat:
+            return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity, 0.0)
+        return certificate_inside(self._program, X, at.u, at.y, at.activity, at.dual_residual)
+
+    def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
+        y = np.zeros(self._faces.whole.m) if self._flat else self._faces.lift(at.y)
+        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, stop, step)
+
+    def _proof(self, at: Iterate, certificate: Certificate, step: int) -> Answer | None:
+        """Return a Farkas vector or a ray where the iterates run away along one."""
+        whole, tol = self._faces.whole, self._settings.tol
+        if certificate.primal_residual > tol and self._dual_runs_away(at):
+            y = self._faces.lift(at.y)
+            if is_farkas(whole, y):
+                return _infeasible(whole, y, step)
+        if certificate.dual_residual > tol and self._primal_runs_away(at):
+            X, u = self._ray(at)
+            if is_ray(whole, X, u):
+                return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
+        return None
+
+    def _dual_runs_away(self, at: Iterate) -> bool:
+        """Whether ``A*(y)`` is far larger than what it should be near to."""
+        own = [float(np.linalg.norm(block.C)) for block in self._program.blocks]
+        left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
+        return max(own) + max(left) < _FAR_OUT * max(float(np.linalg.norm(p.Z)) for p in at.pairs)
+
+    def _primal_runs_away(self, at: Iterate) -> bool:
+        """Whether ``X`` is far larger than the bounds of the rows speak of."""
+        return primal_size(self._program) < _FAR_OUT * max(float(np.trace(p.X)) for p in at.pairs)
+
+    def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
+        """Return the direction of the iterate, moved onto the rows that it should not move along.
+
+        By the least move in the metric of the iterate, which leaves matrices psd as long as it is small.
+        """
+        A, B, bounds = self._program.A, self._program.B, self._program.bounds
+        X, u = tuple(pair.X for pair in at.pairs), at.u
+        against = np.where(np.isfinite(bounds.hi), np.maximum(at.activity, 0.0), 0.0)
+        against += np.where(np.isfinite(bounds.lo), np.minimum(at.activity, 0.0), 0.0)
+        H = (B @ sp.diags_array(u**2) @ B.T).toarray()
+        for b, X_b in enumerate(X):
+            H += Gram(A, b).assemble(X_b, X_b)
+        w = DefiniteFactor(H).solve(against)
+        moved = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
+        return tuple((M + M.T) / 2 for M in moved), u - u**2 * (B.T @ w)
+
+
+def _infeasible(program: Program, y: Array, step: int) -> Answer:
+    none = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    return Answer(none, np.zeros(program.k), y, StopReason.INFEASIBLE, step)

@@ -1,0 +1,148 @@
+"""Where the central path is entered: strictly inside where the rows show how, infeasible elsewhere.
+
+Where a combination of equalities is the identity, ``A*(y) = I`` (a diagonal, a trace), a multiple of its
+multipliers makes ``Z`` positive definite; and the least matrix that meets the equalities may be positive
+definite itself. Otherwise ``X`` and ``Z`` begin as multiples of the identity, and what the rows miss shrinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program import Program
+from bregopt.solvers.base import Start
+from bregopt.solvers.engine import DefiniteFactor, Face, Gram, Iterate, PrimalDual, root_of
+
+__all__ = ["first_iterate", "primal_size", "warm_iterate"]
+
+_IDENTITY = 1e-9  # how near a combination of rows must be to the identity
+_ABOVE = 1.1  # how far inside the cone a first Z is
+_PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
+_AWAY = 0.1  # from the boundary after a warm start, as a fraction of the mean eigenvalue
+
+
+@dataclass(frozen=True, eq=False)
+class _Least:
+    """The least matrices with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there; None if none."""
+
+    X: tuple[Array, ...] | None
+    y: Array | None
+
+
+def first_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face]) -> Iterate:
+    """Return the first iterate of the path."""
+    least = _least(program, faces)
+    u = _middle(program)
+    X = least.X
+    if X is None:
+        size = _PRIMAL * primal_size(program)
+        X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
+    mean_X = sum(float(np.trace(X_b)) for X_b in X) / sum(face.order for face in faces)
+    C = [face.seen(block.C) for face, block in zip(faces, program.blocks, strict=True)]
+    if least.y is not None:
+        below = max(_lower_bound(C_b) for C_b in C)
+        size = max(float(np.linalg.norm(C_b)) / np.sqrt(len(C_b)) for C_b in C)
+        t = _ABOVE * below + (size if size > 0 else _dual_size(program))
+        at = engine.begin(X, u, mean_X * t, -t * least.y)
+        if at is not None:
+            return at
+    d = _DUAL * _dual_size(program)
+    Z = [d * np.eye(face.n) for face in faces]
+    at = engine.begin(X, u, mean_X * d, None, Z)
+    assert at is not None
+    return at
+
+
+def warm_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face], start: Start) -> Iterate | None:
+    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none."""
+    if len(start.X) != len(faces):
+        return None
+    X, Z, mean = [], [], 0.0
+    y = program.bounds.clip(start.y)
+    for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
+        inside = face.seen(np.asarray(X_b))
+        X.append(face.lift(_lifted(inside, float(np.trace(inside)) / face.order)))
+        own = face.seen(program.blocks[b].C - program.A.adjoint(y, b))
+        size = float(np.linalg.norm(own)) / np.sqrt(face.order)
+        Z.append(face.lift(_lifted(own, size)))
+        mean += float(np.vdot(X[b], Z[b])) / face.order
+    u = np.clip(start.u, *_inner_box(program))
+    return engine.begin(X, u, mean / len(faces), y, Z)
+
+
+def _least(program: Program, faces: Sequence[Face]) -> _Least:
+    bounds, A = program.bounds, program.A
+    alone = bounds.hard & (bounds.lo == bounds.hi) & (np.diff(program.B.indptr) == 0)
+    equal = np.flatnonzero(alone)
+    if len(equal) == 0:
+        return _Least(None, None)
+    rows = A.slice(equal)
+    P = [face.lift(np.eye(face.order)) for face in faces]
+    H = sum(Gram(rows, b).assemble(P_b, P_b) for b, P_b in enumerate(P))
+    factor = DefiniteFactor(np.asarray(H))
+    y = np.zeros(A.m)
+    y[equal] = factor.solve(rows.apply(P))
+    w = factor.solve(bounds.lo[equal])
+    X = [_on(face, rows.adjoint(w, b)) for b, face in enumerate(faces)]
+    inside = all(root_of(face.seen(X_b)) is not None for face, X_b in zip(faces, X, strict=True))
+    miss = max(
+        float(np.abs(face.seen(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
+        for b, face in enumerate(faces)
+    )
+    return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
+
+
+def _on(face: Face, S: Array) -> Array:
+    """Return ``V V' S V V'``."""
+    return face.lift(face.seen(S))
+
+
+def _lower_bound(C: Array) -> float:
+    """Return a bound on how far below zero the eigenvalues are, by Gershgorin's circles."""
+    return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
+
+
+def primal_size(program: Program) -> float:
+    """Return the trace that the bounds of the rows speak of, the largest."""
+    bounds, norm = program.bounds, np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+    size = float((ends[norm > 0] / norm[norm > 0]).max(initial=0.0))
+    return size if size > 0 else 1.0
+
+
+def _dual_size(program: Program) -> float:
+    """Return the size of the costs."""
+    size = max(
+        [float(np.linalg.norm(block.C)) for block in program.blocks] + [float(np.linalg.norm(program.c))]
+    )
+    soft = program.bounds.gamma[np.isfinite(program.bounds.gamma)]
+    return size if size > 0 else float(soft.max(initial=0.0)) or 1.0
+
+
+def _inner_box(program: Program) -> tuple[Array, Array]:
+    """Return a smaller box, inside that of the variables."""
+    unit = _PRIMAL * primal_size(program)
+    width = np.minimum(program.u_hi - program.u_lo, unit)
+    return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
+
+
+def _middle(program: Program) -> Array:
+    """Return a point well inside the box: its middle, or the natural size away from its one end."""
+    unit = _PRIMAL * primal_size(program)
+    lo, hi = program.u_lo, program.u_hi
+    both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
+    middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)
+    one_end = np.where(
+        low, np.where(low, lo, 0.0) + unit, np.where(high, np.where(high, hi, 0.0) - unit, 0.0)
+    )
+    return np.where(both, middle, one_end)
+
+
+def _lifted(S: Array, size: float) -> Array:
+    """Return a matrix with its eigenvalues moved up to a fraction of `size` at least."""
+    least = float(np.linalg.eigvalsh(S)[0])
+    return S + (max(-least, 0.0) + _AWAY * size) * np.eye(len(S))
