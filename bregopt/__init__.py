@@ -18,7 +18,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.problems.cut import Cut, min_balanced_cut
+from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
@@ -54,6 +54,8 @@ __all__ = [
     "inner",
     "learn_kernel",
     "logdet_div",
+    "lovasz_theta",
+    "max_cut",
     "min_balanced_cut",
     "nearest_correlation",
     "nearest_psd",

@@ -123,9 +123,9 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
     ----------
     problem : Problem
     solvers : iterable of str, optional
-        Names of routes; None takes every registered one that takes the problem and knows the options.
+        Names of routes; None takes every registered one that takes the problem.
     **options
-        Of :meth:`Problem.solve`, the same for all routes.
+        Of :meth:`Problem.solve`. A route is given those that it knows; each must be known by one of them.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
     Raises
     ------
     TypeError, ValueError
-        If a name or option is unknown.
+        If a name is unknown, or an option to all the routes.
     UnsupportedProblemError
         If a named route does not take the problem.
     """
@@ -145,19 +145,24 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
     registry.check_options("auto", options)
-    names = _takers(problem, options) if solvers is None else tuple(dict.fromkeys(solvers))
-    if not names:
+    asked = registry.solvers() if solvers is None else dict.fromkeys(solvers)
+    own = {name: registry.own_options(name, options) for name in asked}
+    if solvers is None:
+        program = problem.program()
+        own = {name: known for name, known in own.items() if registry.takes(program, name, known)}
+    if not own:
         raise ValueError("solvers is empty; expected at least one name")
-    program = problem.program()
-    for name in names:
-        registry.routes(program, name)  # refuses an unknown name before any work
+    _check_heard(options, own)
     # The first comes last, so that its answer is the one the problem keeps.
-    found = [_solved(problem, name, options) for name in reversed(names)][::-1]
-    return CrossCheck(tuple(_row(name, one, found[0]) for name, one in zip(names, found, strict=True)))
+    found = {name: _solved(problem, name, own[name]) for name in reversed(own)}
+    return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
 
 
-def _takers(problem: Problem, options: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(r.solver for r in registry.routes(problem.program(), **options) if r.refusal is None)
+def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
+    """Refuse an option that would be given to no route."""
+    for option in options:
+        if not any(option in known for known in own.values()):
+            raise TypeError(f"no solver that is asked ({', '.join(own)}) has an option {option!r}")
 
 
 def _solved(problem: Problem, solver: str, options: dict[str, Any]) -> Solution | SolverError:

@@ -96,6 +96,31 @@ def test_every_route_that_takes_the_problem_is_asked(problem):
     assert check.ok, f"\n{check}"
 
 
+@pytest.mark.parametrize("solvers", [None, ("bregman", "cvxpy")])
+def test_an_option_goes_to_the_routes_that_know_it(problem, solvers, monkeypatch):
+    given, solve = {}, bo.Problem.solve
+
+    def recorded(self, solver, **options):
+        given[solver] = options
+        return solve(self, solver, **options)
+
+    monkeypatch.setattr(bo.Problem, "solve", recorded)
+    check = bo.cross_check(problem, solvers, method="cyclic", backend="SCS", tol=1e-5)
+    assert check.ok, f"\n{check}"
+    assert given == {
+        "bregman": {"method": "cyclic", "tol": 1e-5},
+        "cvxpy": {"backend": "SCS", "tol": 1e-5},
+    }
+
+
+def test_an_option_that_no_asked_route_knows_is_refused(problem):
+    with pytest.raises(TypeError, match=r"no solver that is asked \(cvxpy\) has an option 'method'"):
+        bo.cross_check(problem, solvers=("cvxpy",), method="cyclic")
+    with pytest.raises(TypeError, match=r"\(bregman, cvxpy\) has an option 'smoothing'"):
+        bo.cross_check(problem, smoothing=0.5)  # of psdboost, which does not take the problem
+    assert problem.solution is None
+
+
 def test_rows_hold_the_numbers_of_the_solutions(problem):
     check = bo.cross_check(problem, solvers=("bregman", "cvxpy"), tol=1e-7)
     first, second = check.rows

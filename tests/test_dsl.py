@@ -1,5 +1,9 @@
 """The DSL: what expressions mean, what constraints say, and what bad input is told."""
 
+import operator
+import re
+
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +12,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.program.rows import Distances, Entries, RankTwo, SparseRows
+from bregopt.solvers.base import Settings
 
 N = 5
 
@@ -126,6 +131,99 @@ class TestConstraints:
         assert repr(bo.diag(X) == 1) == "Constraint(diag(X) == 1, rows=5)"
         assert "soft" in repr(bo.soft(X[0, 1] >= 0.5))
         assert "0.1 <= X[0, 1] <= 0.3" in repr(bo.between(X[0, 1], 0.1, 0.3))
+
+    def test_differences_of_distances_are_readable(self, X):
+        near, far, t = bo.sq_distance(X, 0, 1), bo.sq_distance(X, 2, 3), bo.Parameter(value=0.5, name="t")
+        many = bo.sq_distance(X, [0, 1], [2, 3])
+        assert (near <= far).label == "sq_distance(X, 0, 1) - sq_distance(X, 2, 3) <= 0"
+        assert (near - far <= 0.5).label == "sq_distance(X, 0, 1) - sq_distance(X, 2, 3) <= 0.5"
+        assert (near <= far + t).label == "sq_distance(X, 0, 1) - sq_distance(X, 2, 3) <= t"
+        assert (many <= far).label == "sq_distance(X, [0, ...], [2, ...]) - sq_distance(X, 2, 3) <= 0"
+        assert (near + near <= far + near).label == "affine expression <= 0"  # too long to help
+        assert (X[0, 0] >= X[1, 1] + X[2, 2]).label == "X[0, 0] - (X[1, 1] + X[2, 2]) >= 0"
+        assert (X[0, 0] - (X[1, 1] - X[2, 2]) >= 0).label == "X[0, 0] - (X[1, 1] - X[2, 2]) >= 0"
+        assert (X[0, 0] - (-X[1, 1]) >= 0).label == "X[0, 0] + X[1, 1] >= 0"
+        assert (2 * (X[0, 0] - X[1, 1]) == t).label == "2 (X[0, 0] - X[1, 1]) == t"
+        assert (X >= 0).label == "X >= 0"
+
+
+class TestIteration:
+    def test_goes_over_the_first_axis(self, X):
+        np.testing.assert_allclose([row.value for row in X], X.value)
+        np.testing.assert_allclose([entry.value for entry in bo.diag(X)], np.diag(X.value))
+        np.testing.assert_allclose(sum(X).value, X.value.sum(axis=0))
+        assert [e.shape for e in bo.Variable(2)] == [(), ()]
+
+    def test_scalars_have_no_elements(self, X):
+        with pytest.raises(TypeError, match=r"trace\(X\) is a scalar"):
+            list(bo.trace(X))
+        with pytest.raises(TypeError, match="t is a scalar"):
+            list(bo.Parameter(name="t"))
+
+    def test_a_matrix_is_no_list_of_constraints(self, X):
+        with pytest.raises(TypeError, match=r"a constraint is PSD\(5, name='X'\)"):
+            bo.Problem(bo.Minimize(bo.trace(X)), [X])
+
+
+A = np.array([[2.0, 0.5], [0.5, 1.0]])
+TWO_SIDES = {
+    "number": lambda b, X, t, v: (b.trace(X), 1.0),
+    "numpy number": lambda b, X, t, v: (b.trace(X), np.float64(1.0)),
+    "parameter": lambda b, X, t, v: (b.trace(X), t),
+    "array": lambda b, X, t, v: (b.diag(X), np.array([0.6, 0.7])),
+    "array parameter": lambda b, X, t, v: (b.diag(X), v),
+    "parameter and number": lambda b, X, t, v: (b.diag(X), v + 0.1),
+    "expressions": lambda b, X, t, v: (X[0, 0], X[1, 1] + 0.2 * t),
+    "difference": lambda b, X, t, v: (t - b.trace(X), 0.0),
+}
+
+
+class TestDualSigns:
+    """The same constraint, written the same way, here and in CVXPY."""
+
+    @pytest.mark.parametrize("compare", [operator.eq, operator.le, operator.ge])
+    @pytest.mark.parametrize("swapped", [False, True])
+    @pytest.mark.parametrize("sides", list(TWO_SIDES))
+    def test_are_cvxpys(self, sides, swapped, compare):
+        found = []
+        for b, X in ((bo, bo.PSD(2)), (cp, cp.Variable((2, 2), PSD=True))):
+            left, right = TWO_SIDES[sides](b, X, b.Parameter(value=1.0), b.Parameter(2, value=[0.6, 0.7]))
+            row = compare(right, left) if swapped else compare(left, right)
+            objective = bo.frobenius_div(X, A) if b is bo else cp.sum_squares(X - A)
+            b.Problem(b.Minimize(objective), [row]).solve(solver="bregman" if b is bo else "CLARABEL")
+            found.append(row.dual_value)
+        np.testing.assert_allclose(*found, atol=1e-4)
+        if compare is operator.eq:
+            assert np.abs(found[0]).min() > 0.1  # a sign to be wrong about
+
+    def test_soft_rows_keep_them(self):
+        X, t = bo.PSD(2), bo.Parameter(value=1.0)
+        rows = [bo.soft(bo.trace(X) == t), bo.soft(t == bo.trace(X))]
+        for row in rows:
+            bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [row]).solve()
+        assert rows[0].dual_value == pytest.approx(-rows[1].dual_value)
+
+    @pytest.mark.parametrize("solver", ["bregman", "cvxpy"])
+    def test_infeasible_rows_hold_a_farkas_vector(self, solver):
+        X = bo.PSD(2)
+        rows = [X[0, 1] <= -1, 2 <= X[0, 1]]
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), rows).solve(solver=solver)
+        assert sol.status == "infeasible"
+        y = np.array([row.dual_value for row in rows])
+        np.testing.assert_array_equal(y, sol.duals)
+        Y = cp.Variable((2, 2), PSD=True)
+        theirs = [Y[0, 1] <= -1, 2 <= Y[0, 1]]
+        cp.Problem(cp.Minimize(cp.trace(Y)), theirs).solve(solver="CLARABEL")
+        expected = np.array([float(row.dual_value) for row in theirs])
+        for found in (y, expected):  # one up to a factor, as X[0, 1] has either sign
+            np.testing.assert_allclose(found / found[0], [1, 1], atol=1e-2)
+            assert found[0] > 0
+
+    def test_unbounded_rows_hold_none(self):
+        X = bo.PSD(2)
+        row = X[0, 0] <= 1
+        sol = bo.Problem(bo.Maximize(bo.trace(X)), [row]).solve()
+        assert (sol.status, sol.duals, row.dual_value) == ("unbounded", None, None)
 
 
 class TestParameters:
@@ -262,6 +360,18 @@ class TestBadInput:
                 r"A\[1\] of inner is not",
             ),
             (lambda X: bo.inner(sp.csr_array(np.triu(np.ones((3, 3)))), X), ValueError, "not symmetric"),
+            (
+                lambda X: bo.inner([np.eye(3), np.eye(2)], X),
+                ValueError,
+                r"A\[1\] of inner is 2 x 2; expected 3",
+            ),
+            (lambda X: bo.inner([[1, 2], [1]], X), ValueError, "A of inner is ragged"),
+            (lambda X: bo.inner([[[1], [1, 2]]], X), ValueError, r"A\[0\] of inner is ragged"),
+            (
+                lambda X: bo.inner(3, X),
+                ValueError,
+                "A of inner is 3; expected a matrix or matrices of order 3",
+            ),
             (lambda X: bo.quad_form(np.ones((2, 4)), X), ValueError, "rows of length 3"),
             (lambda X: bo.quad_form(np.zeros((0, 3)), X), ValueError, "no rows"),
             (lambda X: bo.quad_form([[1, np.nan, 0]], X), ValueError, "Z of quad_form has 1 NaN"),
@@ -300,6 +410,31 @@ class TestBadInput:
                 ValueError,
                 "2 divergences",
             ),
+            (
+                lambda X: bo.between(bo.diag(X), 0, [1, 2]),
+                ValueError,
+                r"upper of between has shape \(2,\); expected \(3,\)",
+            ),
+            (
+                lambda X: bo.between(bo.diag(X) + 1, [0, 3, 0], 2),
+                ValueError,
+                r"between of diag\(X\d*\), row 1: lower is 3 but upper is 2",
+            ),
+            (
+                lambda X: bo.between(X[0, 1], 1, 0),
+                ValueError,
+                r"between of X\d*\[0, 1\]: lower is 1 but upper is 0; expected lower <= upper",
+            ),
+            (lambda X: bo.PSD(2, name=3), TypeError, "name is 3; expected a string"),
+            (lambda X: bo.PSD(2, name=""), ValueError, "name is empty"),
+            (lambda X: bo.PSD(2, nonneg=True), TypeError, "nonneg"),
+            (lambda X: bo.Variable(name=b"u"), TypeError, "name is b'u'"),
+            (lambda X: bo.Parameter(name=("t",)), TypeError, "name is"),
+            (
+                lambda X: bo.Variable(nonneg="no", name="u"),
+                TypeError,
+                "nonneg of u is 'no'; expected True or False",
+            ),
             (lambda X: bo.PSD(0), ValueError, "n is 0"),
             (lambda X: bo.PSD(2.5), TypeError, "n is 2.5"),
             (lambda X: bo.PSD(True), TypeError, "n is True"),
@@ -321,10 +456,12 @@ class TestBadInput:
             bo.Problem(bo.Minimize(bo.trace(X) + bo.trace(Y)))
 
     def test_crossed_bounds(self):
-        X = bo.PSD(2)
-        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(bo.diag(X), [0, 3], [1, 2])])
+        X, high = bo.PSD(2), bo.Parameter(2, value=[1, 2])  # numbers are refused where they are declared
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(bo.diag(X), [0, 3], high)])
         with pytest.raises(ValueError, match=r"constraint 0 .* row 1: lower bound 3 is above upper bound 2"):
             problem.solve()
+        high.value = [1, 4]
+        assert problem.solve().status == "optimal"
 
     @pytest.mark.parametrize("div", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
     def test_row_that_no_psd_matrix_meets(self, div):
@@ -364,8 +501,15 @@ class TestBadInput:
             problem.solve(tol=-1)
         with pytest.raises(TypeError, match=r"max_iter is 2.5"):
             problem.solve(max_iter=2.5)
-        with pytest.raises(TypeError, match="solver is 3"):
-            problem.solve(solver=3)
+        for solver in (3, None, int, [], Settings()):
+            for ask in (problem.solve, problem.explain):
+                with pytest.raises(TypeError, match=re.escape(f"solver is {solver!r}")):
+                    ask(solver=solver)
+        for warm_start in ("yes", 1, None, np.eye(2)):
+            with pytest.raises(
+                TypeError, match=r"(?s)warm_start is .*; expected True, False or the Solution"
+            ):
+                problem.solve(warm_start=warm_start)
         assert problem.solution is None
         assert X.value is None
 

@@ -549,6 +549,24 @@ class TestSoftMargin:
         assert sol.value == pytest.approx(sol.u["rho"] - price / 12 * sol.u["xi"].sum())
         assert sol.dual_value >= sol.value - 1e-9
 
+    def test_columns_of_data_frames_name_the_metric(self):
+        pandas = pytest.importorskip("pandas")
+        rng = np.random.default_rng(42)
+        far, near = 2 * rng.normal(size=(10, 3)), rng.normal(size=(10, 3))
+        names = ["height", "width", "depth"]
+        framed = [pandas.DataFrame(part, columns=names) for part in (far, near)]
+        plain = bo.soft_margin((far, near))
+        for comparisons in (framed, (framed[0], near), (far, framed[1])):
+            X = bo.soft_margin(comparisons).X
+            assert isinstance(X, pandas.DataFrame)
+            assert list(X.index) == list(X.columns) == names
+            np.testing.assert_allclose(X.to_numpy(), plain.X, atol=1e-9)
+        with pytest.raises(ValueError, match="different columns; expected the same, in one order"):
+            bo.soft_margin((framed[0], framed[1][names[::-1]]))
+        twice = [part.set_axis(["a", "b", "a"], axis="columns") for part in framed]
+        with pytest.raises(ValueError, match="column 'a' twice"):
+            bo.soft_margin(twice)
+
     def test_sparse_rows_are_never_modified(self):
         far = sp.csr_array(
             (np.array([1.0, 2, 3, 4]), np.array([1, 0, 1, 0]), np.array([0, 2, 4])), shape=(2, 2)

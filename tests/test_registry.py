@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import pickle
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
@@ -21,6 +23,11 @@ def nearness(n=6, seed=0, divergence=bo.logdet_div):
     X = bo.PSD(n, name="X")
     start = G + G.T if divergence is bo.frobenius_div else G @ G.T / n + 0.1 * np.eye(n)
     return bo.Problem(bo.Minimize(divergence(X, start)), [bo.diag(X) == 1])
+
+
+def weighted(X):
+    H = np.array([[1.0, 0.5], [0.5, 1.0]])
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, [[1, 2], [2, 1]], weights=H)), [bo.diag(X) == 1])
 
 
 class Lazy:
@@ -76,6 +83,25 @@ class TestPlugins:
         assert lines[0].startswith("-> bregman")
         assert any("lazy" in line and "no method at all" in line for line in lines)
         assert any("psdboost" in line and "logdet" in line for line in lines)
+
+    def test_explain_takes_the_options_of_solve(self, capsys):
+        problem = nearness()
+        problem.explain(method="cyclic")
+        first, *others = capsys.readouterr().out.splitlines()
+        assert first == "-> bregman        takes it: method 'cyclic'"
+        assert all("no: it has no option 'method'" in line for line in others)
+        problem.explain(solver="cvxpy", backend="SCS")
+        assert "-> cvxpy          takes it: backend SCS" in capsys.readouterr().out
+        with pytest.raises(TypeError, match="no solver has an option 'metod'; did you mean 'method'"):
+            problem.explain(metod="cyclic")
+        with pytest.raises(ValueError, match="tol is -1"):
+            problem.explain(tol=-1)
+
+    @pytest.mark.parametrize("options", [{}, {"method": "newton"}])
+    def test_explain_names_the_majorisation_of_weights(self, options, capsys):
+        X = bo.PSD(2)
+        weighted(X).explain(**options)
+        assert "-> bregman        takes it: weighted majorisation" in capsys.readouterr().out
 
     def test_incomplete_class_is_refused(self):
         with pytest.raises(TypeError, match=r"lacks name, summary"):
@@ -173,6 +199,15 @@ class TestSolution:
         assert "certified gap" in card
         assert len(card.splitlines()) <= 7
 
+    def test_citation_follows_what_ran(self):
+        for divergence in (bo.logdet_div, bo.von_neumann_div):
+            assert "Kulis" in nearness(divergence=divergence).solve().citation
+        frobenius = nearness(divergence=bo.frobenius_div)
+        assert frobenius.solve().citation.startswith("Qi, Sun (2006)")
+        assert "Dykstra (1983)" in frobenius.solve(method="cyclic").citation
+        assert "Diamond" in frobenius.solve(solver="cvxpy").citation
+        assert "Adaptive Restart" in weighted(bo.PSD(2)).solve().citation
+
     def test_frozen(self):
         with pytest.raises(dataclasses.FrozenInstanceError):
             nearness().solve().value = 0
@@ -243,8 +278,38 @@ def test_no_constraints_at_all():
         np.testing.assert_allclose(sol.X, X0, atol=1e-12)
 
 
-def test_warnings_point_at_the_caller():
+LIMITED = {"max_iter": 1, "tol": 1e-14, "method": "cyclic"}
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda: nearness().solve(solver="bregman", **LIMITED),
+        lambda: bo.nearest_correlation([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]], **LIMITED),
+        lambda: bo.nearest_psd(
+            np.diag([1.0, 2.0]), lambda X: [bo.diag(X) == 1, X[0, 1] >= 0.5], "logdet", **LIMITED
+        ),
+        lambda: bo.learn_kernel(np.eye(3), [[0, 1], [1, 2]], [[0, 2]], gamma=0.1, **LIMITED),
+    ],
+)
+def test_warnings_point_at_the_caller(solve):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        nearness().solve(solver="bregman", max_iter=1, tol=1e-14)
-    assert caught[0].filename == __file__
+        solve()
+    (warning,) = caught
+    assert warning.category is bo.ConvergenceWarning
+    assert (warning.filename, warning.lineno) == (__file__, solve.__code__.co_firstlineno)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import bregopt.solvers.base as base",
+        "import bregopt; import bregopt.solvers.base; base = bregopt.solvers.base",
+        "import bregopt; from bregopt.solvers import base",
+    ],
+)
+def test_the_function_solvers_does_not_hide_the_package(code):
+    ask = "import bregopt as bo; assert 'cvxpy' in bo.solvers()"
+    check = "import bregopt.solvers.bregman as b; assert b.Bregman and base.Settings"
+    subprocess.run([sys.executable, "-c", f"{code}; {ask}; {check}"], check=True, timeout=60)

@@ -23,7 +23,7 @@ class Graph:
     Parameters
     ----------
     adjacency : csr_array of shape (n, n)
-        Symmetric, not negative, zero on the diagonal.
+        Symmetric, zero on the diagonal.
     nodes : list
         What the user calls the vertices: networkx's nodes, the labels of a DataFrame, else ``0 .. n-1``.
     """
@@ -52,7 +52,7 @@ class Graph:
         return float(edges.data[side[edges.row] != side[edges.col]].sum()) / 2
 
 
-def read_graph(graph: Any, weights: Any = None) -> Graph:
+def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
     """Return a graph from whatever holds one.
 
     Parameters
@@ -63,6 +63,8 @@ def read_graph(graph: Any, weights: Any = None) -> Graph:
     weights : str or array of shape (m,), optional
         For networkx the name of the edge attribute (without it every edge weighs one); for edges their
         weights. Adjacency matrices carry their own.
+    signed : bool
+        Whether weights may be negative.
 
     Raises
     ------
@@ -81,8 +83,9 @@ def read_graph(graph: Any, weights: Any = None) -> Graph:
     adjacency.eliminate_zeros()
     if len(nodes) < 2:
         raise ValueError(f"graph has {len(nodes)} vertices; expected at least two")
-    if adjacency.nnz and adjacency.data.min() < 0:
-        raise ValueError(f"graph has the negative weight {adjacency.data.min():g}; expected none below 0")
+    if not signed and adjacency.nnz and adjacency.data.min() < 0:
+        name = "graph" if weights is None or isinstance(weights, str) else "weights"
+        raise ValueError(f"{name} has the negative weight {adjacency.data.min():g}; expected none below 0")
     loops = np.flatnonzero(adjacency.diagonal())
     if len(loops):
         raise ValueError(
@@ -172,7 +175,5 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     weight: Array = np.ones(m) if weights is None else finite_array(weights, "weights", ndim=1)
     if len(weight) != m:
         raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")
-    if (weight < 0).any():
-        raise ValueError(f"weights has the negative weight {weight.min():g}; expected none below 0")
     half = sp.csr_array((weight, tuple(edges)), (n, n))
     return sp.csr_array(half + half.T), list(range(n))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array, positive_number
+from bregopt.interop.frames import Labels, labelled
 from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.objectives import Maximize
@@ -32,7 +34,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     comparisons : pair of array_like or sparse, each of shape (R, D)
         ``(far, near)``: comparison `r` asks that ``far[r]`` be longer than ``near[r]``. For triplets
         ``(i, j, k)`` with `i` closer to `j` than to `k` these are ``points[i] - points[k]`` and
-        ``points[i] - points[j]``.
+        ``points[i] - points[j]``. Of DataFrames the columns name the features; rows go by place.
     C : float, optional
         Price of a slack, at least ``1 / R``; by default ``10 / R``.
     **options
@@ -41,13 +43,14 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     Returns
     -------
     Solution
-        ``X`` is the metric, of shape ``(D, D)``; ``u["rho"]`` and ``u["xi"]`` are margin and slacks.
+        ``X`` is the metric, of shape ``(D, D)``, a DataFrame where the comparisons are;
+        ``u["rho"]`` and ``u["xi"]`` are margin and slacks.
 
     Raises
     ------
     TypeError, ValueError
-        Not a pair of arrays of one shape, no comparison, values that are not finite real numbers, or
-        ``C R < 1``, where the problem is unbounded.
+        Not a pair of arrays of one shape, columns of other names, no comparison, values that are not finite
+        real numbers, or ``C R < 1``, where the problem is unbounded.
 
     References
     ----------
@@ -64,6 +67,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     True
     """
     far, near = _differences(comparisons)
+    features = _features(comparisons)
     R, D = far.shape
     price = _TRADE_OFF / R if C is None else positive_number(C, "C")
     if price * R < 1 - 1e-12:
@@ -74,7 +78,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     X, rho, xi = PSD(D, name="X"), Variable(name="rho"), Variable(R, nonneg=True, name="xi")
     margins = quad_form(far, X) - quad_form(near, X)
     problem = Problem(Maximize(rho - price * total(xi)), [margins >= rho - xi, trace(X) == 1])
-    return problem.solve(**options)
+    return labelled(problem.solve(**options), features)
 
 
 def _differences(comparisons: Any) -> tuple[Any, Any]:
@@ -93,6 +97,24 @@ def _differences(comparisons: Any) -> tuple[Any, Any]:
     if 0 in far.shape:
         raise ValueError(f"comparisons has shape {far.shape}; expected at least one row and one column")
     return far, near
+
+
+def _features(comparisons: Any) -> Labels:
+    """Return the columns where one of the two, or both alike, is a DataFrame; None for arrays."""
+    pandas = sys.modules.get("pandas")  # where it is not imported, nothing is a DataFrame
+    if pandas is None:
+        return None
+    named = [part.columns for part in comparisons if isinstance(part, pandas.DataFrame)]
+    if not named:
+        return None
+    if not named[0].equals(named[-1]):
+        raise ValueError(
+            "far and near of comparisons have different columns; expected the same, in one order"
+        )
+    if not named[0].is_unique:
+        repeated = named[0][named[0].duplicated()][0]
+        raise ValueError(f"comparisons have the column {repeated!r} twice; expected distinct columns")
+    return named[0]
 
 
 def _rows(part: Any, name: str) -> Any:

@@ -243,8 +243,8 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             terms.append(divergence.dual_term(W, block.nearness.mu, X[b]))
             unit += block.nearness.mu * divergence.unit
             continue
-        smallest, trace = _least_eigenvalue(W), float(np.trace(X[b]))
-        bound = _trace_bounds(program)[b]
+        bound, trace = _trace_bounds(program)[b], float(np.trace(X[b]))
+        smallest = _least_eigenvalue(W, bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
@@ -324,19 +324,22 @@ def _cone_residual(program: Program, X: Sequence[Array]) -> float:
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
         if block.nearness is None or block.nearness.divergence == "frobenius":
-            smallest, average = _least_eigenvalue(X_b), float(np.trace(X_b)) / len(X_b)
+            smallest, average = _least_eigenvalue(X_b, False), float(np.trace(X_b)) / len(X_b)
             if smallest < 0:
                 worst = max(worst, -smallest / average if average > 0 else math.inf)
     return worst
 
 
-def _least_eigenvalue(S: Array) -> float:
-    """Return the smallest eigenvalue, or zero where a Cholesky factorisation shows that it is not below."""
-    try:
-        np.linalg.cholesky(S)
-    except np.linalg.LinAlgError:
-        return float(np.linalg.eigvalsh(S)[0])
-    return 0.0
+def _least_eigenvalue(S: Array, above_zero: bool) -> float:
+    """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorisation shows it above."""
+    if not above_zero:
+        try:
+            np.linalg.cholesky(S)
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            return 0.0
+    return float(np.linalg.eigvalsh(S)[0])
 
 
 def _trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:

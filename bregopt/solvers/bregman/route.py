@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,31 @@ from bregopt.solvers.progress import Progress
 
 __all__ = ["Bregman", "BregmanSettings"]
 
+_Algorithm = Callable[[Program, Any, Start | None, Progress], Answer]
 _METHODS = ("auto", "newton", "cyclic")
+_WEIGHTED = "weighted majorisation"
+_KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
+_QI_SUN = (
+    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
+    "SIAM J. Matrix Anal. Appl. 28"
+)
+_DYKSTRA = (
+    "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
+    "the Nearest Correlation Matrix: A Problem from Finance, IMA J. Numer. Anal. 22"
+)
+_RESTARTS = (
+    "O'Donoghue, Candes (2015), Adaptive Restart for Accelerated Gradient Schemes, Found. Comput. Math. 15"
+)
+# What each method runs, and what to cite for it.
+_ALGORITHMS: dict[tuple[str, str], tuple[_Algorithm, str]] = {
+    ("logdet", "newton"): (logdet_newton, _KULIS),
+    ("logdet", "cyclic"): (cyclic_projection, _KULIS),
+    ("von_neumann", "newton"): (dual_newton, _KULIS),
+    ("von_neumann", "cyclic"): (cyclic_projection, _KULIS),
+    ("frobenius", "newton"): (dual_newton, _QI_SUN),
+    ("frobenius", "cyclic"): (dykstra_hildreth, _DYKSTRA),
+    ("frobenius", _WEIGHTED): (weighted_frobenius, f"{_RESTARTS}; {_QI_SUN}"),
+}
 _OWN_PENALTY = {
     "logdet": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
     "von_neumann": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
@@ -54,9 +79,7 @@ class Bregman:
 
     name: ClassVar[str] = "bregman"
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
-    citation: ClassVar[str] = (
-        "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
-    )
+    citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1, variables=False
     )
@@ -75,20 +98,17 @@ class Bregman:
         return _boundary(program) if kind == "von_neumann" else None
 
     def choice(self, program: Program, settings: Any) -> str:
-        if settings.method != "auto":
-            return f"method {settings.method!r}"
         method = _method(program, settings)
-        return f"method {method!r}" + (", for one row alone" if method == "cyclic" else "")
+        if method == _WEIGHTED:
+            return f"{method}, by Newton's method for the plain distance"
+        alone = settings.method == "auto" and method == "cyclic"
+        return f"method {method!r}" + (", for one row alone" if alone else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         kind = program.divergences[0]
-        if _weighted(program):
-            run = weighted_frobenius
-        elif _method(program, settings) == "cyclic":
-            run = dykstra_hildreth if kind == "frobenius" else cyclic_projection
-        else:
-            run = logdet_newton if kind == "logdet" else dual_newton
-        return run(program, settings, start, progress)
+        assert kind is not None
+        run, citation = _ALGORITHMS[kind, _method(program, settings)]
+        return replace(run(program, settings, start, progress), citation=citation)
 
 
 def _has_start(program: Program) -> bool:
@@ -101,7 +121,9 @@ def _has_start(program: Program) -> bool:
 
 
 def _method(program: Program, settings: Any) -> str:
-    """Return the method: "auto" projects on a single LogDet row, and takes Newton's method otherwise."""
+    """Return what runs: "auto" projects on a single LogDet row, and takes Newton's method otherwise."""
+    if _weighted(program):
+        return _WEIGHTED
     if settings.method != "auto":
         return str(settings.method)
     alone = program.m == 1 and program.divergences[0] == "logdet" and program.blocks[0].cost is None
