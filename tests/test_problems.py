@@ -524,7 +524,7 @@ class TestSoftMargin:
         )
         problem = cp.Problem(cp.Maximize(rho - 0.2 * cp.sum(xi)), [margins >= rho - xi, cp.trace(X) == 1])
         problem.solve(**TIGHT)
-        assert sol.solver == "psdboost"
+        assert sol.solver == "path"
         assert sol.value == pytest.approx(problem.value, abs=1e-5)
         assert sol.u["xi"].shape == (30,)
 

@@ -115,7 +115,7 @@ class TestPlugins:
         monkeypatch.setattr(registry, "_loaded_plugins", False)
         with pytest.warns(bo.PluginWarning, match="'broken'.*skipped.*no_such_module"):
             names = set(bo.solvers())
-        assert names == {"bregman", "psdboost", "cvxpy"}
+        assert names == {"bregman", "path", "psdboost", "cvxpy"}
 
     def test_entry_point_is_loaded(self, monkeypatch):
         point = EntryPoint(name="lazy", value=f"{__name__}:Lazy", group="bregopt.solvers")
@@ -129,7 +129,7 @@ class TestRouting:
     def test_first_route_that_takes_it(self):
         assert nearness().solve().solver == "bregman"
         X = bo.PSD(2)
-        assert bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve().solver == "psdboost"
+        assert bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve().solver == "path"
         assert bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1, X[1, 1] == 2]).solve().solver == "cvxpy"
 
     def test_an_option_of_one_route_routes_there(self):

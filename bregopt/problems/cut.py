@@ -46,6 +46,8 @@ class Cut(Solution):
         Proven: no allowed cut weighs less, or more for a maximum cut.
     optimal : bool
         Whether the bound proves that no partition is better: whole weights make whole cuts.
+    largest : bool
+        Whether a large cut was asked for.
     duals : tuple
         Of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     """
@@ -55,10 +57,11 @@ class Cut(Solution):
     cut: float = np.nan
     bound: float = np.nan
     optimal: bool = False
+    largest: bool = False
 
     def __repr__(self) -> str:
         sizes = " and ".join(str(len(side)) for side in self.sides)
-        proven = "least" if self.bound <= self.cut else "most"
+        proven = "most" if self.largest else "least"
         verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
         return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}\n{super().__repr__()}"
 
@@ -141,7 +144,7 @@ def max_cut(graph: Any, weights: Any = None, *, seed: int = 0, **options: Any) -
     X = PSD(parsed.n, name="X")
     relaxed = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]).solve(**options)
     side = best_partition(-parsed.adjacency.toarray(), _matrix(relaxed, parsed.n), None, rng)
-    return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)))
+    return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)), largest=True)
 
 
 def lovasz_theta(graph: Any, **options: Any) -> Solution:
@@ -201,7 +204,7 @@ def _matrix(relaxed: Solution, n: int) -> Array:
     return np.eye(n) if relaxed.X is None else np.asarray(relaxed.X)
 
 
-def _rounded(relaxed: Solution, graph: Graph, side: IntArray, bound: float) -> Cut:
+def _rounded(relaxed: Solution, graph: Graph, side: IntArray, bound: float, largest: bool = False) -> Cut:
     cut = graph.cut(side)
     whole = bool((graph.adjacency.data == np.round(graph.adjacency.data)).all())
     left = abs(cut - bound)
@@ -213,4 +216,5 @@ def _rounded(relaxed: Solution, graph: Graph, side: IntArray, bound: float) -> C
         cut=cut,
         bound=bound,
         optimal=left < 1 - _ROUND_OFF if whole else left <= _ROUND_OFF * abs(cut),
+        largest=largest,
     )

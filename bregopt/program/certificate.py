@@ -201,17 +201,18 @@ def certificate_inside(
 
 
 def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
-    """Return traces times norms of the costs, where the objective is linear, and what the rows bring in.
+    """Return the traces times the norms of what ``C - A*(y)`` is made of, where the objective is linear.
 
-    A multiplier counts with its bound only: a row that holds a psd matrix to zero may have any multiple.
+    Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
     """
-    costs = sum(
-        _typical_trace(program, b, float(np.trace(X[b]))) * float(np.linalg.norm(block.C))
+    bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
+    counted = (bound != 0) | (np.diff(program.B.indptr) > 0)
+    rows = float(np.abs(y[counted]) @ program.A.norms()[counted])
+    return sum(
+        _typical_trace(program, b, float(np.trace(X[b]))) * (float(np.linalg.norm(block.C)) + rows)
         for b, block in enumerate(program.blocks)
         if block.nearness is None
     )
-    brought = program.bounds.conjugate(y)
-    return costs + float(np.abs(brought[np.isfinite(brought)]).sum())
 
 
 def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:

@@ -142,7 +142,6 @@ class _RowNewton:
     def __init__(self, frame: _Frame) -> None:
         self._frame = frame
         self._engine = PrimalDual(frame.program, [frame.C])
-        self._alpha = 0.0
 
     def first(self, start: Start | None) -> _Iterate | None:
         """Return the first iterate: at an earlier answer's multipliers, or where no row acts."""
@@ -161,11 +160,8 @@ class _RowNewton:
 
     def next(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""
-        moved = self._engine.step(at.own, self._frame.mu, self._target(at.own))
-        if moved is None:
-            return None
-        new, self._alpha = moved
-        return _Iterate(new)
+        new = self._engine.advance(at.own, self._frame.mu)
+        return None if new is None else _Iterate(new)
 
     def _centred(self, X: Array, y: Array | None) -> _Iterate | None:
         """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` definite.
@@ -187,14 +183,6 @@ class _RowNewton:
         Z = mu * cho_solve((root, True), np.eye(len(X)))
         at = self._engine.begin([X], none, mu, None, [Z])
         return None if at is None else _Iterate(at)
-
-    def _target(self, at: Iterate) -> float:
-        """Return where the ends should go on their central path: a fraction of where they are now."""
-        if at.ends.products == 0:
-            return 0.0
-        alpha = self._alpha
-        share = 0.5 if alpha < 0.3 else max(0.01, (1 - alpha) ** 2, 0.1 if alpha < 0.9 else 0.0)
-        return share * at.ends.complementarity() / at.ends.products
 
 
 @dataclass(frozen=True, eq=False)

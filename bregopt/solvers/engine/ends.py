@@ -174,11 +174,19 @@ class Ends:
             total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
         return total, right
 
-    def move(self, da: Array, dy: Array, D: Array, r: Array, target: Target) -> Move:
-        """Return the step of all ends from that of activities and multipliers."""
-        alone = (np.bincount(self.row, minlength=len(dy)) == 1)[self.row]
-        safe = np.where(D > 0, D, 1.0)
-        p = np.where(alone, self.sign * dy[self.row], (r - self.sign * da[self.row]) / safe)
+    def move(self, dy: Array, D: Array, r: Array, target: Target) -> Move:
+        """Return the step of all ends from that of the multipliers.
+
+        Two ends of a row share ``dy``; what they do beyond that follows from the sum of their equations,
+        from which ``da`` is gone.
+        """
+        m = len(dy)
+        p = self.sign * dy[self.row]
+        two = (np.bincount(self.row, minlength=m) == 2)[self.row]
+        if two.any():
+            D_both = np.bincount(self.row, weights=D, minlength=m)[self.row]
+            r_both = np.bincount(self.row, weights=r, minlength=m)[self.row]
+            p[two] = (r_both[two] + (D_both - D)[two] * p[two]) / D_both[two]
         s, t, b = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
         k = ~self.free
         s[k] = (target.s[k] - self.s[k] * (self.p[k] + p[k])) / self.p[k]

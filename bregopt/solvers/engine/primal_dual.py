@@ -27,14 +27,15 @@ from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
 from bregopt.arrays import Array
 from bregopt.program import Bounds, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
-from bregopt.solvers.engine.ends import Ends, Move, Target
+from bregopt.solvers.engine.ends import Ends, Move
 from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
 
 __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
 
-_TO_BOUNDARY = 0.95  # how far a step goes towards the boundary of the cone
-_SHORTEST = 1e-12
+_TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
+_LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
+_SHORTEST = 1e-7
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 _LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
 _LANCZOS_STEPS = 40
@@ -66,6 +67,8 @@ class Pair:
     @cached_property
     def K(self) -> Array:
         """The inverse of ``Z``, on the face."""
+        if self.face.order == 0:
+            return np.zeros_like(self.Z)
         lower, _ = lapack.dpotri(self.Z_root, lower=1)  # its upper triangle is zero, as the root's
         K = lower + lower.T
         K[np.diag_indices(len(K))] /= 2
@@ -97,24 +100,24 @@ class Iterate:
     box: Ends
     dual_residual: float
 
-    def complementarity(self) -> float:
-        """Return ``sum <X, Z>`` and what rows and box add to it."""
-        matrices = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs)
-        return matrices + self.ends.complementarity() + self.box.complementarity()
+    def complementarity(self, matrices: bool) -> float:
+        """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""
+        total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
+        return total + self.ends.complementarity() + self.box.complementarity()
 
-    def after(self, step: Direction, primal: float, dual: float) -> float:
+    def after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
         """Return the complementarity after a step of these lengths."""
         total = self.ends.moved(step.ends, primal, dual).complementarity()
         total += self.box.moved(step.box, primal, dual).complementarity()
-        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True):
+        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
             now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
             total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
         return total
 
-    @property
-    def order(self) -> int:
-        """The number of terms in the complementarity."""
-        return sum(len(p.X_root) for p in self.pairs) + self.ends.products + self.box.products
+    def order(self, matrices: bool) -> int:
+        """Return the number of terms in the complementarity."""
+        own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
+        return own + self.ends.products + self.box.products
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +231,10 @@ class PrimalDual:
         step = slope.solve(Pull(weight, left, r, r_u, q))
         if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
             return None
-        ends = self._moved_ends(at, step.X, step.u, step.y, slope.D, r_end, targets[0])
+        ends = at.ends.move(step.y, slope.D, r_end, targets[0])
         dy = at.ends.row_multipliers(ends.p, self._A.m)
         dz = q - self._B.T @ dy
-        box = at.box.move(step.u, dz, slope.D_u, r_box, targets[1])
+        box = at.box.move(dz, slope.D_u, r_box, targets[1])
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
         return Direction(step.X, dZ, step.u, dz, ends, box)
 
@@ -260,15 +263,42 @@ class PrimalDual:
             primal, dual = 0.8 * primal, 0.8 * dual
         return None
 
-    def step(self, at: Iterate, weight: float, nu: float) -> tuple[Iterate, float] | None:
-        """Return the next iterate and the length of the step to it, None where no step is left."""
+    def advance(self, at: Iterate, weight: float | None) -> Iterate | None:
+        """Return the iterate after a predictor and a corrector (Mehrotra 1992), None where no step is left.
+
+        With the same factorised system the predictor goes for ``nu = 0``; how far it could go says how far
+        the corrector is to go.
+
+        Parameters
+        ----------
+        at : Iterate
+        weight : float, optional
+            ``w``, which stays; none where it is to fall with ``nu``.
+        """
+        # Iterates that run away may leave the range of doubles; a step that is not finite is none.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._advance(at, weight)
+
+    def _advance(self, at: Iterate, weight: float | None) -> Iterate | None:
+        falls = weight is None
         slope = self.slope(at)
-        step = None if slope is None else self.direction(slope, weight, nu)
-        if step is None:
+        step = None if slope is None else self.direction(slope, weight or 0.0, 0.0)
+        if slope is None or step is None:
             return None
-        alpha = min(1.0, *(_TO_BOUNDARY * length for length in self.lengths(at, step)))
-        new = self.moved(at, step, alpha, alpha)
-        return None if new is None else (new, alpha)
+        lengths = self.lengths(at, step)
+        primal, dual = (min(1.0, length) for length in lengths)
+        now, order = at.complementarity(falls), at.order(falls)
+        if order:
+            share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
+            share = max(share ** max(1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
+            nu = share * now / order
+            step = self.direction(slope, nu if falls else weight or 0.0, nu, step)
+            if step is None:
+                return None
+            lengths = self.lengths(at, step)
+        reach = _TO_BOUNDARY + (_FURTHER - _TO_BOUNDARY) * min(primal, dual)
+        primal, dual = (min(1.0, reach * length) for length in lengths)
+        return self.moved(at, step, primal, dual) if max(primal, dual) > _SHORTEST else None
 
     def _left(self, b: int, pair: Pair, after: Direction | None) -> Array | None:
         """Return ``L`` in ``G = w K - X + sym(L K)``: what the residual and a first step ask for."""
@@ -284,18 +314,6 @@ class PrimalDual:
         adjoint = self._actions[b].adjoint(dy)
         return -adjoint if pair.residual is None else pair.residual - adjoint
 
-    def _moved_ends(
-        self,
-        at: Iterate,
-        dX: tuple[Array, ...],
-        du: Array,
-        dy: Array,
-        D: Array,
-        r: Array,
-        target: Target,
-    ) -> Move:
-        return at.ends.move(self.activity(dX, du), dy, D, r, target)
-
     def _iterate(
         self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends, box: Ends
     ) -> Iterate | None:
@@ -309,17 +327,17 @@ class PrimalDual:
         for b, (X_b, given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
             Z_b, residual = C - self._actions[b].adjoint(y), None
             if given is not None:
-                miss = float(np.linalg.norm(Z_b - given))
-                miss /= max(float(np.linalg.norm(given)), np.finfo(float).tiny)
-                if miss > _ROUND_OFF:
-                    Z_b, residual, worst = given, Z_b - given, max(worst, miss)
+                miss, size = float(np.linalg.norm(Z_b - given)), float(np.linalg.norm(given))
+                if miss > _ROUND_OFF * size:
+                    Z_b, residual = given, Z_b - given
+                    worst = max(worst, miss / max(size, float(np.linalg.norm(C))))
             X_root, Z_root = root_of(face.seen(X_b)), root_of(face.seen(Z_b))
             if X_root is None or Z_root is None:
                 return None
             pairs.append(Pair(X_b, Z_b, X_root, Z_root, residual, face))
         left = np.abs(self._c - self._B.T @ y - z)
         if left.max(initial=0.0) > 0:
-            size = np.abs(self._c) + np.abs(self._B).T @ np.abs(y)
+            size = np.abs(self._c) + np.abs(self._B).T @ np.abs(y) + np.abs(z)
             left = left / np.maximum(size, np.finfo(float).tiny)
             worst = max(worst, float(left.max()) if left.max() > _ROUND_OFF else 0.0)
         return Iterate(tuple(pairs), u, z, y, self.activity(X, u), ends, box, worst)

@@ -32,6 +32,7 @@ __all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "conju
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
 _FAR = 1e6
+_NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 _CG_STEPS = 300
 _CG_TOL = 1e-3
 
@@ -328,8 +329,8 @@ class DefiniteFactor:
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
-        diagonal = np.maximum(S.diagonal().copy(), np.finfo(float).tiny)
-        self._scale = 1 / np.sqrt(diagonal)
+        diagonal = S.diagonal()
+        self._scale = 1 / np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
         self._S = S = self._scale[:, None] * S * self._scale
         extra = 0.0
         while True:

@@ -26,7 +26,6 @@ __all__ = ["STEPS", "follow_path"]
 
 STEPS = 100  # the limit where the user gives none
 _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
-_SHORT = 1e-7  # steps that lead nowhere
 _FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
 _LOST = 1e3  # times the best iterate's error: there is no way back
 
@@ -58,7 +57,7 @@ class _Path:
         try:
             while True:
                 certificate = self._certificate(at)
-                self._progress.record(step, certificate, mu=at.complementarity() / at.order)
+                self._progress.record(step, certificate, mu=at.complementarity(True) / max(at.order(True), 1))
                 worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
                 if worst <= least:
                     best, least = at, worst
@@ -71,33 +70,12 @@ class _Path:
                     return self._answer(best, StopReason.MAX_ITER, step)
                 if self._progress.out_of_time():
                     return self._answer(best, StopReason.TIME_LIMIT, step)
-                new = self._next(at)
+                new = self._engine.advance(at, None)
                 if new is None or worst > _LOST * least:
                     return self._answer(best, StopReason.STALLED, step)
                 at, step = new, step + 1
         except KeyboardInterrupt:
             return self._answer(best, StopReason.INTERRUPTED, step)
-
-    def _next(self, at: Iterate) -> Iterate | None:
-        """Return the iterate after a predictor and a corrector, None where no step is left."""
-        engine = self._engine
-        slope = engine.slope(at)
-        predictor = None if slope is None else engine.direction(slope, 0.0, 0.0)
-        if slope is None or predictor is None:
-            return None
-        primal, dual = (min(1.0, length) for length in engine.lengths(at, predictor))
-        mu = at.complementarity() / at.order
-        ahead = at.after(predictor, primal, dual) / at.order
-        power = max(1.0, 3 * min(primal, dual) ** 2)
-        aim = mu * min(1.0, max(ahead / mu, 0.0) ** power)
-        corrector = engine.direction(slope, aim, aim, predictor)
-        if corrector is None:
-            return None
-        reach = 0.9 + 0.09 * min(primal, dual)
-        primal, dual = (min(1.0, reach * length) for length in engine.lengths(at, corrector))
-        if max(primal, dual) < _SHORT:
-            return None
-        return engine.moved(at, corrector, primal, dual)
 
     def _certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
@@ -129,8 +107,9 @@ class _Path:
         return max(own) + max(left) < _FAR_OUT * max(float(np.linalg.norm(p.Z)) for p in at.pairs)
 
     def _primal_runs_away(self, at: Iterate) -> bool:
-        """Whether ``X`` is far larger than the bounds of the rows speak of."""
-        return primal_size(self._program) < _FAR_OUT * max(float(np.trace(p.X)) for p in at.pairs)
+        """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
+        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
+        return primal_size(self._program) < _FAR_OUT * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, moved onto the rows that it should not move along.

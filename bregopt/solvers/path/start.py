@@ -41,11 +41,11 @@ def first_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face]) -
     if X is None:
         size = _PRIMAL * primal_size(program)
         X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
-    mean_X = sum(float(np.trace(X_b)) for X_b in X) / sum(face.order for face in faces)
+    mean_X = sum(float(np.trace(X_b)) for X_b in X) / max(sum(face.order for face in faces), 1)
     C = [face.seen(block.C) for face, block in zip(faces, program.blocks, strict=True)]
     if least.y is not None:
         below = max(_lower_bound(C_b) for C_b in C)
-        size = max(float(np.linalg.norm(C_b)) / np.sqrt(len(C_b)) for C_b in C)
+        size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
         t = _ABOVE * below + (size if size > 0 else _dual_size(program))
         at = engine.begin(X, u, mean_X * t, -t * least.y)
         if at is not None:
@@ -65,11 +65,11 @@ def warm_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face], st
     y = program.bounds.clip(start.y)
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
         inside = face.seen(np.asarray(X_b))
-        X.append(face.lift(_lifted(inside, float(np.trace(inside)) / face.order)))
+        X.append(face.lift(_lifted(inside, float(np.trace(inside)) / max(face.order, 1))))
         own = face.seen(program.blocks[b].C - program.A.adjoint(y, b))
-        size = float(np.linalg.norm(own)) / np.sqrt(face.order)
+        size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
         Z.append(face.lift(_lifted(own, size)))
-        mean += float(np.vdot(X[b], Z[b])) / face.order
+        mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
     u = np.clip(start.u, *_inner_box(program))
     return engine.begin(X, u, mean / len(faces), y, Z)
 
@@ -144,5 +144,5 @@ def _middle(program: Program) -> Array:
 
 def _lifted(S: Array, size: float) -> Array:
     """Return a matrix with its eigenvalues moved up to a fraction of `size` at least."""
-    least = float(np.linalg.eigvalsh(S)[0])
+    least = float(np.linalg.eigvalsh(S).min(initial=0.0))
     return S + (max(-least, 0.0) + _AWAY * size) * np.eye(len(S))
