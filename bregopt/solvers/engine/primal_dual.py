@@ -36,6 +36,7 @@ __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
 _TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
 _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
+_NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 _LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
 _LANCZOS_STEPS = 40
@@ -88,7 +89,7 @@ class Iterate:
     ends, box : Ends
         Of the rows and of the box.
     dual_residual : float
-        How far ``Z`` is from ``C - A*(y)``, and ``z`` from ``c - B'y``, relative to their sizes.
+        How far ``Z`` is from ``C - A*(y)``, relative to the larger of ``Z`` and ``C``.
     """
 
     pairs: tuple[Pair, ...]
@@ -323,6 +324,8 @@ class PrimalDual:
         """
         y = ends.multipliers(self._A.m)
         z = box.multipliers(len(u))
+        if not (np.abs(y) < _NO_PATH).all():
+            return None
         pairs, worst = [], 0.0
         for b, (X_b, given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
             Z_b, residual = C - self._actions[b].adjoint(y), None
@@ -335,11 +338,6 @@ class PrimalDual:
             if X_root is None or Z_root is None:
                 return None
             pairs.append(Pair(X_b, Z_b, X_root, Z_root, residual, face))
-        left = np.abs(self._c - self._B.T @ y - z)
-        if left.max(initial=0.0) > 0:
-            size = np.abs(self._c) + np.abs(self._B).T @ np.abs(y) + np.abs(z)
-            left = left / np.maximum(size, np.finfo(float).tiny)
-            worst = max(worst, float(left.max()) if left.max() > _ROUND_OFF else 0.0)
         return Iterate(tuple(pairs), u, z, y, self.activity(X, u), ends, box, worst)
 
 
