@@ -6,7 +6,7 @@ method minimises it; otherwise the primal-dual engine runs at the problem's own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the co
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
 _CENTRINGS = 12
-_WARM = 1e-4  # where ends are centred after a warm start, as a fraction of the weight
+_WARM = 1e-2  # where ends are centred after a warm start, as a fraction of the weight
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -57,12 +57,19 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
 
 
 def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: Watch) -> Answer:
-    """Step until the watch says stop; interrupted or out of time, the last iterate is the answer."""
+    """Step until the watch says stop; interrupted or out of time, the last iterate is the answer.
+
+    A start from which the method gets nowhere is given up for its own.
+    """
     at = method.first(start)
     if at is None:
         zero = np.zeros(frame.program.m)
         return Answer((frame.lift(frame.X0),), _NO_VARIABLES, zero, StopReason.STALLED, 0)
-    at, stop, step = watch.follow(at, method.next, frame.certificate, settings.max_iter or STEPS)
+    limit = settings.max_iter or STEPS
+    at, stop, step = watch.follow(at, method.next, frame.certificate, limit)
+    if stop is StopReason.STALLED and start is not None and step < limit:
+        cold = _run(method, frame, replace(settings, max_iter=limit - step), None, watch)
+        return replace(cold, iterations=cold.iterations + step)
     y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
     return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, step)
 

@@ -19,6 +19,7 @@ from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.hildreth import dykstra_hildreth
 from bregopt.solvers.bregman.logdet_newton import logdet_newton
 from bregopt.solvers.bregman.weighted import weighted_frobenius
+from bregopt.solvers.bregman.working_set import many_may_rest, on_working_set
 from bregopt.solvers.progress import Progress
 
 __all__ = ["Bregman", "BregmanSettings"]
@@ -102,13 +103,20 @@ class Bregman:
         if method == _WEIGHTED:
             return f"{method}, by Newton's method for the plain distance"
         alone = settings.method == "auto" and method == "cyclic"
-        return f"method {method!r}" + (", for one row alone" if alone else "")
+        on_some = method == "newton" and many_may_rest(program)
+        why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
+        return f"method {method!r}{why}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         kind = program.divergences[0]
         assert kind is not None
-        run, citation = _ALGORITHMS[kind, _method(program, settings)]
-        return replace(run(program, settings, start, progress), citation=citation)
+        method = _method(program, settings)
+        run, citation = _ALGORITHMS[kind, method]
+        if method == "newton" and many_may_rest(program):
+            answer = on_working_set(run, program, settings, start, progress)
+        else:
+            answer = run(program, settings, start, progress)
+        return replace(answer, citation=citation)
 
 
 def _has_start(program: Program) -> bool:

@@ -31,7 +31,9 @@ __all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "conju
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
+_FEW = 0.7  # of the rows, below which those that act are taken out
 _FAR = 1e6
+_REFINEMENTS = 2  # of a bordered system
 _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 _CG_STEPS = 300
 _CG_TOL = 1e-3
@@ -103,10 +105,12 @@ def system_for(A: LinearMap, B: Any, some_exact: bool, direct: bool = False) -> 
     direct : bool
         Whether the system is always factorised; very many rows are left to conjugate gradients otherwise.
     """
-    n, k = A.orders[0], B.shape[1]
-    if some_exact or len(A.orders) > 1 or n * (n + 1) // 2 + k >= A.m:
+    n, k, m = A.orders[0], B.shape[1], A.m
+    if some_exact or len(A.orders) > 1:
         return RowSystem(A, B, direct)
-    return EntrySystem(A, B)
+    # A system that is not formed takes about a hundred products with all rows.
+    fewer = n * (n + 1) // 2 + k < m or (not direct and k == 0 and 200 * n**2 < m**2 / 3)
+    return EntrySystem(A, B) if fewer else RowSystem(A, B, direct)
 
 
 class RowSystem:
@@ -154,10 +158,13 @@ class RowSystem:
 
     def _direct(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
         assert self._grams is not None
-        M = self._grams[0].assemble(scene.X[0], scene.K[0])
-        for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
+        grams = self._grams
+        if len(asked) < _FEW * self._A.m:
+            grams = [Gram(self._A.slice(asked), b) for b in range(len(grams))]
+        M = grams[0].assemble(scene.X[0], scene.K[0])
+        for gram, X, K in zip(grams[1:], scene.X[1:], scene.K[1:], strict=True):
             M += gram.assemble(X, K)
-        M = M if len(asked) == len(M) else M[np.ix_(asked, asked)]
+        M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
         M[np.diag_indices(len(M))] += scene.D[asked]
         held = np.isfinite(scene.D_u)
         if not len(held):
@@ -202,10 +209,17 @@ def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array
 
         return solve_whole
 
-    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+    def solve_once(b: Array, q: Array) -> tuple[Array, Array]:
         y = factor.solve(b)
         u = border.solve(F.T @ y - q)
         return y - inverse @ u, u
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        y, u = solve_once(b, q)
+        for _ in range(_REFINEMENTS):
+            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
+            y, u = y + more_y, u + more_u
+        return y, u
 
     return solve
 
