@@ -184,6 +184,7 @@ class TestSystems:
         n = 6
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
+        monkeypatch.setattr("bregopt.solvers.engine.action._SPARSE_FROM", 0)
         for share in (0.0, 1e9):
             monkeypatch.setattr("bregopt.solvers.engine.action._SPARSE_SHARE", share)
             action = RowAction(A)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ class Penalty(IntEnum):
     LOGDET = 2  # gamma * (a/b - log(a/b) - 1)
     VON_NEUMANN = 3  # gamma * (a log(a/b) - a + b)
     SQUARE = 4  # gamma * (a - b)^2
+
+
+_HINGE = int(Penalty.HINGE)  # members of an enumeration are slow to look up and to compare with arrays
 
 
 class _Scalar(NamedTuple):
@@ -68,6 +72,8 @@ def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, A
     A multiplier outside the domain of its penalty bends the bound to infinity.
     """
     value, slope = bound.copy(), np.zeros(len(bound))
+    if not (kind > _HINGE).any():
+        return value, slope
     k = np.flatnonzero(kind == Penalty.LOGDET)
     left = 1 + y[k] * bound[k] / gamma[k]
     value[k] = np.where(left > 0, bound[k] / np.where(left > 0, left, 1.0), np.inf)
@@ -136,11 +142,16 @@ class Bounds:
         """The number of rows."""
         return len(self.lo)
 
-    @property
+    @cached_property
     def hard(self) -> Mask:
         """Mask of the rows that may not bend."""
         mask: Mask = self.kind == Penalty.HARD
         return mask
+
+    @cached_property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The smooth penalties that occur."""
+        return tuple(kind for kind in _SCALARS if (self.kind == kind).any())
 
     def slice(self, rows: IntArray) -> Bounds:
         """Return the bounds of the given rows."""
@@ -153,13 +164,15 @@ class Bounds:
     def penalty(self, a: Array) -> Array:
         """Return what each row pays for its activity; hard rows pay nothing (see :meth:`violation`)."""
         paid = np.zeros(self.m)
+        if self.hard.all():
+            return paid
         outside = self.violation(a) > 0
         hinge = outside & (self.kind == Penalty.HINGE)
         paid[hinge] = self.gamma[hinge] * self.violation(a)[hinge]
         nearest = np.where(a < self.lo, self.lo, self.hi)
-        for kind, scalar in _SCALARS.items():
+        for kind in self.penalties:
             k = outside & (self.kind == kind)
-            paid[k] = self.gamma[k] * scalar.value(a[k], nearest[k])
+            paid[k] = self.gamma[k] * _SCALARS[kind].value(a[k], nearest[k])
         return paid
 
     def conjugate(self, y: Array) -> Array:
@@ -167,11 +180,11 @@ class Bounds:
         acting = self._acting(y)
         term = np.zeros(self.m)
         used = y != 0
-        linear = used & (self.kind <= Penalty.HINGE)
+        linear = used & (self.kind <= _HINGE)
         term[linear] = y[linear] * acting[linear]
-        for kind, scalar in _SCALARS.items():
+        for kind in self.penalties:
             k = used & (self.kind == kind) & np.isfinite(acting)
-            term[k] = self.gamma[k] * scalar.conjugate(y[k] / self.gamma[k], acting[k])
+            term[k] = self.gamma[k] * _SCALARS[kind].conjugate(y[k] / self.gamma[k], acting[k])
         lower, upper = self.dual_range()
         return np.where((y < lower) | (y > upper) | ~np.isfinite(np.where(used, acting, 0.0)), -np.inf, term)
 
@@ -193,6 +206,10 @@ class Bounds:
 
     def dual_range(self) -> tuple[Array, Array]:
         """Return the closed range of each multiplier: its sign, and ``[-gamma, gamma]`` for a hinge."""
+        return self._dual_range
+
+    @cached_property
+    def _dual_range(self) -> tuple[Array, Array]:
         reach = np.where(self.kind == Penalty.HINGE, self.gamma, np.inf)
         lower = np.where(np.isfinite(self.hi), -reach, 0.0)
         upper = np.where(np.isfinite(self.lo), reach, 0.0)

@@ -80,7 +80,9 @@ class Certificate:
 _NEGLIGIBLE = 1e-3
 _ROUND_OFF = 1e-9  # of a row's norm times the trace: violations are not asked to be relative to less
 _BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
+_LARGEST = 1e3  # times the largest trace that the bounds state: beyond, a matrix runs away and is no unit
 _NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
+_CONE_NOISE = 1e-13  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 _bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
@@ -208,8 +210,9 @@ def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
     bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
     counted = (bound != 0) | (np.diff(program.B.indptr) > 0)
     rows = float(np.abs(y[counted]) @ program.A.norms()[counted])
+    most = _LARGEST * max(_stated_traces(program), default=math.inf)
     return sum(
-        _typical_trace(program, b, float(np.trace(X[b]))) * (float(np.linalg.norm(block.C)) + rows)
+        min(_typical_trace(program, b, float(np.trace(X[b]))), most) * (float(np.linalg.norm(block.C)) + rows)
         for b, block in enumerate(program.blocks)
         if block.nearness is None
     )
@@ -313,7 +316,8 @@ def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Arra
     roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
     for term in program.A.terms:
         root = roots[term.block]
-        round_off = _ROUND_OFF * float(root @ root) * term.rows.norms()
+        trace = _typical_trace(program, term.block, float(root @ root))
+        round_off = _ROUND_OFF * trace * term.norms
         size[term.at] = np.maximum(size[term.at], np.maximum(term.rows.magnitude(root), round_off))
     worst = float((violation / np.where(violation > 0, np.maximum(size, 1e-300), 1.0)).max(initial=0.0))
     outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
@@ -325,7 +329,8 @@ def _cone_residual(program: Program, X: Sequence[Array]) -> float:
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
         if block.nearness is None or block.nearness.divergence == "frobenius":
-            smallest, average = _least_eigenvalue(X_b, False), float(np.trace(X_b)) / len(X_b)
+            average = float(np.trace(X_b)) / len(X_b)
+            smallest = _least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)), False)
             if smallest < 0:
                 worst = max(worst, -smallest / average if average > 0 else math.inf)
     return worst
@@ -395,7 +400,7 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     activity = program.activity(X, u)
     size = np.abs(program.B) @ np.abs(u)
     for term in program.A.terms:
-        size[term.at] += term.rows.norms() * float(np.linalg.norm(X[term.block]))
+        size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
     up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)
     against = np.where(np.isfinite(bounds.hi), up, 0.0) + np.where(np.isfinite(bounds.lo), down, 0.0)
     blocked = bounds.kind != Penalty.HINGE

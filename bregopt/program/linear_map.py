@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,11 @@ class Term:
     block: int
     at: IntArray
     rows: Rows
+
+    @cached_property
+    def norms(self) -> Array:
+        """The Frobenius norms of the rows in the block."""
+        return self.rows.norms()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +81,17 @@ class LinearMap:
         return LinearMap(len(rows), self.orders, tuple(terms))
 
     def norms(self) -> Array:
-        """Return the Frobenius norm of each row over all blocks."""
+        """Return the Frobenius norm of each row over all blocks; computed once, not to be written to."""
+        return self._norms
+
+    @cached_property
+    def _norms(self) -> Array:
         square = np.zeros(self.m)
         for term in self.terms:
-            square[term.at] += term.rows.norms() ** 2
-        return np.sqrt(square)
+            square[term.at] += term.norms**2
+        norms = np.sqrt(square)
+        norms.setflags(write=False)
+        return norms
 
     def factors(self, block: int = 0) -> list[tuple[Array, Array]]:
         """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row, empty where it skips the block."""

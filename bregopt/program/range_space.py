@@ -22,6 +22,7 @@ from bregopt.program.rows import Distances, Entries, RankOne, Rows
 __all__ = ["RANK_TOL", "RangeSpace", "check_rows", "range_space", "with_complement"]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
+_LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
 _ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of them is zero on the range
 
 
@@ -158,11 +159,20 @@ def definite_sign(rows: Rows) -> Array:
         return np.sign(rows.weight)
     if isinstance(rows, Entries):
         return np.where(rows.i == rows.j, np.sign(rows.weight), 0.0)
-    if rows.m * rows.n > 20_000:
-        return np.zeros(rows.m)
-    signs = np.zeros(rows.m)
-    for k in range(rows.m):
-        d = rows.factor(k)[1]
+    signs, t = np.zeros(rows.m), rows.coordinates() if rows.count() <= _LARGEST_LISTED else None
+    if t is None:
+        return signs
+    own = t.i == t.j
+    positive, negative = (
+        np.bincount(t.row[own & side], minlength=rows.m) > 0 for side in (t.value > 0, t.value < 0)
+    )
+    mixed = np.bincount(t.row[~own], minlength=rows.m) > 0
+    signs[positive & ~negative & ~mixed], signs[negative & ~positive & ~mixed] = 1.0, -1.0
+    uncertain = np.flatnonzero((positive ^ negative) & mixed)
+    if len(uncertain) * rows.n > _LARGEST_FACTORED:
+        return signs
+    for k in uncertain:
+        d = rows.factor(int(k))[1]
         if len(d) and (d.min() > 0 or d.max() < 0):
             signs[k] = np.sign(d[0])
     return signs

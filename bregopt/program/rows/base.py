@@ -101,8 +101,13 @@ def order_of(X: Matrix) -> int:
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
     """Return ``sum_k value_k (e_i e_j' + e_j e_i') / 2``, shape ``(n, n)``."""
-    dense = np.bincount(i * n + j, weights=value, minlength=n * n).reshape(n, n)
-    return (dense + dense.T) / 2
+    if 8 * len(value) > n * n:
+        dense = np.bincount(i * n + j, weights=value, minlength=n * n).reshape(n, n)
+        return (dense + dense.T) / 2
+    sparse = np.zeros(n * n)
+    np.add.at(sparse, i * n + j, value / 2)
+    np.add.at(sparse, j * n + i, value / 2)
+    return sparse.reshape(n, n)
 
 
 def eigen_factor(A: Array) -> tuple[Array, Array]:

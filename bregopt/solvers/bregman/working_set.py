@@ -1,8 +1,8 @@
 """Newton's methods on the rows that act, where there are many inequalities and few of them do.
 
-A row that may rest has no multiplier where it holds. So the method runs on a working set, all rows are looked at
-in one product, those that are broken join, and it runs again from the multipliers found. What the working set
-proves, the whole program proves: the multipliers of the other rows are zero.
+A row that may rest has no multiplier where it holds. So the method runs on a working set, all rows are looked
+at in one product, those that are broken join, and it runs again from the multipliers found. What the working
+set proves, the whole program proves: the multipliers of the other rows are zero.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from bregopt.program import LinearMap
 __all__ = ["RowAction"]
 
 _SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
+_SPARSE_FROM = 150  # the order from which a sparse matrix is worth its making
 _NONE = np.zeros(0, dtype=np.intp)
 
 
@@ -48,8 +49,8 @@ class RowAction:
         return sp.csr_array((half, (slot.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
 
     def adjoint(self, y: Array) -> Any:
-        """Return ``A*(y)``, sparse where the rows are."""
-        if not self.by_term:
+        """Return ``A*(y)``, sparse where the rows are and the order is large."""
+        if not self.by_term or self._n < _SPARSE_FROM:
             return self._A.adjoint(y, self._block)
         return sp.csr_array((self._spread @ y, self._indices, self._indptr), (self._n, self._n))
 

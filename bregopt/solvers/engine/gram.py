@@ -41,7 +41,7 @@ class Gram:
         of_pieces = [t for t in self._parts if isinstance(t.rows, Distances | RankOne | RankTwo)]
         self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
         light, self._full = _by_cost([(t.at, t.rows) for t in self._parts if t not in of_pieces], self._n)
-        self._terms = _Terms.of(light)
+        self._terms = _Terms.of(light, A.m)
         self._light = np.ones(A.m, dtype=bool)
         self._light[[k for k, _ in self._full]] = False
 
@@ -97,7 +97,7 @@ class _Pieces:
             S = self._sum(len(H))
             H += S @ (S @ W).T
         if terms is not None:
-            mixed = terms.summed(left, right, len(H))
+            mixed = terms.summed(left, right)
             both = self._sum(len(H)) @ mixed
             H += both + both.T
 
@@ -108,17 +108,18 @@ class _Pieces:
 class _Terms:
     """Rows ``sum v X_ij``, term by term."""
 
-    def __init__(self, at: IntArray, t: Coordinates) -> None:
+    def __init__(self, at: IntArray, t: Coordinates, m: int) -> None:
         self._row, self._t = at, t
+        self._sum = sp.csr_array((t.value, (at, np.arange(len(at)))), (m, len(at)))
         self._diagonal = bool((t.i == t.j).all())
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Coordinates]]) -> _Terms | None:
+    def of(cls, families: list[tuple[IntArray, Coordinates]], m: int) -> _Terms | None:
         if not sum(len(t.row) for _, t in families):
             return None
         row = np.concatenate([at[t.row] for at, t in families])
         fields = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("row", "i", "j", "value"))
-        return cls(row, Coordinates(*fields))
+        return cls(row, Coordinates(*fields), m)
 
     def plain(self, m: int) -> bool:
         """Whether the rows are diagonal entries, one each, in their order."""
@@ -133,19 +134,20 @@ class _Terms:
 
     def add(self, H: Array, P: Array, Q: Array) -> None:
         """Add the products of terms with terms."""
-        S = sp.csr_array((self._t.value, (self._row, np.arange(len(self._row)))), (len(H), len(self._row)))
-        N = len(self._row)
-        for chunk in np.array_split(np.arange(N), max(1, N * N // _CHUNK)):
+        S, N = self._sum, len(self._row)
+        if N * N <= _CHUNK:
+            H += S @ (S @ self._products(P, Q, np.arange(N)).T).T
+            return
+        for chunk in np.array_split(np.arange(N), N * N // _CHUNK):
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
-    def summed(self, left: Array, right: Array, m: int) -> Array:
+    def summed(self, left: Array, right: Array) -> Array:
         """Return products of pieces with rows of terms, from ``U P`` and ``U Q``; shape ``(pieces, m)``."""
         i, j = self._t.i, self._t.j
         products = left[:, i] * right[:, j]
         if not self._diagonal:
             products = (products + left[:, j] * right[:, i]) / 2
-        S = sp.csr_array((self._t.value, (self._row, np.arange(len(i)))), (m, len(i)))
-        summed: Array = (S @ products.T).T
+        summed: Array = (self._sum @ products.T).T
         return summed
 
     def _products(self, P: Array, Q: Array, chunk: IntArray) -> Array:

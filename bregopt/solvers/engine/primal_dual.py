@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
+from scipy.linalg import lapack
 
 from bregopt.arrays import Array
 from bregopt.program import Bounds, Penalty, Program
@@ -38,7 +38,7 @@ _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
 _NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
-_LANCZOS_FROM = 150  # the order from which the smallest eigenvalue of a step is estimated
+_LANCZOS_FROM = 80  # the order from which the smallest eigenvalue of a step is estimated
 _LANCZOS_STEPS = 40
 _LANCZOS_TOL = 0.03  # relative
 
@@ -343,11 +343,10 @@ class PrimalDual:
 
 def root_of(S: Array) -> Array | None:
     """Return the lower Cholesky factor, None where `S` is not positive definite."""
-    try:
-        root: Array = cholesky(S, lower=True, check_finite=False)
-    except LinAlgError:
-        return None
-    return root if np.isfinite(root.diagonal()).all() else None
+    if len(S) == 0:
+        return S
+    root, info = lapack.dpotrf(S, lower=1, clean=1)
+    return root if info == 0 and np.isfinite(root.diagonal()).all() else None
 
 
 def _inner(X: Array, S: Any) -> float:
@@ -364,9 +363,9 @@ def _dense(S: Any) -> Array:
 def _longest(step: Array, root: Array) -> float:
     """Return about the largest ``alpha`` with ``L L' + alpha step`` psd."""
     if len(root) < _LANCZOS_FROM:
-        half = solve_triangular(root, step, lower=True)
-        K = solve_triangular(root, half.T, lower=True)
-        least = float(np.linalg.eigvalsh((K + K.T) / 2)[0]) if len(root) else 0.0
+        half, _ = lapack.dtrtrs(root, step, lower=1)
+        K, _ = lapack.dtrtrs(root, half.T, lower=1)
+        least = float(np.linalg.eigvalsh(K)[0]) if len(root) else 0.0
     else:
         least = _least_eigenvalue(root, step)
     return math.inf if least >= 0 else -1 / least
@@ -384,8 +383,8 @@ def _least_eigenvalue(root: Array, step: Array) -> float:
     alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
     estimate = 0.0
     for k in range(_LANCZOS_STEPS):
-        inner = solve_triangular(L, basis[k], lower=True, trans="T", check_finite=False)
-        w = solve_triangular(L, step @ inner, lower=True, check_finite=False)
+        inner, _ = lapack.dtrtrs(L, basis[k], lower=1, trans=1)
+        w, _ = lapack.dtrtrs(L, step @ inner, lower=1)
         alpha[k] = float(w @ basis[k])
         known = basis[: k + 1]
         w -= known.T @ (known @ w)

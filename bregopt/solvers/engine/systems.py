@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_factor, lu_solve, solve_triangular
+from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve, solve_triangular
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import LinearMap
@@ -190,29 +190,14 @@ class RowSystem:
 
 
 def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves ``M y + F u = b, F'y = q``: bordered, or whole where ``M`` is singular."""
-    m, f = F.shape
+    """Return what solves ``M y + F u = b, F'y = q``, refined."""
+    if F.shape[1] == 0:
+        factor = DefiniteFactor(M)
+        return lambda b, q: (factor.solve(b), q)
     try:
-        factor = DefiniteFactor(M, repair=f == 0)
-        if f == 0:
-            return lambda b, q: (factor.solve(b), q)
-        inverse = np.column_stack([factor.solve(column) for column in F.T])
-        border = DefiniteFactor(F.T @ inverse, repair=False)
+        solve_once = _eliminated(M, F)
     except LinAlgError:
-        whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
-        scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
-        lu = lu_factor(scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f))
-
-        def solve_whole(b: Array, q: Array) -> tuple[Array, Array]:
-            x = scale * lu_solve(lu, scale * np.concatenate([b, q]))
-            return x[:m], x[m:]
-
-        return solve_whole
-
-    def solve_once(b: Array, q: Array) -> tuple[Array, Array]:
-        y = factor.solve(b)
-        u = border.solve(F.T @ y - q)
-        return y - inverse @ u, u
+        solve_once = _whole(M, F)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y, u = solve_once(b, q)
@@ -220,6 +205,34 @@ def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array
             more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
             y, u = y + more_y, u + more_u
         return y, u
+
+    return solve
+
+
+def _eliminated(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system by way of ``F' inv(M) F``, where ``M`` is definite."""
+    factor = DefiniteFactor(M, repair=False)
+    inverse = np.column_stack([factor.solve(column) for column in F.T])
+    border = DefiniteFactor(F.T @ inverse, repair=False)
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        y = factor.solve(b)
+        u = border.solve(F.T @ y - q)
+        return y - inverse @ u, u
+
+    return solve
+
+
+def _whole(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system as one, regularised by round-off."""
+    m, f = F.shape
+    whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
+    scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
+    lu = lu_factor(scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f))
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        x = scale * lu_solve(lu, scale * np.concatenate([b, q]))
+        return x[:m], x[m:]
 
     return solve
 
@@ -347,22 +360,23 @@ class DefiniteFactor:
         self._scale = 1 / np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
         self._S = S = self._scale[:, None] * S * self._scale
         extra = 0.0
-        while True:
-            try:
-                self._factor = cho_factor(S + extra * np.eye(len(S)) if extra else S)
+        while len(S):
+            self._root, info = lapack.dpotrf(S + extra * np.eye(len(S)) if extra else S, lower=1)
+            if info == 0:
                 break
-            except LinAlgError:
-                if not repair:
-                    raise
-                extra = max(10 * extra, 1e-14)
+            if not repair or not np.isfinite(S.diagonal()).all():
+                raise LinAlgError("the matrix is not positive definite")
+            extra = max(10 * extra, 1e-14)
         self._refinements = 3 if extra else 1
 
     def solve(self, right: Array) -> Array:
         """Return the solution, refined."""
+        if len(right) == 0:
+            return right
         b = self._scale * right
-        x = cho_solve(self._factor, b)
+        x, _ = lapack.dpotrs(self._root, b, lower=1)
         for _ in range(self._refinements):
-            x += cho_solve(self._factor, b - self._S @ x)
+            x += lapack.dpotrs(self._root, b - self._S @ x, lower=1)[0]
         return self._scale * x
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program import Certificate, Program, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.engine import DefiniteFactor, Gram, Iterate, PrimalDual
+from bregopt.solvers.engine import DefiniteFactor, Gram, Iterate, PrimalDual, root_of
 from bregopt.solvers.path.faces import Faces
 from bregopt.solvers.path.start import first_iterate, primal_size, warm_iterate
 from bregopt.solvers.progress import Progress
@@ -81,7 +81,8 @@ class _Path:
         X = tuple(pair.X for pair in at.pairs)
         if self._flat:
             return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity, 0.0)
-        return certificate_inside(self._program, X, at.u, at.y, at.activity, at.dual_residual)
+        residual = 0.0 if _dual_feasible(at) else at.dual_residual
+        return certificate_inside(self._program, X, at.u, at.y, at.activity, residual)
 
     def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
         y = np.zeros(self._faces.whole.m) if self._flat else self._faces.lift(at.y)
@@ -94,7 +95,8 @@ class _Path:
             y = self._faces.lift(at.y)
             if is_farkas(whole, y):
                 return _infeasible(whole, y, step)
-        if certificate.dual_residual > tol and self._primal_runs_away(at):
+        falls = certificate.primal < self._program.offset
+        if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
             if is_ray(whole, X, u):
                 return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
@@ -126,6 +128,12 @@ class _Path:
         w = DefiniteFactor(H).solve(against)
         moved = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
         return tuple((M + M.T) / 2 for M in moved), u - u**2 * (B.T @ w)
+
+
+def _dual_feasible(at: Iterate) -> bool:
+    """Whether ``C - A*(y)`` is positive definite, whatever ``Z`` is."""
+    true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
+    return all(root_of(face.seen(Z)) is not None for face, Z in true)
 
 
 def _infeasible(program: Program, y: Array, step: int) -> Answer:

@@ -20,10 +20,12 @@ from bregopt.program import LowRank, Program, is_farkas
 from bregopt.program.rows import Rows
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine import Face
+from bregopt.solvers.path.start import primal_size
 
 __all__ = ["Faces", "find_faces"]
 
 _ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
+_NO_BOUND = 1e-14  # of a row's norm times the trace that the bounds speak of: a bound that is zero
 _PROBES = 3  # random vectors that tell a row that vanishes from one that does not
 _MARGIN = 1e-3  # by which the multiple of F is larger than needed
 _LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, beyond which they are not combined
@@ -95,7 +97,8 @@ class Faces:
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        wrong = idle[(bounds.lo[idle] > 0) | (bounds.hi[idle] < 0)]
+        noise = (_NO_BOUND * primal_size(self.whole) * self.whole.A.norms())[idle]
+        wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
             y = self._lifted(y, costs=False)
@@ -140,7 +143,7 @@ class Faces:
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _ROUND_OFF * size:
             try:
-                S = S - corner.T @ scipy.linalg.solve(after.seen(Z), corner, assume_a="pos")
+                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(after.seen(Z)), corner)
             except np.linalg.LinAlgError:
                 return 0.0  # the multipliers prove nothing on the face either
         own = _symmetric(R.T @ F @ R)

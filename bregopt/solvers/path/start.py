@@ -41,7 +41,8 @@ def first_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face]) -
     if X is None:
         size = _PRIMAL * primal_size(program)
         X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
-    mean_X = sum(float(np.trace(X_b)) for X_b in X) / max(sum(face.order for face in faces), 1)
+    order = sum(face.order for face in faces)
+    mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * primal_size(program)
     C = [face.seen(block.C) for face, block in zip(faces, program.blocks, strict=True)]
     if least.y is not None:
         below = max(_lower_bound(C_b) for C_b in C)
