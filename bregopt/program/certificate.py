@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
@@ -285,7 +284,9 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.B.T @ y
-    size = np.abs(program.c) + _column_sizes(program, y)
+    # The largest term that any row could add, at the largest multiplier.
+    largest = float((np.abs(y) * program.row_sizes).max(initial=0.0))
+    size = np.abs(program.c) + program.column_sizes * largest
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
     left = np.abs(reduced[~closed])
@@ -295,16 +296,6 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
         float(miss.max(initial=0.0)),
         float(left @ np.abs(u[~closed])),
     )
-
-
-def _column_sizes(program: Program, y: Array) -> Array:
-    """Return the largest term that any row could add to each of ``B'y``, at the largest multiplier."""
-    if program.m == 0:
-        return np.zeros(program.k)
-    row = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
-    row[row == 0] = 1.0
-    column = np.asarray(abs(sp.diags_array(1 / row) @ program.B).max(axis=0).todense()).ravel()
-    return column * float((np.abs(y) * row).max())
 
 
 def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array) -> float:

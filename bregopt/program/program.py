@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.program.bounds import Bounds
@@ -126,6 +127,17 @@ class Program:
     def divergences(self) -> tuple[str | None, ...]:
         """The divergence of each block, None where the objective is linear in it."""
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
+
+    @cached_property
+    def row_sizes(self) -> Array:
+        """The norm of each row over all matrices and variables, shape ``(m,)``."""
+        return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
+
+    @cached_property
+    def column_sizes(self) -> Array:
+        """The largest share that a variable has in any row's norm, shape ``(k,)``."""
+        share = abs(sp.diags_array(1 / np.where(self.row_sizes > 0, self.row_sizes, 1.0)) @ self.B)
+        return np.asarray(share.max(axis=0).todense()).ravel() if self.m else np.zeros(self.k)
 
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""

@@ -245,7 +245,7 @@ class _SoftNewton:
 
     def __init__(self, frame: _Frame) -> None:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
-        self._system = system_for(self._A, frame.program.B, some_exact=False)
+        self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
 
     def first(self, start: Start | None) -> _SoftIterate | None:
         """Return the iterate at an earlier answer's multipliers, or where no row acts."""

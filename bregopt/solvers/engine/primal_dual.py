@@ -166,10 +166,10 @@ class PrimalDual:
         hard = np.full(k, Penalty.HARD)
         self._box = Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
-        exact = bool((self._bounds.hard & (self._bounds.lo == self._bounds.hi)).any())
+        exact = self._bounds.hard & (self._bounds.lo == self._bounds.hi)
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
-        self._system = system_for(self._A, self._B, exact or fixed or on_face, direct)
+        self._system = system_for(self._A, self._B, exact, fixed or on_face, direct)
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
 
     def activity(self, X: Sequence[Array], u: Array) -> Array:
@@ -334,11 +334,14 @@ class PrimalDual:
                 if miss > _ROUND_OFF * size:
                     Z_b, residual = given, Z_b - given
                     worst = max(worst, miss / max(size, float(np.linalg.norm(C))))
-            X_root, Z_root = root_of(face.seen(X_b)), root_of(face.seen(Z_b))
+            M = face.seen(X_b)
+            X_root, Z_root = root_of(M), root_of(face.seen(Z_b))
             if X_root is None or Z_root is None:
                 return None
-            pairs.append(Pair(X_b, Z_b, X_root, Z_root, residual, face))
-        return Iterate(tuple(pairs), u, z, y, self.activity(X, u), ends, box, worst)
+            # Round-off would lead X off its face, step by step.
+            pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
+        activity = self.activity(tuple(pair.X for pair in pairs), u)
+        return Iterate(tuple(pairs), u, z, y, activity, ends, box, worst)
 
 
 def root_of(S: Array) -> Array | None:

@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve, solve_triangular
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import LinearMap
-from bregopt.program.rows import Rows
+from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
 
@@ -93,24 +93,28 @@ class System(Protocol):
         ...
 
 
-def system_for(A: LinearMap, B: Any, some_exact: bool, direct: bool = False) -> System:
-    """Return the system with fewer unknowns; equalities and fixed variables need the one in the rows.
+def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: bool = False) -> System:
+    """Return the system with fewer unknowns; variables that are fixed need the one in the rows.
 
     Parameters
     ----------
     A : LinearMap
     B : csr_array of shape (m, k)
-    some_exact : bool
-        Whether some row or variable may not give way at all.
+    exact : boolean array of shape (m,)
+        Marks the rows that do not give way.
+    fixed : bool
+        Whether some variable does not.
     direct : bool
         Whether the system is always factorised; very many rows are left to conjugate gradients otherwise.
     """
     n, k, m = A.orders[0], B.shape[1], A.m
-    if some_exact or len(A.orders) > 1:
+    if fixed or len(A.orders) > 1:
         return RowSystem(A, B, direct)
+    held = int(exact.sum())
     # A system that is not formed takes about a hundred products with all rows.
-    fewer = n * (n + 1) // 2 + k < m or (not direct and k == 0 and 200 * n**2 < m**2 / 3)
-    return EntrySystem(A, B) if fewer else RowSystem(A, B, direct)
+    iterated = not direct and k == held == 0 and 200 * n**2 < m**2 / 3
+    fewer = n * (n + 1) // 2 + k + held < m and (held == 0 or n * (n + 1) // 2 <= _LARGEST_DENSE)
+    return EntrySystem(A, B, exact) if fewer or iterated else RowSystem(A, B, direct)
 
 
 class RowSystem:
@@ -238,51 +242,62 @@ def _whole(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
 
 
 class EntrySystem:
-    """The system in the entries of one ``X``, and the variables, for rows that all give way."""
+    """The system in the entries of one ``X``, the variables, and multipliers of rows that do not give way."""
 
-    def __init__(self, A: LinearMap, B: Any) -> None:
-        self._A, self._B = A, sp.csr_array(B)
+    def __init__(self, A: LinearMap, B: Any, exact: Mask) -> None:
+        self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
         n, k = A.orders[0], B.shape[1]
-        self._formed = k > 0 or n * (n + 1) // 2 <= _LARGEST_FORMED_ENTRIES
+        self._formed = k + len(self._exact) > 0 or n * (n + 1) // 2 <= _LARGEST_FORMED_ENTRIES
 
     def factor(self, scene: Scene) -> Solve:
         # X = P P' and K = P diag(k) P'.
-        X, K = scene.X[0], scene.K[0]
+        X, K, B = scene.X[0], scene.K[0], self._B
         k, Q = np.linalg.eigh(_seen(scene.root, K))
         P = scene.root @ Q
-        E = np.where(np.isfinite(scene.D), 1 / scene.D, 0.0)
+        yielding = np.isfinite(scene.D)
+        yielding[self._exact] = False
+        E = np.where(yielding, 1 / np.where(yielding, scene.D, 1.0), 0.0)
         F = np.where(np.isfinite(scene.D_u), 1 / scene.D_u, 0.0)
         A = self._A.restrict(0, P)
         stiffness = 2 / (k[:, None] + k)
-        factored = _Entries(A, self._B, E, F, stiffness) if self._formed else None
+        factored = _Entries(A, B, E, F, stiffness, self._exact) if self._formed else None
 
         def step(pull: Pull) -> Step:
             L = pull.left[0]
             half = L @ K if L is not None else np.zeros_like(X)
             G = pull.weight * K - X + (half + half.T) / 2
             right = A.adjoint(E * pull.r) + stiffness * (Q.T @ _seen(scene.root, G) @ Q)
+            dy = np.zeros(self._A.m)
             if factored is not None:
-                delta, du = factored.solve(right, self._B.T @ (E * pull.r) - pull.q + F * pull.r_u)
+                right_u = B.T @ (E * pull.r) - pull.q + F * pull.r_u
+                delta, du, dy[self._exact] = factored.solve(right, right_u, pull.r[self._exact])
             else:
                 delta, du = _iterate_entries(A, E, stiffness, right), pull.q
             dX = P @ delta @ P.T
             dX = (dX + dX.T) / 2
-            return Step((dX,), du, E * (pull.r - self._A.apply((dX,)) - self._B @ du))
+            dy += E * (pull.r - self._A.apply((dX,)) - B @ du)
+            return Step((dX,), du, dy)
 
         return step
 
 
 class _Entries:
-    """The system in the entries on and above the diagonal, and the variables, formed."""
+    """The system in the entries on and above the diagonal, the variables and some multipliers, formed."""
 
-    def __init__(self, A: LinearMap, B: Any, E: Array, F: Array, stiffness: Array) -> None:
+    def __init__(self, A: LinearMap, B: Any, E: Array, F: Array, stiffness: Array, exact: IntArray) -> None:
         n, k = A.orders[0], B.shape[1]
         self._i, self._j = i, j = np.triu_indices(n)
         self._n, self._twice = n, np.where(i == j, 1.0, 2.0)
         size = len(i)
         S = np.zeros((size + k, size + k))
         S[np.diag_indices(size)] = stiffness[i, j] * self._twice
+        border = np.zeros((size + k, len(exact)))
+        place = np.full(A.m, -1)
+        place[exact] = np.arange(len(exact))
         for term in A.terms:
+            own = np.flatnonzero(place[term.at] >= 0)
+            if len(own):
+                border[:size, place[term.at[own]]] = (_features(term.rows.slice(own), i, j) * self._twice).T
             active = np.flatnonzero(E[term.at])
             for chunk in np.array_split(active, max(1, len(active) * size // 5_000_000)):
                 features = _features(term.rows.slice(chunk), i, j) * self._twice
@@ -292,32 +307,29 @@ class _Entries:
                     S[size:, :size] += B[term.at[chunk]].T @ weighted
         if k:
             S[:size, size:] = S[size:, :size].T
-            S[size:, size:] = (B.T @ sp.diags_array(E) @ B).toarray() + np.diag(F)
-        self._factor = DefiniteFactor(S)
+            S[size:, size:] = B.T @ (E[:, None] * B) + np.diag(F)
+            border[size:] = B[exact].T
+        self._solve = _bordered(S, border)
 
-    def solve(self, right: Array, right_u: Array) -> tuple[Array, Array]:
+    def solve(self, right: Array, right_u: Array, r: Array) -> tuple[Array, Array, Array]:
+        """Return the entries, the variables, and the multipliers of the exact rows."""
         size = len(self._i)
-        x = self._factor.solve(np.concatenate([right[self._i, self._j] * self._twice, right_u]))
+        x, against = self._solve(np.concatenate([right[self._i, self._j] * self._twice, right_u]), r)
         delta = np.zeros((self._n, self._n))
         delta[self._i, self._j] = x[:size]
-        return delta + np.triu(delta, 1).T, x[size:]
+        return delta + np.triu(delta, 1).T, x[size:], -against
 
 
 def _features(rows: Rows, i: IntArray, j: IntArray) -> Array:
-    """Return the entries ``(A_k)_ij`` of all rows, shape ``(m, len(i))``."""
-    pieces = rows.pieces()
-    if pieces is None:
-        t = rows.coordinates()
-        stack = np.zeros((rows.m, rows.n, rows.n))
-        np.add.at(stack, (t.row, t.i, t.j), t.value / 2)
-        np.add.at(stack, (t.row, t.j, t.i), t.value / 2)
-        return stack[:, i, j]
-    U = _dense(pieces.U)
-    parts = pieces.weight[:, None] * U[:, i] * U[:, j]
-    if len(parts) == rows.m:
-        return parts
-    total: Array = sp.csr_array((np.ones(len(parts)), (pieces.row, np.arange(len(parts))))) @ parts
-    return total
+    """Return the entries ``(A_k)_ij`` of rows of a family as `restrict` makes it, shape ``(m, len(i))``."""
+    if isinstance(rows, RankOne):
+        Z = _dense(rows.Z)
+        return rows.weight[:, None] * Z[:, i] * Z[:, j]
+    if isinstance(rows, RankTwo):
+        U, W = _dense(rows.U), _dense(rows.W)
+        return (rows.weight / 2)[:, None] * (U[:, i] * W[:, j] + U[:, j] * W[:, i])
+    assert isinstance(rows, DenseRows)
+    return rows.stack[:, i, j]
 
 
 def _iterate_entries(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:

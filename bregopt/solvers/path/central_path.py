@@ -27,6 +27,7 @@ __all__ = ["STEPS", "follow_path"]
 STEPS = 100  # the limit where the user gives none
 _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
 _FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
+_NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
 _LOST = 1e3  # times the best iterate's error: there is no way back
 
 
@@ -103,10 +104,12 @@ class _Path:
         return None
 
     def _dual_runs_away(self, at: Iterate) -> bool:
-        """Whether ``A*(y)`` is far larger than what it should be near to."""
-        own = [float(np.linalg.norm(block.C)) for block in self._program.blocks]
+        """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""
+        A, B = self._program.A, self._program.B
+        reach = float(np.abs(at.y) @ np.sqrt(A.norms() ** 2 + (B**2).sum(axis=1)))
+        own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
         left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
-        return max(own) + max(left) < _FAR_OUT * max(float(np.linalg.norm(p.Z)) for p in at.pairs)
+        return max(own) + max(left) < _FAR_OUT * reach
 
     def _primal_runs_away(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
@@ -119,9 +122,13 @@ class _Path:
         By the least move in the metric of the iterate, which leaves matrices psd as long as it is small.
         """
         A, B, bounds = self._program.A, self._program.B, self._program.bounds
-        X, u = tuple(pair.X for pair in at.pairs), at.u
-        against = np.where(np.isfinite(bounds.hi), np.maximum(at.activity, 0.0), 0.0)
-        against += np.where(np.isfinite(bounds.lo), np.minimum(at.activity, 0.0), 0.0)
+        traces = [float(np.trace(pair.X)) for pair in at.pairs]
+        least = _NO_PART * max(float(np.abs(at.u).max(initial=0.0)), *traces)
+        X = tuple(p.X if t > least else 0 * p.X for p, t in zip(at.pairs, traces, strict=True))
+        u = np.where(np.abs(at.u) > least, at.u, 0.0)
+        activity = self._program.activity(X, u)
+        against = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
+        against += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
         H = (B @ sp.diags_array(u**2) @ B.T).toarray()
         for b, X_b in enumerate(X):
             H += Gram(A, b).assemble(X_b, X_b)

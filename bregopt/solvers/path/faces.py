@@ -25,8 +25,10 @@ from bregopt.solvers.path.start import primal_size
 __all__ = ["Faces", "find_faces"]
 
 _ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
+_PSD_PROBES = 10  # random vectors that tell an indefinite row
 _NO_BOUND = 1e-14  # of a row's norm times the trace that the bounds speak of: a bound that is zero
 _PROBES = 3  # random vectors that tell a row that vanishes from one that does not
+_SLACK = 1e-10  # of the size of C: by how little C - A*(y) may miss the cone
 _MARGIN = 1e-3  # by which the multiple of F is larger than needed
 _LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, beyond which they are not combined
 
@@ -142,8 +144,11 @@ class Faces:
         corner = after.shrunk(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _ROUND_OFF * size:
+            # At an answer Z is nearly singular on the face, and exactly psd would take any multiple.
+            slack = _SLACK * float(np.linalg.norm(self.whole.blocks[b].C)) if costs else 0.0
+            held = after.seen(Z) + slack * np.eye(after.order)
             try:
-                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(after.seen(Z)), corner)
+                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(held), corner)
             except np.linalg.LinAlgError:
                 return 0.0  # the multipliers prove nothing on the face either
         own = _symmetric(R.T @ F @ R)
@@ -199,7 +204,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     if face.order == 0:
         return None
     rows, weight, ranges = [], [], [np.zeros((face.order, 0))]
-    for k, sign, A in _pinned(program, b, used):
+    for k, sign, A in _pinned(program, b, face, used):
         own = _range_of(sign * face.seen(A))
         if own is not None:
             rows.append(k)
@@ -212,7 +217,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     return None if before.shape[1] else _diagonal_exposure(program, b)
 
 
-def _pinned(program: Program, b: int, used: Mask) -> Iterator[tuple[int, float, Array]]:
+def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
     """Yield hard rows of one block alone that are held to zero on a side, and may be psd for that sign."""
     bounds = program.bounds
     alone = _alone(program, b) & ~used
@@ -222,7 +227,7 @@ def _pinned(program: Program, b: int, used: Mask) -> Iterator[tuple[int, float, 
         for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
             candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
             rows = term.rows.slice(candidate)
-            for local in np.flatnonzero(_may_be_psd(rows, sign)):
+            for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
                 unit = np.zeros(rows.m)
                 unit[local] = 1.0
                 yield int(term.at[candidate[local]]), sign, rows.adjoint(unit)
@@ -238,10 +243,14 @@ def _alone(program: Program, b: int) -> Mask:
     return alone
 
 
-def _may_be_psd(rows: Rows, sign: float) -> Mask:
-    """Return which ``sign A_k`` have a diagonal without negative numbers, and not all zero."""
-    diagonal = sign * _diagonals(rows)
-    mask: Mask = np.asarray((diagonal >= 0).all(axis=1) & (diagonal > 0).any(axis=1))
+def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
+    """Return which ``sign A_k`` may be psd and not zero: by their diagonals, on a face on random vectors."""
+    if face.codimension == 0:
+        seen = sign * _diagonals(rows)
+    else:
+        V = face.spread(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
+        seen = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
+    mask: Mask = np.asarray((seen >= 0).all(axis=1) & (seen > 0).any(axis=1))
     return mask
 
 

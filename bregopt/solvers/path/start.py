@@ -109,7 +109,7 @@ def _lower_bound(C: Array) -> float:
 
 def primal_size(program: Program) -> float:
     """Return the trace that the bounds of the rows speak of, the largest."""
-    bounds, norm = program.bounds, np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    bounds, norm = program.bounds, program.row_sizes
     ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
     size = float((ends[norm > 0] / norm[norm > 0]).max(initial=0.0))
     return size if size > 0 else 1.0

@@ -20,7 +20,7 @@ def elastic(program: Program) -> Program:
     Where that minimum is above zero, its multipliers are a Farkas vector.
     """
     bounds = program.bounds
-    norms = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    norms = program.row_sizes
     return replace(
         program,
         blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),

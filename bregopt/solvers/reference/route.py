@@ -98,7 +98,7 @@ def _aimless(program: Program) -> bool:
 
 def _cleaned(program: Program, y: Array) -> Array:
     """Return the multipliers without those that are noise beside the rest or the divergence."""
-    size = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    size = program.row_sizes
     worth = np.abs(y) * size
     units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
     least = _NOISE * worth.max(initial=0.0) + (1e-8 * min(units) if units and program.k else 0.0)

@@ -76,7 +76,7 @@ def scale(program: Program) -> Scaled:
             size = float(np.linalg.norm(X0, 2)) or 1.0
             V.append(math.sqrt(size) * np.eye(block.n))
             program = _resized(program, b, size)
-    rows = np.sqrt(program.A.norms() ** 2 + (program.B**2).sum(axis=1))
+    rows = program.row_sizes
     rows = np.where(rows > 0, rows, 1.0)
     objective = _size_of_objective(program)
     return Scaled(_divided(program, rows, objective), tuple(V), rows, objective)
