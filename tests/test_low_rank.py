@@ -141,3 +141,19 @@ def test_import_is_lean():
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_decided_about_the_rank_is_said(capsys, caplog):
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(9, 2)) @ rng.normal(size=(2, 4))
+    for scale in (1e-8, 1.0, 1e8):
+        X = bo.PSD(9, name="K")
+        problem = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(scale * G))), [bo.trace(X) >= scale**2])
+        problem.explain()
+        assert "K keeps the range of X0: rank 2 of 4 columns (rank_tol 1e-10)" in capsys.readouterr().out
+        with caplog.at_level("INFO", logger="bregopt"):
+            assert problem.solve(verbose=True).rank == 2
+        assert "rank 2 of 4 columns" in caplog.text
+        assert "K 9 x 9 of rank 2" in capsys.readouterr().out
+        problem.explain(rank_tol=1e-20)
+        assert "rank 4 of 4 columns (rank_tol 1e-20)" in capsys.readouterr().out

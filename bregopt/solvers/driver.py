@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,9 @@ from bregopt.solvers.base import Answer, Settings, Solver, Start
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
-__all__ = ["run", "to_range_space"]
+__all__ = ["ranks", "run", "to_range_space"]
+
+logger = logging.getLogger("bregopt")
 
 _NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
 _RANK_TOL = 1e-9  # eigenvalues of an answer below this fraction of the largest do not count towards its rank
@@ -36,7 +39,11 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     begin = time.perf_counter()
     reduced, spaces = to_range_space(program, settings.rank_tol)
     reduced = check_rows(reduced, program, spaces)
-    progress = Progress(_title(solver, program), settings.verbose, settings.time_limit, program.maximise)
+    for b, space in spaces.items():
+        logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
+    progress = Progress(
+        _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
+    )
     ready = time.perf_counter()
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)
     answer = replace(answer, X=tuple((M + M.T) / 2 for M in answer.X))
@@ -63,6 +70,21 @@ def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int
             spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
             program = program.restrict(b, spaces[b].V, spaces[b].M0)
     return program, spaces
+
+
+def ranks(program: Program, rank_tol: float) -> list[str]:
+    """Return what was decided about the rank of each low-rank ``X0``, in words."""
+    _, spaces = to_range_space(program, rank_tol)
+    return [_rank_decision(program, b, space.V.shape[1], rank_tol) for b, space in spaces.items()]
+
+
+def _rank_decision(program: Program, b: int, rank: int, rank_tol: float) -> str:
+    block = program.blocks[b]
+    assert block.nearness is not None
+    columns = (
+        np.asarray(block.nearness.X0.factor).shape[1] if isinstance(block.nearness.X0, LowRank) else rank
+    )
+    return f"{block.name} keeps the range of X0: rank {rank} of {columns} columns (rank_tol {rank_tol:g})"
 
 
 def _started(start: Solution | None, program: Program) -> Start | None:
@@ -137,8 +159,11 @@ def _rank(M: Array) -> int:
     return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0))) if eigenvalues[-1] > 0 else 0
 
 
-def _title(solver: Solver, program: Program) -> str:
-    orders = ", ".join(f"{block.name} {block.n} x {block.n}" for block in program.blocks)
+def _title(solver: Solver, program: Program, spaces: dict[int, RangeSpace]) -> str:
+    rank = {b: f" of rank {space.V.shape[1]}" for b, space in spaces.items()}
+    orders = ", ".join(
+        f"{block.name} {block.n} x {block.n}{rank.get(b, '')}" for b, block in enumerate(program.blocks)
+    )
     return f"bregopt {solver.name}: {orders}; {program.m} rows, {program.k} variables"
 
 

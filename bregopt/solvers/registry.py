@@ -100,9 +100,9 @@ def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route
 
 
 def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
-    """Return, as text, what each registered route says to a program."""
+    """Return, as text, what each registered route says to a program, and what was decided about ranks."""
     check_options(solver, options)
-    lines = []
+    lines = driver.ranks(program, options.get("rank_tol", Settings().rank_tol))
     for route in routes(program, solver, **options):
         mark = "->" if route.chosen else "  "
         verdict = f"no: {route.refusal}" if route.refusal else f"takes it{_suffix(route.choice)}"

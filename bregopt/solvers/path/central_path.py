@@ -46,6 +46,7 @@ class _Path:
     def __init__(self, engine: PrimalDual, faces: Faces, settings: Any, progress: Progress) -> None:
         self._engine, self._faces, self._program = engine, faces, faces.program
         self._settings, self._progress = settings, progress
+        self._order = sum(face.order for face in faces.faces)
         soft = not faces.program.bounds.hard.all()
         self._flat = not (
             soft or faces.program.c.any() or any(block.C.any() for block in faces.program.blocks)
@@ -58,7 +59,9 @@ class _Path:
         try:
             while True:
                 certificate = self._certificate(at)
-                self._progress.record(step, certificate, mu=at.complementarity(True) / max(at.order(True), 1))
+                self._progress.record(
+                    step, certificate, mu=at.complementarity(True) / max(at.order(True), 1), order=self._order
+                )
                 worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
                 if worst <= least:
                     best, least = at, worst

@@ -28,7 +28,7 @@ _ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
 _PSD_PROBES = 10  # random vectors that tell an indefinite row
 _NO_BOUND = 1e-14  # of a row's norm times the trace that the bounds speak of: a bound that is zero
 _PROBES = 3  # random vectors that tell a row that vanishes from one that does not
-_SLACK = 1e-10  # of the size of C: by how little C - A*(y) may miss the cone
+_SLACK = 1e-10  # of the size of C - A*(y): by how little it may miss the cone
 _MARGIN = 1e-3  # by which the multiple of F is larger than needed
 _LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, beyond which they are not combined
 
@@ -145,7 +145,7 @@ class Faces:
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _ROUND_OFF * size:
             # At an answer Z is nearly singular on the face, and exactly psd would take any multiple.
-            slack = _SLACK * float(np.linalg.norm(self.whole.blocks[b].C)) if costs else 0.0
+            slack = _SLACK * size if costs else 0.0
             held = after.seen(Z) + slack * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(held), corner)
