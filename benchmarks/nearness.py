@@ -9,6 +9,7 @@ include building the model. The table goes to benchmarks/results/nearness.md.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import os
 import statistics
@@ -20,12 +21,16 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.program import certify
 
 Array = Any
+Make = Callable[[], bo.Problem]
 _REPEATS = 3
+_PATIENCE = 120.0  # seconds that a run of QICS may take
+_ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
 
 def start_matrix(n: int, rng: np.random.Generator) -> Array:
@@ -42,6 +47,57 @@ def uniform_matrix(n: int, rng: np.random.Generator) -> Array:
     R = (R + R.T) / 2
     np.fill_diagonal(R, 1)
     return R
+
+
+def correlation_problem(divergence: str, X0: Array) -> Make:
+    """Return the model of the nearest matrix with a unit diagonal."""
+
+    def make() -> bo.Problem:
+        X = bo.PSD(len(X0))
+        return bo.Problem(bo.Minimize(_ATOMS[divergence](X, X0)), [bo.diag(X) == 1])
+
+    return make
+
+
+def distance_problem(divergence: str, n: int, m: int, soft: bool) -> Make:
+    """Return the model of `m` random distances, hard or soft, each at most 0.8 to 1.2 times what it was."""
+    rng = np.random.default_rng(n)
+    X0 = start_matrix(n, rng)
+    i, j = _pairs(n, m, rng)
+    b = (X0[i, i] + X0[j, j] - 2 * X0[i, j]) * rng.uniform(0.8, 1.2, m)
+
+    def make() -> bo.Problem:
+        X = bo.PSD(n)
+        rows = bo.sq_distance(X, i, j) <= b
+        return bo.Problem(
+            bo.Minimize(_ATOMS[divergence](X, X0)), [bo.soft(rows, gamma=1.0) if soft else rows]
+        )
+
+    return make
+
+
+def low_rank_problem(divergence: str, n: int, r: int, m: int) -> Make:
+    """Return the model of soft distances on a low-rank kernel, as in Kulis et al. 2009, §7.2."""
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(n, r))
+    i, j = _pairs(n, m, rng)
+    label = rng.integers(0, 10, n)
+    d, same = ((G[i] - G[j]) ** 2).sum(axis=1), label[i] == label[j]
+    low, high = np.percentile(d, 5), np.percentile(d, 95)
+
+    def make() -> bo.Problem:
+        K = bo.PSD(n)
+        near = bo.soft(bo.sq_distance(K, i[same], j[same]) <= low, gamma=1.0)
+        far = bo.soft(bo.sq_distance(K, i[~same], j[~same]) >= high, gamma=1.0)
+        return bo.Problem(bo.Minimize(_ATOMS[divergence](K, bo.LowRank(G))), [near, far])
+
+    return make
+
+
+def _pairs(n: int, m: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return `m` random pairs of different indices."""
+    i = rng.integers(0, n, m)
+    return i, (i + rng.integers(1, n, m)) % n
 
 
 def timed(run: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, Any]:
@@ -83,14 +139,14 @@ class Table:
         print(line, flush=True)
 
 
-def ours(table: Table, name: str, make: Callable[[], bo.Problem], unit: float, **options: Any) -> None:
+def ours(table: Table, name: str, make: Make, unit: float, **options: Any) -> None:
     """Time our own route, modelling included."""
     seconds, sol = timed(lambda: make().solve(solver="bregman", **options))
     label = f"bregopt {options.get('method', 'newton')}"
     table.add(name, label, seconds, sol.gap, sol.iterations, unit, "method" not in options)
 
 
-def by_cvxpy(table: Table, name: str, make: Callable[[], bo.Problem], unit: float, backend: str) -> None:
+def by_cvxpy(table: Table, name: str, make: Make, unit: float, backend: str) -> None:
     """Time a hand-written CVXPY model of a LogDet or Frobenius correlation problem."""
     problem = make()
     program = problem.program()
@@ -110,6 +166,45 @@ def by_cvxpy(table: Table, name: str, make: Callable[[], bo.Problem], unit: floa
 
     seconds, (value, y) = timed(run, repeats=1)
     table.add(name, f"CVXPY+{backend}", seconds, _gap(program, value, y), "", unit, False)
+
+
+def by_qics(table: Table, name: str, make: Make, unit: float) -> None:
+    """Time QICS on a LogDet or von Neumann correlation problem, without the compilation of its kernels."""
+    import numba
+
+    numba.set_num_threads(1)  # its loops are parallel besides BLAS
+    program = make().program()
+    divergence, X0 = program.blocks[0].nearness.divergence, np.asarray(program.blocks[0].nearness.X0)
+    _solved_by_qics(divergence, start_matrix(5, np.random.default_rng(0)))
+    seconds, (value, y) = timed(lambda: _solved_by_qics(divergence, X0))
+    table.add(name, "QICS", seconds, _gap(program, value, y), "", unit, False)
+
+
+def _solved_by_qics(divergence: str, X0: Array) -> tuple[Array, Array]:
+    """Return answer and multipliers of: minimise t + <C, X> over (t, U, X) in a cone of QICS, U constant.
+
+    von Neumann: t >= tr X log X with ``U = 1``. LogDet: t >= tr U (log U - log X) with ``U = I``, which is
+    -log det X; of the cones of QICS that can say so it is the fastest.
+    """
+    import qics
+    from qics.vectorize import eye, mat_to_vec
+
+    n = len(X0)
+    if divergence == "von_neumann":
+        w, Q = np.linalg.eigh(X0)
+        C = -(Q * np.log(w)) @ Q.T - np.eye(n)
+        cone, constant, of_U = qics.cones.QuantEntr(n), np.ones((1, 1)), np.ones((1, 1))
+    else:
+        C = np.linalg.inv(X0)
+        cone, constant = qics.cones.QuantRelEntr(n), mat_to_vec(np.eye(n), compact=True)
+        of_U = eye(n)
+    diagonal = sp.csr_array((np.ones(n), (range(n), range(0, n * n, n + 1))), shape=(n, n * n))
+    A = sp.block_diag([np.zeros((0, 1)), of_U, diagonal], format="csr")
+    b = np.vstack([constant, np.ones((n, 1))])
+    c = np.vstack([[[1.0]], np.zeros((of_U.shape[1], 1)), mat_to_vec(C)])
+    model = qics.Model(c, sp.csr_array(A), b, cones=[cone])
+    info = qics.Solver(model, verbose=0, max_time=_PATIENCE).solve()
+    return info["s_opt"][0][-1], -info["y_opt"].ravel()[-n:]
 
 
 def _gap(program: Any, X: Array, y: Array) -> float:
@@ -163,17 +258,10 @@ def higham(A: Array, tol: float = 1e-8, depth: int = 2, limit: int = 2000) -> tu
 
 def correlation(table: Table, divergence: str, sizes: list[int], peers: dict[str, int]) -> None:
     """Nearest correlation matrices of growing order."""
-    atom = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}[
-        divergence
-    ]
     for n in sizes:
         rng = np.random.default_rng(n)
         X0 = uniform_matrix(n, rng) if divergence == "frobenius" else start_matrix(n, rng)
-
-        def make(n: int = n, X0: Array = X0) -> bo.Problem:
-            X = bo.PSD(n)
-            return bo.Problem(bo.Minimize(atom(X, X0)), [bo.diag(X) == 1])
-
+        make = correlation_problem(divergence, X0)
         unit, name = eigh_time(n), f"correlation, {divergence}, n = {n}"
         ours(table, name, make, unit, tol=1e-8)
         if n <= peers.get("cyclic", 0):
@@ -181,6 +269,8 @@ def correlation(table: Table, divergence: str, sizes: list[int], peers: dict[str
         for backend in ("SCS", "CLARABEL"):
             if n <= peers.get(backend, 0):
                 by_cvxpy(table, name, make, unit, backend)
+        if n <= peers.get("QICS", 0):
+            by_qics(table, name, make, unit)
         if n <= peers.get("higham", 0):
             seconds, (value, steps) = timed(lambda X0=X0: higham(X0))
             table.add(name, "Higham with Anderson", seconds, _own_gap(make(), value), steps, unit, False)
@@ -219,18 +309,9 @@ def variants(table: Table, n: int) -> None:
 
 def distances(table: Table, n: int) -> None:
     """LogDet with 5 n distances, hard and soft."""
-    rng = np.random.default_rng(n)
-    X0, unit = start_matrix(n, rng), eigh_time(n)
-    i = rng.integers(0, n, 5 * n)
-    j = (i + rng.integers(1, n, 5 * n)) % n
-    b = (X0[i, i] + X0[j, j] - 2 * X0[i, j]) * rng.uniform(0.8, 1.2, 5 * n)
+    unit = eigh_time(n)
     for soft in (False, True):
-
-        def make(soft: bool = soft) -> bo.Problem:
-            X = bo.PSD(n)
-            rows = bo.sq_distance(X, i, j) <= b
-            return bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), [bo.soft(rows, gamma=1.0) if soft else rows])
-
+        make = distance_problem("logdet", n, 5 * n, soft)
         name = f"{5 * n} distances, {'soft' if soft else 'hard'}, logdet, n = {n}"
         ours(table, name, make, unit, tol=1e-8)
         ours(table, name, make, unit, tol=1e-8, method="cyclic", max_iter=500)
@@ -241,24 +322,11 @@ def distances(table: Table, n: int) -> None:
 
 
 def low_rank(table: Table, n: int, r: int, m: int, tol: float, reference: bool) -> None:
-    """Soft distances on a low-rank kernel, as in Kulis et al. 2009, §7.2; the unit is one product V M."""
-    rng = np.random.default_rng(0)
-    G = rng.normal(size=(n, r))
-    i = rng.integers(0, n, m)
-    j = (i + rng.integers(1, n, m)) % n
-    label = rng.integers(0, 10, n)
-    d, same = ((G[i] - G[j]) ** 2).sum(axis=1), label[i] == label[j]
-    low, high = np.percentile(d, 5), np.percentile(d, 95)
-    V, M = rng.normal(size=(m, r)), np.eye(r)
+    """Soft distances on a low-rank kernel; the unit is one product V M."""
+    V, M = np.random.default_rng(0).normal(size=(m, r)), np.eye(r)
     unit, _ = timed(lambda: V @ M)
-    for divergence, atom in (("logdet", bo.logdet_div), ("von_neumann", bo.von_neumann_div)):
-
-        def make(atom: Any = atom) -> bo.Problem:
-            K = bo.PSD(n)
-            near = bo.soft(bo.sq_distance(K, i[same], j[same]) <= low, gamma=1.0)
-            far = bo.soft(bo.sq_distance(K, i[~same], j[~same]) >= high, gamma=1.0)
-            return bo.Problem(bo.Minimize(atom(K, bo.LowRank(G))), [near, far])
-
+    for divergence in ("logdet", "von_neumann"):
+        make = low_rank_problem(divergence, n, r, m)
         name = f"low rank, {divergence}, n = {n}, r = {r}, m = {m} (unit: V M)"
         ours(table, name, make, unit, tol=tol)
         if reference and divergence == "logdet":
@@ -277,9 +345,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     table = Table()
     print("\n".join(table.lines))
+    has_qics = importlib.util.find_spec("qics") is not None
+    if not has_qics:
+        print("QICS is not installed (pip install qics): its lines are left out")
     large = [] if quick else [500, 1000, 2000]
-    correlation(table, "logdet", [50, 100, *large], {"cyclic": 100, "SCS": 100, "CLARABEL": 20})
-    correlation(table, "von_neumann", [20, 50, 100, *large[:2]], {"cyclic": 50})
+    peers = {"cyclic": 100, "SCS": 100, "CLARABEL": 50, "QICS": 50 * has_qics}
+    correlation(table, "logdet", [50, 100, *large], peers)
+    correlation(table, "von_neumann", [20, 50, 100, *large[:2]], {"cyclic": 50, "QICS": 100 * has_qics})
     peers = {"cyclic": 200, "SCS": 200, "CLARABEL": 50, "higham": 500, "statsmodels": 100}
     correlation(table, "frobenius", [50, 100, 200, *large], peers)
     variants(table, 100 if quick else 500)

@@ -1,21 +1,53 @@
-"""Draw the two figures of the site: ``python docs/figures.py``."""
+"""Draw the figures of the site: ``python docs/figures.py``.
 
+The curves are drawn from what benchmarks/curves.py measured.
+"""
+
+import csv
+from collections import defaultdict
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib.cbook
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle
+from matplotlib.ticker import LogLocator
+from PIL import Image
+from scipy.io import mmread
 
 import bregopt as bo
 
+MEASURED = Path(__file__).parents[1] / "benchmarks" / "results" / "curves.csv"
+# Of the palette of Okabe and Ito, told apart by all eyes.
+COLOURS = {"logdet": "#0072B2", "von_neumann": "#D55E00", "frobenius": "#009E73"}
+STYLES = {
+    "newton": {"ls": "-", "lw": 1.8, "marker": "o", "ms": 4},
+    "cyclic": {"ls": (0, (3, 1.5)), "lw": 1.2, "marker": "o", "ms": 4, "mfc": "white"},
+}
+NAMES = {"logdet": "LogDet", "von_neumann": "von Neumann", "frobenius": "Frobenius"}
+CLUB = Path(__file__).parents[1] / "examples" / "specs" / "karate_laplacian.mtx"
+SHOWN = (10, 0.3, 0.03, 1e-4)  # weights at which the vertices of the club are drawn
+SIDES, CROSSING, ROUTE = {1: "#0072B2", -1: "#009E73"}, "#D55E00", "#882255"
+
 
 def main(folder=Path(__file__).parent / "figures"):
-    """Draw both figures into a folder."""
+    """Draw all figures into a folder."""
     folder.mkdir(exist_ok=True)
-    for name, draw in (("correlation", draw_correlation), ("convergence", draw_convergence)):
+    for name, draw in (
+        ("correlation", draw_correlation),
+        ("convergence", draw_convergence),
+        ("curves_orders", draw_orders),
+        ("curves_rows", draw_rows),
+        ("central_path", draw_central_path),
+    ):
         figure = Figure(layout="constrained")
         draw(figure)
-        figure.savefig(folder / f"{name}.png", dpi=90)
+        drawn = BytesIO()
+        figure.savefig(drawn, dpi=144)
+        # 256 colours are enough, and a third of the bytes.
+        Image.open(drawn).convert("RGB").quantize(256).save(folder / f"{name}.png", optimize=True)
 
 
 def draw_correlation(figure):
@@ -55,6 +87,162 @@ def draw_convergence(figure):
     end = history["primal"][-1]
     right.set(title="psdboost: the bound closes in", xlabel="round", ylim=(0.8 * end, 1.6 * end))
     right.legend(frameon=False)
+
+
+def draw_orders(figure):
+    """Time and steps of nearest correlation matrices, against order and condition number."""
+    draw_curves(figure, {"n": "order n", "condition": "condition number of X0, n = 100"})
+
+
+def draw_rows(figure):
+    """Time and steps of distance rows, against their number and the rank."""
+    labels = {
+        "m hard": "hard rows m, n = 100",
+        "m soft": "soft rows m, n = 100",
+        "r": "rank r, n = 1000, 5000 soft rows",
+    }
+    draw_curves(figure, labels)
+
+
+def draw_curves(figure, labels):
+    """Time above, steps below, a column for each axis; a cross ends a curve that gave up."""
+    figure.set_size_inches(9, 5)
+    panels = figure.subplots(2, len(labels), sharex="col", sharey="row")
+    for (axis, label), (above, below) in zip(labels.items(), panels.T, strict=True):
+        for (divergence, method), (value, seconds, steps, solved) in measured(axis).items():
+            colour = COLOURS[divergence]
+            above.loglog(value, seconds, markevery=solved.tolist(), color=colour, **STYLES[method])
+            # Crosses may coincide: that of LogDet is the larger, below the other.
+            size = 10 if divergence == "logdet" else 6
+            above.plot(value[~solved], seconds[~solved], "x", color=colour, ms=size, mew=2)
+            below.loglog(value[solved], steps[solved], color=colour, **STYLES[method])
+        below.set_xticks(sorted({x for value, *_ in measured(axis).values() for x in value}))
+        below.set_xlabel(label)
+    panels[0, 0].set_ylabel("seconds")
+    panels[1, 0].set_ylabel("steps or cycles")
+    for ax in panels.flat:
+        plain(ax)
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        for side in (ax.xaxis, ax.yaxis):
+            side.set_major_formatter(lambda x, _: f"{x:g}" if x < 1e4 else f"$10^{{{np.log10(x):.0f}}}$")
+    keys = [Line2D([], [], color=COLOURS[key], lw=5, label=name) for key, name in NAMES.items()]
+    keys += [Line2D([], [], color="0.3", label=method, **style) for method, style in STYLES.items()]
+    keys.append(Line2D([], [], color="0.3", ls="", marker="x", ms=6, mew=2, label="not in 30 s"))
+    figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False)
+
+
+def measured(axis):
+    """Return of each curve along an axis: values, seconds, steps, and where it was solved."""
+    curves = defaultdict(list)
+    with MEASURED.open(newline="") as file:
+        for line in csv.DictReader(file):
+            if line["axis"] == axis:
+                curves[line["divergence"], line["method"]].append(line)
+    return {
+        curve: (
+            *(np.array([float(line[key]) for line in lines]) for key in ("value", "seconds", "steps")),
+            np.array([line["status"] == "optimal" for line in lines]),
+        )
+        for curve, lines in curves.items()
+    }
+
+
+def draw_central_path(figure):
+    """Draw the karate club along the central path of its balanced cut: vertices, value and bound, gap."""
+    figure.set_size_inches(9, 5.4)
+    L = mmread(CLUB).toarray()
+    found = bo.min_balanced_cut(np.diag(L.diagonal()) - L)
+    L = L / 4  # <L, X> in edges cut
+    mu = np.geomspace(SHOWN[0], SHOWN[-1], 51)
+    X, bound = zip(*(central_point(L, weight) for weight in mu), strict=True)
+    value, trail = np.array([np.vdot(L, X_mu) for X_mu in X]), vertex_vectors(found.X, X)
+    above, below = figure.subfigures(2, 1, height_ratios=[1, 1.35])
+    for ax, weight in zip(above.subplots(1, len(SHOWN)), SHOWN, strict=True):
+        until = int(np.abs(np.log(mu / weight)).argmin()) + 1
+        draw_vertices(ax, L, found.partition * found.partition[0], trail[:until])
+        ax.set_title(f"$\\mu$ = {weight:g}", fontsize=11)
+    left, right = below.subplots(1, 2)
+    draw_values(left, mu, value, np.array(bound), found)
+    draw_gap(right, mu, value - bound, found)
+
+
+def draw_vertices(ax, L, side, trail):
+    """Draw the graph with its vertices where a trail, of shape (points, n, 2), ends."""
+    place = trail[-1]
+    ax.add_patch(Circle((0, 0), 1, fc="none", ec="0.8", lw=0.8))
+    for i, j in zip(*np.nonzero(np.triu(L, 1)), strict=True):
+        crosses = side[i] != side[j]
+        ax.plot(*place[[i, j]].T, color=CROSSING if crosses else "0.85", lw=0.9 if crosses else 0.5)
+    for i, sign in enumerate(side):
+        ax.plot(*trail[:, i].T, color=SIDES[sign], lw=0.7, alpha=0.5)
+    ax.scatter(*place.T, c=[SIDES[sign] for sign in side], s=20, ec="white", lw=0.6, zorder=3)
+    ax.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal")
+    ax.set_axis_off()
+
+
+def draw_values(ax, mu, value, bound, found):
+    """Draw objective and bound of the nearness problems, and of the iterates of the route `path`."""
+    ax.fill_between(mu, bound, value, color="0.94")
+    ax.semilogx(mu, value, color="0.25")
+    ax.semilogx(mu, bound, color="0.25")
+    ax.axhline(found.cut, color=CROSSING, lw=1, ls="--")
+    for key in ("primal", "dual"):
+        ax.plot(found.history["mu"], found.history[key], "o", mfc="white", color=ROUTE, ms=5)
+    ax.text(6, 34, "value", color="0.25", va="top")
+    ax.text(0.9, -2, "proven bound", color="0.25", va="top")
+    ax.text(10, found.cut + 0.7, f"a cut of {found.cut:g}", color=CROSSING)
+    ax.set_title("value and bound, in edges cut", fontsize=11)
+    ax.set(xlabel="weight $\\mu$", xlim=(14, 1e-3), ylim=(-6, 43))
+    plain(ax)
+
+
+def draw_gap(ax, mu, gap, found):
+    """Draw the gap against the weight; on a face of order r it is r times as large."""
+    history = found.history
+    ax.loglog(mu, gap, color="0.25", label="LogDet nearness at $\\mu$")
+    ax.loglog(
+        history["mu"],
+        history["primal"] - history["dual"],
+        "o",
+        mfc="white",
+        color=ROUTE,
+        ms=5,
+        label="steps of the route path",
+    )
+    ax.set_title("their difference is 33 $\\mu$", fontsize=11)
+    ax.set(xlabel="weight $\\mu$", xlim=(40, 3e-8))
+    ax.legend(frameon=False, loc="lower left")
+    plain(ax)
+
+
+def plain(ax):
+    """Take away what is no data."""
+    ax.minorticks_off()
+    ax.grid(color="0.93", lw=0.7)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color("0.6")
+    ax.tick_params(color="0.6", labelsize=8)
+
+
+def central_point(L, mu):
+    """Return X and the bound that it proves, of the nearest correlation matrix to mu times L's inverse."""
+    eigenvalues, U = np.linalg.eigh(L)
+    X = bo.PSD(len(L))
+    start = bo.LowRank(U[:, 1:] * np.sqrt(mu / eigenvalues[1:]))
+    sol = bo.Problem(bo.Minimize(bo.logdet_div(X, start)), [bo.diag(X) == 1]).solve(method="newton", tol=1e-8)
+    return sol.X.dense(), -mu * sol.duals[0].sum()
+
+
+def vertex_vectors(X, along):
+    """Return vectors whose products are the matrices along a path, seen in the plane of X; (points, n, 2)."""
+    _, U = np.linalg.eigh(X)
+    plane = U[:, [-1, -2]]
+    plane = plane * np.sign(plane[np.abs(plane).argmax(axis=0), [0, 1]])
+    trail = []
+    for M in along:
+        eigenvalues, V = np.linalg.eigh(M)
+        trail.append(V * np.sqrt(np.maximum(eigenvalues, 0)) @ (V.T @ plane))
+    return np.array(trail)
 
 
 def stock_correlations():

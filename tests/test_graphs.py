@@ -339,3 +339,10 @@ def test_edge_attributes_are_looked_at():
     with pytest.raises(ValueError, match="0 vertices"):
         bo.min_balanced_cut(networkx.Graph())
     assert bo.min_balanced_cut(networkx.MultiGraph([(0, 1), (0, 1)])).cut == 2
+
+
+def test_options_reach_the_route():
+    found = bo.max_cut(named("cycle"), solver="path", tol=1e-4)
+    assert found.solver == "path"
+    with pytest.raises(TypeError, match="no option 'smoothing'"):
+        bo.min_balanced_cut(named("cycle"), solver="path", smoothing=0.5)

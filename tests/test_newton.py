@@ -254,6 +254,60 @@ class TestHardCases:
             assert sol.status == "optimal"
             assert np.linalg.eigvalsh(sol.X)[0] > 0
 
+    @pytest.mark.parametrize("condition", [1e6, 1e9, 1e12])
+    @pytest.mark.parametrize("divergence", ATOMS)
+    def test_rows_that_need_the_smallest_directions(self, divergence, condition):
+        n, rng = 10, np.random.default_rng(1)
+        Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
+        X0 = (Q * np.logspace(-np.log10(condition), 0, n)) @ Q.T
+        X = bo.PSD(n)
+        small = Q[:, :2].T
+        for rows in (
+            [bo.diag(X) == 1],
+            [bo.diag(X) == 1, X[0, 1] == 0.5],
+            [bo.quad_form(small, X) == 1e-3, bo.trace(X) == 1],
+            [bo.quad_form(small, X) >= 1e-3],
+        ):
+            problem = bo.Problem(bo.Minimize(ATOMS[divergence](X, (X0 + X0.T) / 2)), rows)
+            sol = problem.solve(solver="bregman", method="newton")
+            assert sol.status == "optimal"
+            assert sol.iterations <= 60
+
+    @pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+    def test_bounds_far_from_the_start(self, share):
+        rng = np.random.default_rng(5)
+        G = rng.normal(size=(12, 3))
+        A = G @ G.T + 0.01 * np.eye(12)
+        A /= np.sqrt(np.outer(A.diagonal(), A.diagonal()))
+        limit = share * np.abs(A - np.eye(12)).max()
+        sol = bo.nearest_correlation(A, "logdet", lower=-limit, upper=limit, tol=1e-8)
+        assert sol.status == "optimal"
+        assert sol.iterations <= 40
+
+    @pytest.mark.parametrize("divergence", ATOMS)
+    def test_working_set_of_rows(self, divergence, monkeypatch):
+        from bregopt.solvers.bregman import working_set
+
+        rng = np.random.default_rng(3)
+        X0, X = positive_definite(8, rng), bo.PSD(8)
+        i, j = np.triu_indices(8, 1)
+        d = X0[i, i] + X0[j, j] - 2 * X0[i, j]
+        rows = [bo.trace(X) == 8, bo.sq_distance(X, i, j) <= rng.uniform(0.6, 3, len(i)) * d]
+        rows.append(bo.soft(X[i, j] >= 0.1, gamma=0.3, penalty="hinge"))
+        problem = bo.Problem(bo.Minimize(ATOMS[divergence](X, X0)), rows)
+        all_rows = problem.solve(tol=1e-9)
+        monkeypatch.setattr(working_set, "_MANY", 10)
+        some = problem.solve(tol=1e-9)
+        assert "rows" in some.history
+        assert "rows" not in all_rows.history
+        assert some.history["rows"][0] < some.history["rows"][-1] < 57
+        assert some.value == pytest.approx(all_rows.value, rel=1e-7)
+        np.testing.assert_allclose(some.X, all_rows.X, atol=1e-4)
+        for some_duals, all_duals in zip(some.duals, all_rows.duals, strict=True):
+            np.testing.assert_allclose(some_duals, all_duals, atol=1e-3)
+        contradiction = bo.Problem(problem.objective, [*rows, bo.diag(X) <= 0.5])
+        assert contradiction.solve().status == "infeasible"
+
     @pytest.mark.parametrize("divergence", ATOMS)
     @pytest.mark.parametrize("scale", [1e-8, 1e8])
     def test_scaled_data(self, divergence, scale):

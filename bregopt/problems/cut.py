@@ -182,7 +182,8 @@ def _generator(seed: Any, options: dict[str, Any]) -> np.random.Generator:
     """Return the generator of a seed; options are looked at before any work."""
     if "warm_start" in options:
         raise TypeError("a cut has no option 'warm_start': each graph is a problem of its own")
-    check_options(options.get("solver", "auto"), {**options, "seed": seed})
+    own = {name: value for name, value in options.items() if name != "solver"}
+    check_options(options.get("solver", "auto"), {**own, "seed": seed})
     return np.random.default_rng(seed)
 
 

@@ -8,6 +8,7 @@ from bregopt.program.certificate import (
     certify,
     is_farkas,
     is_ray,
+    primal_residual,
 )
 from bregopt.program.dimacs import dimacs_errors
 from bregopt.program.linear_map import LinearMap, Term
@@ -37,6 +38,7 @@ __all__ = [
     "dimacs_errors",
     "is_farkas",
     "is_ray",
+    "primal_residual",
     "range_space",
     "trace_bound",
 ]

@@ -31,6 +31,7 @@ __all__ = [
     "divergence_of",
     "is_farkas",
     "is_ray",
+    "primal_residual",
 ]
 
 
@@ -120,7 +121,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
     dual, dual_residual, worth, unit = _dual(program, X, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
-    residual = max(_row_residual(program, X, u, activity, violation), _cone_residual(program, X))
+    residual = max(primal_residual(program, X, u, activity), _cone_residual(program, X))
     return Certificate(
         primal=primal,
         dual=dual,
@@ -162,7 +163,7 @@ def certificate_of(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, 0.0, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=_row_residual(program, (X,), u, activity, violation),
+        primal_residual=primal_residual(program, (X,), u, activity),
         dual_residual=0.0,
         error=abs(primal - dual) + float(np.abs(y) @ violation),
     )
@@ -195,7 +196,7 @@ def certificate_inside(
         gap=_relative(
             primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * _linear_unit(program, X, y)
         ),
-        primal_residual=_row_residual(program, X, u, activity, violation),
+        primal_residual=primal_residual(program, X, u, activity),
         dual_residual=max(dual_residual, miss),
         error=abs(primal - dual) + float(np.abs(y) @ violation) + left,
     )
@@ -208,10 +209,12 @@ def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
     """
     bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
     counted = (bound != 0) | (np.diff(program.B.indptr) > 0)
-    rows = float(np.abs(y[counted]) @ program.A.norms()[counted])
+    # Multipliers of dependent rows may be anything: what they add up to counts.
+    acting = np.where(counted, y, 0.0)
     most = _LARGEST * max(_stated_traces(program), default=math.inf)
     return sum(
-        min(_typical_trace(program, b, float(np.trace(X[b]))), most) * (float(np.linalg.norm(block.C)) + rows)
+        min(_typical_trace(program, b, float(np.trace(X[b]))), most)
+        * (float(np.linalg.norm(block.C)) + float(np.linalg.norm(program.A.adjoint(acting, b))))
         for b, block in enumerate(program.blocks)
         if block.nearness is None
     )
@@ -298,8 +301,10 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     )
 
 
-def _row_residual(program: Program, X: Sequence[Array], u: Array, activity: Array, violation: Array) -> float:
+def primal_residual(program: Program, X: Sequence[Array], u: Array, activity: Array) -> float:
+    """Return the largest relative violation of a row or of the box, from activities that are at hand."""
     bounds = program.bounds
+    violation = np.where(bounds.hard, bounds.violation(activity), 0.0)
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
     size = np.maximum(*ends)
     if program.k:

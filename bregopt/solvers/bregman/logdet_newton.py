@@ -14,12 +14,21 @@ from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
-from bregopt.program import Certificate, Penalty, Program, certificate_of, certify, is_ray
+from bregopt.program import Certificate, Penalty, Program, certificate_of, certify, is_ray, primal_residual
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine import Iterate, PrimalDual, Pull, Scene, root_of, system_for
+from bregopt.solvers.engine import (
+    Face,
+    Iterate,
+    PrimalDual,
+    Pull,
+    Scene,
+    first_iterate,
+    root_of,
+    system_for,
+)
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -95,6 +104,7 @@ class _Frame:
         divergence = divergence_of(nearness)
         assert isinstance(divergence, LogDet)
         self._L: Array | None = None
+        self._given = program
         if _condition(divergence.L) > _WELL_CONDITIONED:
             self._L = divergence.L
             program = program.restrict(0, self._L, np.eye(len(self._L)))
@@ -105,6 +115,11 @@ class _Frame:
         self.divergence = divergence
         self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
         self._log_det = 2 * float(np.log(divergence.L.diagonal()).sum())
+
+    @property
+    def ill_conditioned(self) -> bool:
+        """Whether the coordinates are those of ``X0``."""
+        return self._L is not None
 
     def point(self, y: Array) -> Array | None:
         """Return the point that belongs to some multipliers, None where there is none."""
@@ -124,7 +139,12 @@ class _Frame:
         term = -np.inf
         if at.Z_root is not None:
             term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
-        return certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
+        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
+        if not self.ill_conditioned:
+            return found
+        # What is small beside a row in these coordinates need not be so in the given ones.
+        given = primal_residual(self._given, (self.lift(at.X),), _NO_VARIABLES, at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, given))
 
     def lift(self, M: Array) -> Array:
         """Return a matrix in the coordinates of the problem as it was given."""
@@ -159,6 +179,9 @@ class _RowNewton:
             if at is not None:
                 return at
         bounds = self._frame.program.bounds
+        if self._frame.ill_conditioned:  # along the central path of <C, X>, from far above the weight
+            program, whole = self._frame.program, Face.whole(len(self._frame.C))
+            return _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
         X = self._frame.point(np.zeros(bounds.m))
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone

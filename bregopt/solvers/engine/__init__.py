@@ -4,6 +4,7 @@ from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.start import first_iterate, primal_size, warm_iterate
 from bregopt.solvers.engine.systems import DefiniteFactor, Pull, Scene, conjugate_gradients, system_for
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "RowAction",
     "Scene",
     "conjugate_gradients",
+    "first_iterate",
+    "primal_size",
     "root_of",
     "system_for",
+    "warm_iterate",
 ]

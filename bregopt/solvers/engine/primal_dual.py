@@ -34,6 +34,7 @@ from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
 __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
 
 _TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
+_HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
 _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
 _NO_PATH = 1e100  # multipliers this large are on no path
@@ -114,6 +115,13 @@ class Iterate:
             now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
             total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
         return total
+
+    @property
+    def weight(self) -> float:
+        """The mean eigenvalue of ``X Z``."""
+        return float(sum(np.vdot(p.X, p.Z) for p in self.pairs)) / max(
+            sum(len(p.X_root) for p in self.pairs), 1
+        )
 
     def order(self, matrices: bool) -> int:
         """Return the number of terms in the complementarity."""
@@ -264,26 +272,26 @@ class PrimalDual:
             primal, dual = 0.8 * primal, 0.8 * dual
         return None
 
-    def advance(self, at: Iterate, weight: float | None) -> Iterate | None:
+    def advance(self, at: Iterate, weight: float) -> Iterate | None:
         """Return the iterate after a predictor and a corrector (Mehrotra 1992), None where no step is left.
 
         With the same factorised system the predictor goes for ``nu = 0``; how far it could go says how far
-        the corrector is to go.
+        the corrector is to go. Where ``X Z`` is still far heavier than ``weight I``, its weight falls too.
 
         Parameters
         ----------
         at : Iterate
-        weight : float, optional
-            ``w``, which stays; none where it is to fall with ``nu``.
+        weight : float
+            ``w``; zero for a semidefinite program.
         """
         # Iterates that run away may leave the range of doubles; a step that is not finite is none.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._advance(at, weight)
 
-    def _advance(self, at: Iterate, weight: float | None) -> Iterate | None:
-        falls = weight is None
+    def _advance(self, at: Iterate, weight: float) -> Iterate | None:
+        falls = at.weight > _HEAVY * weight
         slope = self.slope(at)
-        step = None if slope is None else self.direction(slope, weight or 0.0, 0.0)
+        step = None if slope is None else self.direction(slope, weight, 0.0)
         if slope is None or step is None:
             return None
         lengths = self.lengths(at, step)
@@ -293,7 +301,7 @@ class PrimalDual:
             share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
             share = max(share ** max(1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
             nu = share * now / order
-            step = self.direction(slope, nu if falls else weight or 0.0, nu, step)
+            step = self.direction(slope, max(nu, weight) if falls else weight, nu, step)
             if step is None:
                 return None
             lengths = self.lengths(at, step)

@@ -16,9 +16,17 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program import Certificate, Program, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.engine import DefiniteFactor, Gram, Iterate, PrimalDual, root_of
+from bregopt.solvers.engine import (
+    DefiniteFactor,
+    Gram,
+    Iterate,
+    PrimalDual,
+    first_iterate,
+    primal_size,
+    root_of,
+    warm_iterate,
+)
 from bregopt.solvers.path.faces import Faces
-from bregopt.solvers.path.start import first_iterate, primal_size, warm_iterate
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -36,9 +44,13 @@ def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Prog
     program, contradiction = faces.program, faces.contradiction()
     if contradiction is not None:
         return _infeasible(faces.whole, contradiction, 0)
-    engine = PrimalDual(program, [block.C for block in program.blocks], faces.faces, direct=True)
-    at = None if start is None else warm_iterate(engine, program, faces.faces, faces.shrink(start))
-    at = first_iterate(engine, program, faces.faces) if at is None else at
+    costs = [block.C for block in program.blocks]
+    engine = PrimalDual(program, costs, faces.faces, direct=True)
+    at = None
+    if start is not None:
+        at = warm_iterate(engine, program, costs, faces.faces, faces.shrink(start))
+    if at is None:
+        at = first_iterate(engine, program, costs, faces.faces)
     return _Path(engine, faces, settings, progress).run(at)
 
 
@@ -74,7 +86,7 @@ class _Path:
                     return self._answer(best, StopReason.MAX_ITER, step)
                 if self._progress.out_of_time():
                     return self._answer(best, StopReason.TIME_LIMIT, step)
-                new = self._engine.advance(at, None)
+                new = self._engine.advance(at, 0.0)
                 if new is None or worst > _LOST * least:
                     return self._answer(best, StopReason.STALLED, step)
                 at, step = new, step + 1

@@ -19,8 +19,7 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.program import LowRank, Program, is_farkas
 from bregopt.program.rows import Rows
 from bregopt.solvers.base import Start
-from bregopt.solvers.engine import Face
-from bregopt.solvers.path.start import primal_size
+from bregopt.solvers.engine import Face, primal_size
 
 __all__ = ["Faces", "find_faces"]
 
@@ -87,7 +86,9 @@ class Faces:
             if face.codimension
         ]
         dropped = self.whole.m - len(self.kept)
-        return ", ".join(parts) + (f"; {dropped} rows say no more than that" if parts and dropped else "")
+        return ", ".join(parts) + (
+            f"; {dropped} row{'s' if dropped > 1 else ''} implied" if parts and dropped else ""
+        )
 
     def contradiction(self) -> Array | None:
         """Return the Farkas vector of a row that vanishes on the faces but may not be zero, if there is one.

@@ -46,7 +46,8 @@ class Path:
 
     def choice(self, program: Program, settings: Any) -> str:
         found = find_faces(program).summary
-        return f"about {memory_needed(program) / 1e6:.0f} MB of memory" + (f"; {found}" if found else "")
+        memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
+        return memory + (f"; {found}" if found else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         return follow_path(find_faces(program), settings, start, progress)

@@ -15,7 +15,10 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.program import Program
 from bregopt.solvers.base import Start
-from bregopt.solvers.engine import DefiniteFactor, Face, Gram, Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.face import Face
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.systems import DefiniteFactor
 
 __all__ = ["first_iterate", "primal_size", "warm_iterate"]
 
@@ -33,8 +36,19 @@ class _Least:
     y: Array | None
 
 
-def first_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face]) -> Iterate:
-    """Return the first iterate of the path."""
+def first_iterate(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face]
+) -> Iterate:
+    """Return a first iterate, near the central path at some large weight.
+
+    Parameters
+    ----------
+    engine : PrimalDual
+    program : Program
+    costs : sequence of arrays of shape (n_b, n_b)
+        The ``C`` of the engine.
+    faces : sequence of Face
+    """
     least = _least(program, faces)
     u = _middle(program)
     X = least.X
@@ -43,22 +57,24 @@ def first_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face]) -
         X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
     order = sum(face.order for face in faces)
     mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * primal_size(program)
-    C = [face.seen(block.C) for face, block in zip(faces, program.blocks, strict=True)]
+    C = [face.seen(cost) for face, cost in zip(faces, costs, strict=True)]
     if least.y is not None:
         below = max(_lower_bound(C_b) for C_b in C)
         size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
-        t = _ABOVE * below + (size if size > 0 else _dual_size(program))
+        t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
         at = engine.begin(X, u, mean_X * t, -t * least.y)
         if at is not None:
             return at
-    d = _DUAL * _dual_size(program)
+    d = _DUAL * _dual_size(program, costs)
     Z = [d * np.eye(face.n) for face in faces]
     at = engine.begin(X, u, mean_X * d, None, Z)
     assert at is not None
     return at
 
 
-def warm_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face], start: Start) -> Iterate | None:
+def warm_iterate(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+) -> Iterate | None:
     """Return an iterate near an earlier answer, moved away from the boundary; None where there is none."""
     if len(start.X) != len(faces):
         return None
@@ -67,7 +83,7 @@ def warm_iterate(engine: PrimalDual, program: Program, faces: Sequence[Face], st
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
         inside = face.seen(np.asarray(X_b))
         X.append(face.lift(_lifted(inside, float(np.trace(inside)) / max(face.order, 1))))
-        own = face.seen(program.blocks[b].C - program.A.adjoint(y, b))
+        own = face.seen(costs[b] - program.A.adjoint(y, b))
         size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
         Z.append(face.lift(_lifted(own, size)))
         mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
@@ -115,11 +131,9 @@ def primal_size(program: Program) -> float:
     return size if size > 0 else 1.0
 
 
-def _dual_size(program: Program) -> float:
+def _dual_size(program: Program, costs: Sequence[Array]) -> float:
     """Return the size of the costs."""
-    size = max(
-        [float(np.linalg.norm(block.C)) for block in program.blocks] + [float(np.linalg.norm(program.c))]
-    )
+    size = max([float(np.linalg.norm(C)) for C in costs] + [float(np.linalg.norm(program.c))])
     soft = program.bounds.gamma[np.isfinite(program.bounds.gamma)]
     return size if size > 0 else float(soft.max(initial=0.0)) or 1.0
 
