@@ -157,3 +157,27 @@ def test_what_is_decided_about_the_rank_is_said(capsys, caplog):
         assert "K 9 x 9 of rank 2" in capsys.readouterr().out
         problem.explain(rank_tol=1e-20)
         assert "rank 4 of 4 columns (rank_tol 1e-20)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["newton", "cyclic"])
+@pytest.mark.parametrize("z", [[0, 0, 0, 1], [1, 1, -1, 0]])
+def test_soft_rows_that_vanish_on_the_range(method, z):
+    G = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0]])
+    X = bo.PSD(4)
+    row = bo.quad_form(np.array(z, dtype=float), X) >= 0.5
+    for atom, penalty in (
+        (bo.logdet_div, "hinge"),
+        (bo.von_neumann_div, "hinge"),
+        (bo.von_neumann_div, None),
+    ):
+        rows = [bo.soft(row, gamma=1.0, **({"penalty": penalty} if penalty else {})), X[0, 0] == 2]
+        sol = bo.Problem(bo.Minimize(atom(X, bo.LowRank(G))), rows).solve(method=method)
+        without = bo.Problem(bo.Minimize(atom(X, bo.LowRank(G))), rows[1:]).solve(method=method)
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(
+            without.value + 0.5, rel=1e-5
+        )  # both penalties come to this at zero
+    with pytest.raises(bo.InfeasibleRowError, match="always 0"):
+        bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [bo.soft(row, gamma=1.0)]).solve(
+            method=method
+        )

@@ -15,6 +15,7 @@ import scipy.linalg
 
 from bregopt.arrays import Array, Mask
 from bregopt.errors import InfeasibleRowError
+from bregopt.program.bounds import Penalty
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Distances, Entries, RankOne, Rows
@@ -84,9 +85,10 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
 
 
 def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
-    """Return the program without bounds on rows that always hold; refuse those that alone never do.
+    """Return the program without rows that vanish; refuse rows that alone never hold.
 
-    A row that vanishes on the range of ``X0`` is round-off there, which no method may take for a row.
+    A row that vanishes on the range of ``X0`` is round-off there, which no method may take for a row. What a
+    soft one pays for being zero is a constant.
 
     Parameters
     ----------
@@ -102,50 +104,76 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
     InfeasibleRowError
         Naming the row and the reason.
     """
+    vanishing, noise = _vanishing_rows(program, original, spaces)
+    _refuse_impossible(program, vanishing, noise)
+    if not vanishing.any():
+        return program
     bounds = program.bounds
-    idle = np.zeros(program.m, dtype=bool)
-    alone = bounds.hard & (np.diff(program.B.indptr) == 0)
-    shared = np.zeros(program.m)
-    for term in program.A.terms:
-        shared[term.at] += 1
-    size = program.A.norms()
+    free = replace(
+        bounds,
+        lo=np.where(vanishing, -np.inf, bounds.lo),
+        hi=np.where(vanishing, np.inf, bounds.hi),
+        kind=np.where(vanishing, Penalty.HARD, bounds.kind),
+        gamma=np.where(vanishing, np.inf, bounds.gamma),
+    )
+    paid = float(bounds.penalty(np.zeros(program.m))[vanishing].sum())
+    return replace(program, bounds=free, offset=program.offset + paid)
+
+
+def _vanishing_rows(
+    program: Program, original: Program, spaces: Mapping[int, RangeSpace]
+) -> tuple[Mask, Array]:
+    """Return which rows are zero for every ``X``, and how far round-off may take them from there."""
+    alone = _alone(program)
+    vanishing, noise = np.zeros(program.m, dtype=bool), np.zeros(program.m)
     for term, before in zip(program.A.terms, original.A.terms, strict=True):
+        space = spaces.get(term.block)
+        zero = _vanishes(before.rows, space, term.norms)
+        vanishing[term.at] = zero & alone[term.at]
+        noise[term.at] = np.where(zero, _ROUND_OFF * before.norms * _extent(space), 0.0)
+    return vanishing, noise
+
+
+def _alone(program: Program) -> Mask:
+    """Return which rows read one matrix and nothing else."""
+    read = np.zeros(program.m)
+    for term in program.A.terms:
+        read[term.at] += 1
+    mask: Mask = (read == 1) & (np.diff(program.B.indptr) == 0)
+    return mask
+
+
+def _refuse_impossible(program: Program, vanishing: Mask, noise: Array) -> None:
+    """Raise for a row that no psd ``X`` of the given range meets; a LogDet penalty bends to any but zero."""
+    bounds, alone = program.bounds, _alone(program)
+    checked = alone & (bounds.hard | (bounds.kind == Penalty.LOGDET))
+    for term in program.A.terms:
         nearness = program.blocks[term.block].nearness
         interior = nearness is not None and nearness.divergence == "logdet"
-        checked = alone[term.at] & (shared[term.at] == 1)
-        zero = _vanishes(before.rows, spaces.get(term.block), size[term.at])
+        zero, lo, hi = vanishing[term.at], bounds.lo[term.at], bounds.hi[term.at]
         sign = np.where(zero, 0.0, definite_sign(term.rows))
-        lo, hi = bounds.lo[term.at], bounds.hi[term.at]
-        noise = np.where(zero, _ROUND_OFF * before.rows.norms() * _extent(spaces.get(term.block)), 0.0)
-        idle[term.at] |= zero & checked & (lo <= noise) & (hi >= -noise)
+        missed = (lo > noise[term.at]) | (hi < -noise[term.at])
+        kept = "0 for every X with the range of X0, which LogDet keeps"
         reasons = {
-            "has no effect on matrices in the range of X0, where it is always 0": zero
-            & ((lo > noise) | (hi < -noise)),
+            "has no effect on matrices in the range of X0, where it is always 0": zero & missed,
             "is never negative for psd X": (sign > 0) & (hi < 0),
             "is never positive for psd X": (sign < 0) & (lo > 0),
-            "is above 0 for every X with the range of X0, which LogDet keeps": interior
-            & (sign > 0)
-            & (hi == 0),
-            "is below 0 for every X with the range of X0, which LogDet keeps": interior
-            & (sign < 0)
-            & (lo == 0),
+            f"is above {kept}": interior & (sign > 0) & (hi == 0),
+            f"is below {kept}": interior & (sign < 0) & (lo == 0),
         }
         for reason, refused in reasons.items():
-            where = np.flatnonzero(refused & checked)
+            where = np.flatnonzero(refused & checked[term.at])
             if len(where):
-                k = int(term.at[where[0]])
-                lo_k, hi_k = bounds.lo[k], bounds.hi[k]
-                asked = (
-                    f"== {hi_k:g}" if lo_k == hi_k else f">= {lo_k:g}" if np.isinf(hi_k) else f"<= {hi_k:g}"
-                )
-                raise InfeasibleRowError(
-                    f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
-                    "Make it soft with bo.soft(...), change the bound, or change X0"
-                )
-    if not idle.any():
-        return program
-    lo, hi = np.where(idle, -np.inf, bounds.lo), np.where(idle, np.inf, bounds.hi)
-    return replace(program, bounds=replace(bounds, lo=lo, hi=hi))
+                raise InfeasibleRowError(_why_impossible(program, int(term.at[where[0]]), reason))
+
+
+def _why_impossible(program: Program, k: int, reason: str) -> str:
+    lo, hi = program.bounds.lo[k], program.bounds.hi[k]
+    asked = f"== {hi:g}" if lo == hi else f">= {lo:g}" if np.isinf(hi) else f"<= {hi:g}"
+    return (
+        f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
+        "Make it soft with bo.soft(...), change the bound, or change X0"
+    )
 
 
 def _extent(space: RangeSpace | None) -> float:

@@ -52,7 +52,8 @@ class RankOne:
         return np.abs(self.weight) * (abs(self.Z) @ s) ** 2
 
     def factor(self, k: int) -> tuple[Array, Array]:
-        return dense_row(self.Z, k)[:, None], self.weight[k : k + 1]
+        z = dense_row(self.Z, k)
+        return (z[:, None], self.weight[k : k + 1]) if z.any() else (np.zeros((self.n, 0)), np.zeros(0))
 
     def pieces(self) -> Pieces:
         return Pieces(self.Z, np.arange(self.m), self.weight)

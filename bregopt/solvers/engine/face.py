@@ -61,7 +61,7 @@ class Face:
         """Return ``V W``."""
         if self.codimension == 0:
             return W
-        padded = np.vstack([np.zeros((self.codimension, W.shape[1])), W])
+        padded = np.concatenate([np.zeros((self.codimension, *W.shape[1:])), W])
         return padded - self._Y @ (self._T @ (self._Y.T @ padded))
 
     def seen(self, S: Array) -> Array:
@@ -72,7 +72,7 @@ class Face:
         Y, T = self._Y, self._T
         W = S @ Y @ T
         W -= Y @ (T.T @ (Y.T @ W)) / 2
-        return S[q:, q:] - W[q:] @ Y[q:].T - Y[q:] @ W[q:].T
+        return S[q:, q:] - np.hstack([W[q:], Y[q:]]) @ np.hstack([Y[q:], W[q:]]).T
 
     def lift(self, M: Array) -> Array:
         """Return ``V M V'``."""
@@ -84,4 +84,5 @@ class Face:
         S[q:, q:] = M
         W = S @ Y @ T.T
         W -= Y @ (T @ (Y.T @ W)) / 2
-        return S - W @ Y.T - Y @ W.T
+        S -= np.hstack([W, Y]) @ np.hstack([Y, W]).T
+        return S

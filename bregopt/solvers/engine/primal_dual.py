@@ -250,8 +250,8 @@ class PrimalDual:
     def lengths(self, at: Iterate, step: Direction) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
-        X = [_longest(p.face.seen(dX), p.X_root) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [_longest(p.face.seen(_dense(dZ)), p.Z_root) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [_longest(dX, p.X_root, p.face) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [_longest(dZ, p.Z_root, p.face) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(*primal, *X), min(*dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -371,19 +371,19 @@ def _dense(S: Any) -> Array:
     return dense
 
 
-def _longest(step: Array, root: Array) -> float:
-    """Return about the largest ``alpha`` with ``L L' + alpha step`` psd."""
+def _longest(step: Any, root: Array, face: Face) -> float:
+    """Return about the largest ``alpha`` with ``L L' + alpha V' step V`` psd."""
     if len(root) < _LANCZOS_FROM:
-        half, _ = lapack.dtrtrs(root, step, lower=1)
+        half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
         least = float(np.linalg.eigvalsh(K)[0]) if len(root) else 0.0
     else:
-        least = _least_eigenvalue(root, step)
+        least = _least_eigenvalue(root, step, face)
     return math.inf if least >= 0 else -1 / least
 
 
-def _least_eigenvalue(root: Array, step: Array) -> float:
-    """Return a lower estimate of the smallest eigenvalue of ``inv(L) step inv(L)'`` by Lanczos's method.
+def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:
+    """Return a lower estimate of the smallest eigenvalue of ``inv(L) V' step V inv(L)'`` by Lanczos's method.
 
     The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
     """
@@ -395,7 +395,7 @@ def _least_eigenvalue(root: Array, step: Array) -> float:
     estimate = 0.0
     for k in range(_LANCZOS_STEPS):
         inner, _ = lapack.dtrtrs(L, basis[k], lower=1, trans=1)
-        w, _ = lapack.dtrtrs(L, step @ inner, lower=1)
+        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
         alpha[k] = float(w @ basis[k])
         known = basis[: k + 1]
         w -= known.T @ (known @ w)
