@@ -274,8 +274,7 @@ def test_faces(kind, seed):
     solution = solve(problem)
     # The multiples of F that make C - A*(y) psd may be large: the certificate then says what is left of it.
     assert solution.status == "optimal" or solution.gap > 1e-6
-    assert solution.gap <= (1e-3 if kind == "nested" else 1e-4)
-    assert abs(solution.value - value) <= max(1e-6 * max(abs(value), 1.0), 2 * solution.error)
+    assert abs(solution.value - value) <= 5e-6 * max(abs(value), 1.0)
     assert np.linalg.eigvalsh(solution.X)[-r - 1] <= 1e-12 * np.trace(solution.X)
 
 

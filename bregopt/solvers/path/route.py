@@ -10,6 +10,7 @@ from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.path.central_path import follow_path
 from bregopt.solvers.path.faces import find_faces
+from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.progress import Progress
 
 __all__ = ["Path", "PathSettings"]
@@ -50,7 +51,9 @@ class Path:
         return memory + (f"; {found}" if found else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        return follow_path(find_faces(program), settings, start, progress)
+        folded = fold_slacks(program)
+        begin = None if start is None else folded.shrink(start)
+        return folded.restore(follow_path(find_faces(folded.program), settings, begin, progress))
 
 
 def memory_needed(program: Program) -> int:

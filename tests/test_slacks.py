@@ -1,0 +1,73 @@
+"""Slack variables, folded into the rows of the route `path`, against the same problem as it is written."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.solvers.path.slacks import fold_slacks
+
+
+def margin_problem(seed, R=12, D=3, price=0.3, scale=1.0):
+    """Return the soft-margin problem in our DSL, with slack variables, and in CVXPY."""
+    rng = np.random.default_rng(seed)
+    far, near = rng.normal(size=(R, D)) + np.eye(D)[0], rng.normal(size=(R, D))
+    X, rho, xi = bo.PSD(D), bo.Variable(name="rho"), bo.Variable(R, nonneg=True, name="xi")
+    margins = bo.quad_form(far, X) - bo.quad_form(near, X)
+    rows = [margins >= rho - scale * xi, bo.trace(X) == 1]
+    ours = bo.Problem(bo.Maximize(rho - price * bo.sum(xi)), rows)
+    K, r, x = cp.Variable((D, D), PSD=True), cp.Variable(), cp.Variable(R, nonneg=True)
+    theirs = cp.hstack([f @ K @ f - g @ K @ g for f, g in zip(far, near, strict=True)])
+    constraints = [theirs >= r - scale * x, cp.trace(K) == 1]
+    return ours, cp.Problem(cp.Maximize(r - price * cp.sum(x)), constraints)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    price=st.sampled_from([0.1, 0.3, 2.0]),
+    scale=st.sampled_from([0.5, 1.0, 3.0]),
+)
+def test_margins_of_either_writing_agree(seed, price, scale):
+    ours, theirs = margin_problem(seed, price=price * scale, scale=scale)
+    sol = ours.solve(solver="path", tol=1e-7)
+    theirs.solve(solver=cp.CLARABEL)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(theirs.value, abs=1e-6 * max(1, abs(theirs.value)))
+    assert sol.primal_residual <= 1e-8
+    assert (sol.u["xi"] >= 0).all()
+
+
+def test_only_slack_variables_are_folded():
+    X, u = bo.PSD(2), bo.Variable(7, nonneg=True, name="u")
+    rows = [
+        X[0, 0] - u[0] <= 1,  # folded: relieves the upper bound
+        X[1, 1] + u[1] <= 1,  # the wrong sign
+        bo.between(X[0, 1] + u[2], 0, 1),  # a bound on the other side
+        X[0, 0] + 2 * u[3] >= 3,  # folded
+        X[0, 0] + u[4] == 2,  # an equality
+        X[0, 0] + u[5] >= 1,  # also in the next row
+        X[1, 1] + u[5] >= 1,
+        X[1, 1] + X[0, 0] + u[6] >= 4,  # no price
+        bo.trace(X) <= 5,
+    ]
+    cost = np.array([1.0, 1, 1, 1, 1, 1, 0])
+    problem = bo.Problem(bo.Minimize(X[0, 1] + cost @ u), rows)
+    folded = fold_slacks(problem.program())
+    assert folded.slack.tolist() == [0, 3]
+    assert folded.program.k == 5
+    sol, reference = problem.solve(solver="path"), problem.solve(solver="cvxpy")
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(reference.value, abs=1e-5)
+
+
+def test_warm_start_and_duals_are_those_of_the_whole():
+    ours, theirs = margin_problem(3)
+    first = ours.solve(solver="path", tol=1e-7)
+    again = ours.solve(solver="path", tol=1e-7, warm_start=True)
+    assert again.value == pytest.approx(first.value, abs=1e-6)
+    theirs.solve(solver=cp.CLARABEL)
+    np.testing.assert_allclose(first.duals[0], theirs.constraints[0].dual_value, atol=1e-5)
+    assert first.u["xi"].shape == (12,)
