@@ -14,13 +14,14 @@ eliminated, all of it becomes one equation for each row, ``da + D dy = r`` with 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
 
-__all__ = ["Ends", "Move", "Target"]
+__all__ = ["Ends", "Move", "Sides", "Target"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +43,13 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
-    """The ends of all rows; arrays of one length.
+class Sides:
+    """The finite bounds of all rows, which stay what they are; arrays of one length.
 
     Parameters
     ----------
+    m : int
+        The number of rows.
     row : int array
         The row that an end belongs to.
     sign : array
@@ -55,121 +58,149 @@ class Ends:
         Of the row, see :class:`~bregopt.program.Bounds`.
     free : boolean array
         Marks equalities.
-    p, s, t, b : array
-        Multiplier, slack, give of a hinge, and bend of a LogDet bound.
     """
 
+    m: int
     row: IntArray
     sign: Array
     bound: Array
     kind: IntArray
     gamma: Array
     free: Mask
-    p: Array
-    s: Array
-    t: Array
-    b: Array
 
     @classmethod
-    def at(cls, bounds: Bounds, activity: Array, nu: float, y: Array | None = None) -> Ends:
-        """Return the ends of all finite bounds at a first activity, centred at `nu`; equalities at `y`."""
+    def of(cls, bounds: Bounds) -> Sides:
+        """Return the sides of some bounds."""
         same = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
         lower = np.flatnonzero(np.isfinite(bounds.lo))
         upper = np.flatnonzero(np.isfinite(bounds.hi) & ~same)
         row = np.concatenate([lower, upper])
         sign = np.concatenate([np.ones(len(lower)), -np.ones(len(upper))])
         bound = np.concatenate([bounds.lo[lower], bounds.hi[upper]])
-        kind, gamma, free = bounds.kind[row], bounds.gamma[row], same[row]
+        return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row])
+
+    @cached_property
+    def held(self) -> IntArray:
+        """The ends with a slack."""
+        return np.flatnonzero(~self.free)
+
+    @cached_property
+    def hinge(self) -> IntArray:
+        """The bounds that give way at a fixed price."""
+        return np.flatnonzero(self.kind == Penalty.HINGE)
+
+    @cached_property
+    def logdet(self) -> IntArray:
+        """The bounds that bend as LogDet asks."""
+        return np.flatnonzero(self.kind == Penalty.LOGDET)
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether any bound bends smoothly."""
+        return bool((self.kind > Penalty.HINGE).any())
+
+    @cached_property
+    def two(self) -> IntArray:
+        """The ends that share their row with another."""
+        return np.flatnonzero((np.bincount(self.row, minlength=self.m) == 2)[self.row])
+
+    @cached_property
+    def one(self) -> IntArray:
+        """The ends that do not."""
+        return np.setdiff1d(np.arange(len(self.row)), self.two)
+
+    def sums(self, p: Array) -> Array:
+        """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
+        return np.bincount(self.row, weights=self.sign * p, minlength=self.m).astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Where the ends of all rows are.
+
+    Parameters
+    ----------
+    sides : Sides
+    p, s, t, b : array
+        Multiplier, slack, give of a hinge, and bend of a LogDet bound.
+    """
+
+    sides: Sides
+    p: Array
+    s: Array
+    t: Array
+    b: Array
+
+    @classmethod
+    def at(cls, sides: Sides, activity: Array, nu: float, y: Array | None = None) -> Ends:
+        """Return the ends at a first activity, centred at `nu`; equalities at `y`."""
+        row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
         if y is None:
             s = np.maximum(np.abs(activity[row] - bound), 0.1 * size)
             p = np.where(free, 0.0, nu / s)
         else:
-            own = np.maximum(sign * y[row], 0.0)
-            s = np.maximum(sign * (activity[row] - bound), np.minimum(nu / np.maximum(own, 1e-300), size))
+            own = np.maximum(sides.sign * y[row], 0.0)
+            least = np.minimum(nu / np.maximum(own, 1e-300), size)
+            s = np.maximum(sides.sign * (activity[row] - bound), least)
             p = np.where(free, y[row], np.maximum(own, nu / s))
-        hinge = kind == Penalty.HINGE
-        p[hinge] = np.minimum(p[hinge], gamma[hinge] / 2 if y is None else (1 - 1e-3) * gamma[hinge])
+        p[h] = np.minimum(p[h], gamma[h] / 2 if y is None else (1 - 1e-3) * gamma[h])
         t = np.zeros(len(row))
-        t[hinge] = nu / (gamma[hinge] - p[hinge])
+        t[h] = nu / (gamma[h] - p[h])
         # An upper bound that bends as LogDet asks has no bend at multipliers beyond gamma / b.
-        bends = (kind == Penalty.LOGDET) & ~free
+        bends = sides.logdet[~free[sides.logdet]]
         p[bends] = np.minimum(p[bends], 0.5 * gamma[bends] / bound[bends])
-        return cls(row, sign, bound, kind, gamma, free, p, s, t, bound.copy())
+        return cls(sides, p, s, t, bound.copy())
 
-    @property
-    def hinge(self) -> Mask:
-        """Marks the bounds that give way at a fixed price."""
-        mask: Mask = self.kind == Penalty.HINGE
-        return mask
-
-    @property
-    def dual_bend(self) -> Array:
-        """The dual slack ``gamma / bound + sign p`` of the bend of a LogDet bound; one for other ends."""
-        slack = np.ones(len(self.row))
-        k = self.kind == Penalty.LOGDET
-        slack[k] = self.gamma[k] / self.bound[k] + self.sign[k] * self.p[k]
-        return slack
-
-    def multipliers(self, m: int) -> Array:
-        """Return ``y``, shape ``(m,)``."""
-        return self.row_multipliers(self.p, m)
-
-    def row_multipliers(self, p: Array, m: int) -> Array:
-        """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
-        return np.bincount(self.row, weights=self.sign * p, minlength=m).astype(float)
-
-    def complementarity(self) -> float:
-        """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
-        h = self.hinge
-        slack = float(self.s[~self.free] @ self.p[~self.free])
-        return slack + float(self.t[h] @ (self.gamma[h] - self.p[h]))
+    @cached_property
+    def multipliers(self) -> Array:
+        """``y``, shape ``(m,)``."""
+        return self.sides.sums(self.p)
 
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return int((~self.free).sum() + self.hinge.sum())
+        return len(self.sides.held) + len(self.sides.hinge)
+
+    def complementarity(self) -> float:
+        """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
+        k, h = self.sides.held, self.sides.hinge
+        return float(self.s[k] @ self.p[k]) + float(self.t[h] @ (self.sides.gamma[h] - self.p[h]))
 
     def target(self, nu: float, after: Move | None = None) -> Target:
         """Return what the products should be: `nu`, less what a first step changes to second order."""
         if after is None:
-            return Target(np.full(len(self.row), nu), np.full(len(self.row), nu))
+            return Target(np.full(len(self.p), nu), np.full(len(self.p), nu))
         return Target(nu - after.s * after.p, nu + after.t * after.p)
 
     def stiffness(self) -> Array:
         """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
-        _, slope = self._bend()
-        D = -slope
-        held, h = ~self.free, self.hinge
+        D = -self._bend()[1]
+        k, h = self.sides.held, self.sides.hinge
         with np.errstate(divide="ignore", invalid="ignore"):  # the engine stops where a range ends
-            D[held] += self.s[held] / self.p[held]
-            D[h] += self.t[h] / (self.gamma[h] - self.p[h])
+            D[k] += self.s[k] / self.p[k]
+            D[h] += self.t[h] / (self.sides.gamma[h] - self.p[h])
         return D
 
     def pull(self, activity: Array, target: Target) -> Array:
         """Return ``r`` of each end in ``sign da + D dp = r``."""
-        bend, _ = self._bend()
-        r = -self.sign * (activity[self.row] - bend)
-        held, h = ~self.free, self.hinge
+        r = -self.sides.sign * (activity[self.sides.row] - self._bend()[0])
+        k, h = self.sides.held, self.sides.hinge
         with np.errstate(divide="ignore", invalid="ignore"):
-            r[held] += target.s[held] / self.p[held]
-            r[h] -= target.t[h] / (self.gamma[h] - self.p[h])
+            r[k] += target.s[k] / self.p[k]
+            r[h] -= target.t[h] / (self.sides.gamma[h] - self.p[h])
         return r
 
-    def of_rows(self, m: int, D: Array, r: Array) -> tuple[Array, Array]:
+    def of_rows(self, D: Array, r: Array) -> tuple[Array, Array]:
         """Return ``D`` and ``r`` of each row in ``da + D dy = r``; an infinite ``D`` where nothing asks."""
-        alone = np.bincount(self.row, minlength=m) == 1
-        total = np.full(m, np.inf)
-        right = np.zeros(m)
-        one = alone[self.row]
-        total[self.row[one]], right[self.row[one]] = D[one], (self.sign * r)[one]
-        two = ~one
-        if two.any():
-            weight = np.bincount(self.row[two], weights=1 / D[two], minlength=m)
-            pull = np.bincount(
-                self.row[two], weights=(self.sign * r / np.where(two, D, 1.0))[two], minlength=m
-            )
+        row, sign, m = self.sides.row, self.sides.sign, self.sides.m
+        one, two = self.sides.one, self.sides.two
+        total, right = np.full(m, np.inf), np.zeros(m)
+        total[row[one]], right[row[one]] = D[one], sign[one] * r[one]
+        if len(two):
+            weight = np.bincount(row[two], weights=1 / D[two], minlength=m)
+            pull = np.bincount(row[two], weights=sign[two] * r[two] / D[two], minlength=m)
             k = np.flatnonzero(weight)
             total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
         return total, right
@@ -180,37 +211,33 @@ class Ends:
         Two ends of a row share ``dy``; what they do beyond that follows from the sum of their equations,
         from which ``da`` is gone.
         """
-        m = len(dy)
-        p = self.sign * dy[self.row]
-        two = (np.bincount(self.row, minlength=m) == 2)[self.row]
-        if two.any():
-            D_both = np.bincount(self.row, weights=D, minlength=m)[self.row]
-            r_both = np.bincount(self.row, weights=r, minlength=m)[self.row]
+        row, sign, gamma, m = self.sides.row, self.sides.sign, self.sides.gamma, self.sides.m
+        p = sign * dy[row]
+        two = self.sides.two
+        if len(two):
+            D_both = np.bincount(row, weights=D, minlength=m)[row]
+            r_both = np.bincount(row, weights=r, minlength=m)[row]
             p[two] = (r_both[two] + (D_both - D)[two] * p[two]) / D_both[two]
         s, t, b = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
-        k = ~self.free
+        k, h = self.sides.held, self.sides.hinge
         s[k] = (target.s[k] - self.s[k] * (self.p[k] + p[k])) / self.p[k]
-        h = self.hinge
-        left = self.gamma[h] - self.p[h]
+        left = gamma[h] - self.p[h]
         t[h] = (target.t[h] - left * self.t[h] + self.t[h] * p[h]) / left
-        k = self.kind == Penalty.LOGDET
-        zeta = self.dual_bend[k]
-        b[k] = self.gamma[k] / zeta - self.b[k] - self.b[k] / zeta * self.sign[k] * p[k]
+        if len(self.sides.logdet):
+            k, zeta = self.sides.logdet, self._dual_bend()
+            b[k] = gamma[k] / zeta - self.b[k] - self.b[k] / zeta * sign[k] * p[k]
         return Move(p, s, t, b)
 
     def longest(self, move: Move) -> tuple[float, float]:
         """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
-        held, h, k = ~self.free, self.hinge, self.kind == Penalty.LOGDET
-        primal = min(
-            _longest(self.s[held], move.s[held]),
-            _longest(self.t[h], move.t[h]),
-            _longest(self.b[k], move.b[k]),
-        )
-        dual = min(
-            _longest(self.p[held], move.p[held]),
-            _longest(self.gamma[h] - self.p[h], -move.p[h]),
-            _longest(self.dual_bend[k], self.sign[k] * move.p[k]),
-        )
+        k, h, bends = self.sides.held, self.sides.hinge, self.sides.logdet
+        primal, dual = _longest(self.s[k], move.s[k]), _longest(self.p[k], move.p[k])
+        if len(h):
+            primal = min(primal, _longest(self.t[h], move.t[h]))
+            dual = min(dual, _longest(self.sides.gamma[h] - self.p[h], -move.p[h]))
+        if len(bends):
+            primal = min(primal, _longest(self.b[bends], move.b[bends]))
+            dual = min(dual, _longest(self._dual_bend(), self.sides.sign[bends] * move.p[bends]))
         return primal, dual
 
     def moved(self, move: Move, primal: float, dual: float) -> Ends:
@@ -223,19 +250,25 @@ class Ends:
             b=self.b + primal * move.b,
         )
 
+    def _dual_bend(self) -> Array:
+        """Return the dual slacks ``gamma / bound + sign p`` of the LogDet bounds."""
+        k = self.sides.logdet
+        return self.sides.gamma[k] / self.sides.bound[k] + self.sides.sign[k] * self.p[k]
+
     def _bend(self) -> tuple[Array, Array]:
-        """Return the bends that the multipliers ask for, and their derivative in ``y``, never positive."""
-        bend, slope = self.bound.copy(), np.zeros(len(self.row))
-        y = self.sign * self.p
-        k = self.kind == Penalty.LOGDET
-        zeta = self.dual_bend[k]
-        bend[k], slope[k] = self.gamma[k] / zeta, -self.b[k] / zeta
-        k = self.kind == Penalty.VON_NEUMANN
-        bend[k] = self.bound[k] * np.exp(np.minimum(-y[k] / self.gamma[k], 700.0))
-        slope[k] = -bend[k] / self.gamma[k]
-        k = self.kind == Penalty.SQUARE
-        bend[k] -= y[k] / (2 * self.gamma[k])
-        slope[k] = -0.5 / self.gamma[k]
+        """Return the bends that the multipliers ask for, and their derivatives in ``y``, never positive."""
+        bend, slope = self.sides.bound.copy(), np.zeros(len(self.p))
+        if not self.sides.smooth:
+            return bend, slope
+        kind, gamma, y = self.sides.kind, self.sides.gamma, self.sides.sign * self.p
+        k, zeta = self.sides.logdet, self._dual_bend()
+        bend[k], slope[k] = gamma[k] / zeta, -self.b[k] / zeta
+        k = np.flatnonzero(kind == Penalty.VON_NEUMANN)
+        bend[k] *= np.exp(np.minimum(-y[k] / gamma[k], 700.0))
+        slope[k] = -bend[k] / gamma[k]
+        k = np.flatnonzero(kind == Penalty.SQUARE)
+        bend[k] -= y[k] / (2 * gamma[k])
+        slope[k] = -0.5 / gamma[k]
         return bend, slope
 
 

@@ -27,7 +27,7 @@ from scipy.linalg import lapack
 from bregopt.arrays import Array
 from bregopt.program import Bounds, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
-from bregopt.solvers.engine.ends import Ends, Move
+from bregopt.solvers.engine.ends import Ends, Move, Sides
 from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
 
@@ -169,12 +169,12 @@ class PrimalDual:
         self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
     ) -> None:
         self._A, self._B, self._c, self._C = program.A, program.B, program.c, tuple(C)
-        self._bounds = program.bounds
-        k = program.k
+        bounds, k = program.bounds, program.k
         hard = np.full(k, Penalty.HARD)
-        self._box = Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf))
+        self._rows = Sides.of(bounds)
+        self._box = Sides.of(Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf)))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
-        exact = self._bounds.hard & (self._bounds.lo == self._bounds.hi)
+        exact = bounds.hard & (bounds.lo == bounds.hi)
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
         self._system = system_for(self._A, self._B, exact, fixed or on_face, direct)
@@ -206,7 +206,7 @@ class PrimalDual:
             ``C - A*(y)`` where none is given.
         """
         activity = self.activity(X, u)
-        ends = Ends.at(self._bounds, activity, nu, y)
+        ends = Ends.at(self._rows, activity, nu, y)
         box = Ends.at(self._box, u, nu)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends, box)
 
@@ -215,8 +215,8 @@ class PrimalDual:
         D_end, D_box = at.ends.stiffness(), at.box.stiffness()
         if not (np.isfinite(D_end).all() and np.isfinite(D_box).all()):
             return None
-        D, _ = at.ends.of_rows(self._A.m, D_end, 0 * D_end)
-        D_u, _ = at.box.of_rows(len(at.u), D_box, 0 * D_box)
+        D, _ = at.ends.of_rows(D_end, 0 * D_end)
+        D_u, _ = at.box.of_rows(D_box, 0 * D_box)
         X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
         solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D, D_u))
         return Slope(at, solve, D_end, D_box)
@@ -233,15 +233,15 @@ class PrimalDual:
         first = (None, None) if after is None else (after.ends, after.box)
         targets = at.ends.target(nu, first[0]), at.box.target(nu, first[1])
         r_end, r_box = at.ends.pull(at.activity, targets[0]), at.box.pull(at.u, targets[1])
-        _, r = at.ends.of_rows(self._A.m, slope.D, r_end)
-        _, r_u = at.box.of_rows(len(at.u), slope.D_u, r_box)
+        _, r = at.ends.of_rows(slope.D, r_end)
+        _, r_u = at.box.of_rows(slope.D_u, r_box)
         q = self._c - self._B.T @ at.y - at.z
         left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
         step = slope.solve(Pull(weight, left, r, r_u, q))
         if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
             return None
         ends = at.ends.move(step.y, slope.D, r_end, targets[0])
-        dy = at.ends.row_multipliers(ends.p, self._A.m)
+        dy = at.ends.sides.sums(ends.p)
         dz = q - self._B.T @ dy
         box = at.box.move(dz, slope.D_u, r_box, targets[1])
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
@@ -330,8 +330,8 @@ class PrimalDual:
 
         A ``Z`` of None is ``C - A*(y)``.
         """
-        y = ends.multipliers(self._A.m)
-        z = box.multipliers(len(u))
+        y = ends.multipliers
+        z = box.multipliers
         if not (np.abs(y) < _NO_PATH).all():
             return None
         pairs, worst = [], 0.0
