@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
@@ -169,6 +170,7 @@ class PrimalDual:
         self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
     ) -> None:
         self._A, self._B, self._c, self._C = program.A, program.B, program.c, tuple(C)
+        self._Bt = sp.csr_array(program.B.T)
         bounds, k = program.bounds, program.k
         hard = np.full(k, Penalty.HARD)
         self._rows = Sides.of(bounds)
@@ -235,14 +237,14 @@ class PrimalDual:
         r_end, r_box = at.ends.pull(at.activity, targets[0]), at.box.pull(at.u, targets[1])
         _, r = at.ends.of_rows(slope.D, r_end)
         _, r_u = at.box.of_rows(slope.D_u, r_box)
-        q = self._c - self._B.T @ at.y - at.z
+        q = self._c - self._Bt @ at.y - at.z
         left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
         step = slope.solve(Pull(weight, left, r, r_u, q))
         if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
             return None
         ends = at.ends.move(step.y, slope.D, r_end, targets[0])
         dy = at.ends.sides.sums(ends.p)
-        dz = q - self._B.T @ dy
+        dz = q - self._Bt @ dy
         box = at.box.move(dz, slope.D_u, r_box, targets[1])
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
         return Direction(step.X, dZ, step.u, dz, ends, box)

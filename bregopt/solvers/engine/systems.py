@@ -122,7 +122,7 @@ class RowSystem:
     """The system in the multipliers."""
 
     def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
-        self._A, self._B = A, sp.csr_array(B)
+        self._A, self._B, self._Bt = A, sp.csr_array(B), sp.csr_array(B.T)
         blocks = range(len(A.orders))
         self._actions = [RowAction(A, b) for b in blocks]
         self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
@@ -143,7 +143,7 @@ class RowSystem:
             dy = np.zeros(self._A.m)
             du = np.zeros(len(held))
             dy[asked], du[~held] = solve(right[asked], pull.q[~held])
-            du[held] = drop[held] + scene.D_u[held] * (self._B.T @ dy)[held]
+            du[held] = drop[held] + scene.D_u[held] * (self._Bt @ dy)[held]
             return Step(tuple(self._moved(scene, pull, b, dy) for b in range(len(scene.X))), du, dy)
 
         return step
