@@ -402,11 +402,14 @@ def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:
         known = basis[: k + 1]
         w -= known.T @ (known @ w)
         w -= known.T @ (known @ w)
-        beta[k] = float(np.linalg.norm(w))
-        ritz, vectors = np.linalg.eigh(np.diag(alpha[: k + 1]) + np.diag(beta[:k], -1))
-        residual = beta[k] * abs(float(vectors[-1, 0]))
-        estimate = float(ritz[0]) - residual
-        if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or beta[k] == 0:
-            break
+        beta[k] = math.sqrt(float(w @ w))
+        if k % 2 == 1 or beta[k] == 0:  # a look at the Ritz values costs as much as a step
+            T = np.diag(alpha[: k + 1])
+            T[np.arange(1, k + 1), np.arange(k)] = beta[:k]
+            ritz, vectors = np.linalg.eigh(T)
+            residual = beta[k] * abs(float(vectors[-1, 0]))
+            estimate = float(ritz[0]) - residual
+            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or beta[k] == 0:
+                break
         basis[k + 1] = w / beta[k]
     return estimate
