@@ -12,8 +12,9 @@ from bregopt.divergences import Frobenius, VonNeumann
 from bregopt.interop.matrices import read_matrix
 from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
+from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.solvers.engine import Face, Pull, RowAction, Scene, conjugate_gradients
+from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.systems import DefiniteFactor, EntrySystem, RowSystem
 

@@ -13,10 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import Penalty, certify, is_farkas, is_ray
+from bregopt.program import Penalty, certify, find_faces, is_farkas, is_ray
 from bregopt.solvers import registry
 from bregopt.solvers.engine import PrimalDual
-from bregopt.solvers.path.faces import find_faces
 
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 
@@ -272,10 +271,23 @@ def test_faces(kind, seed):
     problem, value, r = faced_problem(seed, kind)
     assert find_faces(problem.program()).faces[0].order == r
     solution = solve(problem)
-    # The multiples of F that make C - A*(y) psd may be large: the certificate then says what is left of it.
-    assert solution.status == "optimal" or solution.gap > 1e-6
+    assert solution.status == "optimal"
     assert abs(solution.value - value) <= 5e-6 * max(abs(value), 1.0)
     assert np.linalg.eigvalsh(solution.X)[-r - 1] <= 1e-12 * np.trace(solution.X)
+
+
+def test_dual_that_is_not_attained_is_proven_on_the_face():
+    """With X00 == 0 any multiple of the row leaves C - A*(y) indefinite, by as little as you like."""
+    X = bo.PSD(3)
+    rows = [X[0, 0] == 0, X[1, 1] == 1, X[2, 2] == 2]
+    solution = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).solve(solver="path")
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(-np.sqrt(2), rel=1e-6)
+    np.testing.assert_allclose(solution.X[0], 0, atol=1e-12)
+    p = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).program()
+    y = np.array([0.0, -1 / np.sqrt(2), -0.25 * np.sqrt(2)])
+    assert not certify(p, (solution.X,), np.zeros(0), y).meets(1e-6)
+    assert certify(p, (solution.X,), np.zeros(0), y, find_faces(p).faces).meets(1e-6)
 
 
 @pytest.mark.parametrize("kind", FACES)

@@ -11,6 +11,8 @@ from bregopt.program.certificate import (
     primal_residual,
 )
 from bregopt.program.dimacs import dimacs_errors
+from bregopt.program.face import Face
+from bregopt.program.faces import Faces, find_faces
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
@@ -21,6 +23,8 @@ __all__ = [
     "Block",
     "Bounds",
     "Certificate",
+    "Face",
+    "Faces",
     "LinearMap",
     "LowRank",
     "Matrix",
@@ -36,6 +40,7 @@ __all__ = [
     "certify",
     "check_rows",
     "dimacs_errors",
+    "find_faces",
     "is_farkas",
     "is_ray",
     "primal_residual",

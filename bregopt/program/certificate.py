@@ -20,6 +20,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
 from bregopt.program.bounds import Penalty
+from bregopt.program.face import Face
 from bregopt.program.program import Nearness, Program
 from bregopt.program.trace_bound import TraceBound, trace_bound
 
@@ -99,7 +100,9 @@ def divergence_of(nearness: Nearness) -> Divergence:
     return _anchored[nearness]
 
 
-def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certificate:
+def certify(
+    program: Program, X: Sequence[Array], u: Array, y: Array, faces: Sequence[Face] | None = None
+) -> Certificate:
     """Return what a primal and a dual point prove; `y` is clipped to its range first.
 
     Parameters
@@ -109,6 +112,8 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
     y : array of shape (m,)
+    faces : sequence of Face, optional
+        Where the rows hold ``X``, see :func:`~bregopt.program.find_faces`: ``C - A*(y)`` counts there only.
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
@@ -119,7 +124,7 @@ def certify(program: Program, X: Sequence[Array], u: Array, y: Array) -> Certifi
         if block.nearness is not None
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
-    dual, dual_residual, worth, unit = _dual(program, X, u, y)
+    dual, dual_residual, worth, unit = _dual(program, X, u, y, faces)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
     residual = max(primal_residual(program, X, u, activity), _cone_residual(program, X))
     return Certificate(
@@ -238,7 +243,9 @@ def _linear_terms(program: Program, X: Sequence[Array], u: Array, activity: Arra
     return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset, magnitude
 
 
-def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[float, float, float, float]:
+def _dual(
+    program: Program, X: Sequence[Array], u: Array, y: Array, faces: Sequence[Face] | None
+) -> tuple[float, float, float, float]:
     """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
     terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
     for b, block in enumerate(program.blocks):
@@ -250,7 +257,8 @@ def _dual(program: Program, X: Sequence[Array], u: Array, y: Array) -> tuple[flo
             unit += block.nearness.mu * divergence.unit
             continue
         bound, trace = _trace_bounds(program)[b], float(np.trace(X[b]))
-        smallest = _least_eigenvalue(W, bound is not None and bound.exact)
+        seen = W if faces is None else faces[b].seen(W)
+        smallest = _least_eigenvalue(seen, bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         else:

@@ -134,6 +134,14 @@ class Program:
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
 
     @cached_property
+    def natural_size(self) -> float:
+        """The largest trace or variable that the bounds of the rows speak of; one where they are all zero."""
+        bounds, size = self.bounds, self.row_sizes
+        ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+        largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))
+        return largest if largest > 0 else 1.0
+
+    @cached_property
     def column_sizes(self) -> Array:
         """The largest share that a variable has in any row's norm, shape ``(k,)``."""
         share = abs(sp.diags_array(1 / np.where(self.row_sizes > 0, self.row_sizes, 1.0)) @ self.B)

@@ -151,6 +151,8 @@ class Answer:
         More on why it stopped, such as a foreign solver's word.
     citation : str
         What to cite for the method that ran, where it is not the route's own citation.
+    y_on_faces : array of shape (m,), optional
+        Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
     """
 
     X: Sequence[Array]
@@ -160,6 +162,7 @@ class Answer:
     iterations: int
     detail: str = ""
     citation: str = ""
+    y_on_faces: Array | None = None
 
 
 class Solver(Protocol):

@@ -18,6 +18,7 @@ from bregopt.program import (
     RangeSpace,
     certify,
     check_rows,
+    find_faces,
     is_farkas,
     is_ray,
     range_space,
@@ -27,6 +28,8 @@ from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
 __all__ = ["ranks", "run", "to_range_space"]
+
+_ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 
 logger = logging.getLogger("bregopt")
 
@@ -48,7 +51,7 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)
     answer = replace(answer, X=tuple((M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
-    certificate = certify(reduced, answer.X, answer.u, answer.y)
+    answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
     done = time.perf_counter()
     timings = {
@@ -60,6 +63,21 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
     solution = _solution(solver, answer, certificate, status, spaces, timings, progress)
     _warn(solution, settings)
     return solution
+
+
+def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Certificate]:
+    """Return what an answer proves; on the faces that the rows imply where its multipliers of all rows fail.
+
+    There may be no multipliers of all rows as good as those on the faces: a dual that is not attained.
+    """
+    certificate = certify(program, answer.X, answer.u, answer.y)
+    if answer.y_on_faces is None or certificate.meets(tol):
+        return answer, certificate
+    faces = find_faces(program).faces
+    on_faces = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
+    if not on_faces.meets(tol):
+        return answer, certificate
+    return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), on_faces
 
 
 def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:

@@ -14,13 +14,21 @@ from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
-from bregopt.program import Certificate, Penalty, Program, certificate_of, certify, is_ray, primal_residual
+from bregopt.program import (
+    Certificate,
+    Face,
+    Penalty,
+    Program,
+    certificate_of,
+    certify,
+    is_ray,
+    primal_residual,
+)
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.engine import (
-    Face,
     Iterate,
     PrimalDual,
     Pull,

@@ -1,16 +1,14 @@
 """The primal-dual Newton method that routes share: all rows at once."""
 
 from bregopt.solvers.engine.action import RowAction
-from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual, root_of
-from bregopt.solvers.engine.start import first_iterate, primal_size, warm_iterate
+from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.engine.systems import DefiniteFactor, Pull, Scene, conjugate_gradients, system_for
 
 __all__ = [
     "DefiniteFactor",
     "Direction",
-    "Face",
     "Gram",
     "Iterate",
     "PrimalDual",
@@ -19,7 +17,6 @@ __all__ = [
     "Scene",
     "conjugate_gradients",
     "first_iterate",
-    "primal_size",
     "root_of",
     "system_for",
     "warm_iterate",

@@ -9,7 +9,7 @@ slacks and multipliers:
 All are linearised (:mod:`bregopt.solvers.engine.systems`); the second and third hold from the start where
 they can, and elsewhere their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
 ``nu`` falls; a semidefinite program is what both lead to when they fall together. A block may live on a face
-of the cone (:mod:`bregopt.solvers.engine.face`): ``X`` and ``inv(Z)`` are then held in the coordinates of the
+of the cone (:mod:`bregopt.program.face`): ``X`` and ``inv(Z)`` are then held in the coordinates of the
 rows, where these are sparse, and only decompositions see the face.
 """
 
@@ -26,10 +26,9 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
-from bregopt.program import Bounds, Penalty, Program
+from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Move, Sides
-from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
 
 __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Program
+from bregopt.program import Face, Program
 from bregopt.solvers.base import Start
-from bregopt.solvers.engine.face import Face
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
 from bregopt.solvers.engine.systems import DefiniteFactor
 
-__all__ = ["first_iterate", "primal_size", "warm_iterate"]
+__all__ = ["first_iterate", "warm_iterate"]
 
 _IDENTITY = 1e-9  # how near a combination of rows must be to the identity
 _ABOVE = 1.1  # how far inside the cone a first Z is
@@ -53,10 +52,10 @@ def first_iterate(
     u = _middle(program)
     X = least.X
     if X is None:
-        size = _PRIMAL * primal_size(program)
+        size = _PRIMAL * program.natural_size
         X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
     order = sum(face.order for face in faces)
-    mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * primal_size(program)
+    mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
     C = [face.seen(cost) for face, cost in zip(faces, costs, strict=True)]
     if least.y is not None:
         below = max(_lower_bound(C_b) for C_b in C)
@@ -123,14 +122,6 @@ def _lower_bound(C: Array) -> float:
     return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
 
 
-def primal_size(program: Program) -> float:
-    """Return the trace that the bounds of the rows speak of, the largest."""
-    bounds, norm = program.bounds, program.row_sizes
-    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
-    size = float((ends[norm > 0] / norm[norm > 0]).max(initial=0.0))
-    return size if size > 0 else 1.0
-
-
 def _dual_size(program: Program, costs: Sequence[Array]) -> float:
     """Return the size of the costs."""
     size = max([float(np.linalg.norm(C)) for C in costs] + [float(np.linalg.norm(program.c))])
@@ -140,14 +131,14 @@ def _dual_size(program: Program, costs: Sequence[Array]) -> float:
 
 def _inner_box(program: Program) -> tuple[Array, Array]:
     """Return a smaller box, inside that of the variables."""
-    unit = _PRIMAL * primal_size(program)
+    unit = _PRIMAL * program.natural_size
     width = np.minimum(program.u_hi - program.u_lo, unit)
     return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
 
 
 def _middle(program: Program) -> Array:
     """Return a point well inside the box: its middle, or the natural size away from its one end."""
-    unit = _PRIMAL * primal_size(program)
+    unit = _PRIMAL * program.natural_size
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)

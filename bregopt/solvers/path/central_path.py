@@ -8,13 +8,14 @@ LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import Certificate, Program, certificate_inside, is_farkas, is_ray
+from bregopt.program import Certificate, Faces, Program, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.engine import (
     DefiniteFactor,
@@ -22,11 +23,9 @@ from bregopt.solvers.engine import (
     Iterate,
     PrimalDual,
     first_iterate,
-    primal_size,
     root_of,
     warm_iterate,
 )
-from bregopt.solvers.path.faces import Faces
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -48,7 +47,7 @@ def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Prog
     engine = PrimalDual(program, costs, faces.faces, direct=True)
     at = None
     if start is not None:
-        at = warm_iterate(engine, program, costs, faces.faces, faces.shrink(start))
+        at = warm_iterate(engine, program, costs, faces.faces, replace(start, y=start.y[faces.kept]))
     if at is None:
         at = first_iterate(engine, program, costs, faces.faces)
     return _Path(engine, faces, settings, progress).run(at)
@@ -101,8 +100,14 @@ class _Path:
         return certificate_inside(self._program, X, at.u, at.y, at.activity, residual)
 
     def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
-        y = np.zeros(self._faces.whole.m) if self._flat else self._faces.lift(at.y)
-        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, stop, step)
+        X, m = tuple(pair.X for pair in at.pairs), self._faces.whole.m
+        if self._flat:
+            return Answer(X, at.u, np.zeros(m), stop, step)
+        on_faces = None
+        if self._faces.exposures:
+            on_faces = np.zeros(m)
+            on_faces[self._faces.kept] = at.y
+        return Answer(X, at.u, self._faces.lift(at.y), stop, step, y_on_faces=on_faces)
 
     def _proof(self, at: Iterate, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray where the iterates run away along one."""
@@ -129,7 +134,7 @@ class _Path:
     def _primal_runs_away(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
         largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
-        return primal_size(self._program) < _FAR_OUT * largest
+        return self._program.natural_size < _FAR_OUT * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, moved onto the rows that it should not move along.

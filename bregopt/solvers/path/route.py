@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
-from bregopt.program import Program
+from bregopt.program import Program, find_faces
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.faces import find_faces
 from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.progress import Progress
 

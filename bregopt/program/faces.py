@@ -16,10 +16,11 @@ import scipy.linalg
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.errors import InfeasibleRowError
-from bregopt.program import LowRank, Program, is_farkas
+from bregopt.program.certificate import is_farkas
+from bregopt.program.face import Face
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Program
 from bregopt.program.rows import Rows
-from bregopt.solvers.base import Start
-from bregopt.solvers.engine import Face, primal_size
 
 __all__ = ["Faces", "find_faces"]
 
@@ -100,7 +101,7 @@ class Faces:
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        noise = (_NO_BOUND * primal_size(self.whole) * self.whole.A.norms())[idle]
+        noise = (_NO_BOUND * self.whole.natural_size * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
@@ -115,10 +116,6 @@ class Faces:
             f"{self.whole.row_name(k)} asks for {asked}, but it is 0 for every X that meets the rows which "
             "fix a part of X to zero: no X can meet it. Make it soft with bo.soft(...) or change the bound"
         )
-
-    def shrink(self, start: Start) -> Start:
-        """Return an earlier answer to the whole program as one to the program on the faces."""
-        return replace(start, y=start.y[self.kept])
 
     def lift(self, y: Array) -> Array:
         """Return multipliers of all rows from those on the faces."""
