@@ -32,9 +32,9 @@ __all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "conju
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
 _FEW = 0.7  # of the rows, below which those that act are taken out
-_REFINEMENTS = 1
 _FAR = 1e6
 _REFINEMENTS = 2  # of a bordered system
+_PASSES = 2  # over the entries' system, the second for what the first leaves
 _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 _CG_STEPS = 300
 _CG_TOL = 1e-3
@@ -194,7 +194,9 @@ class RowSystem:
         return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
 
 
-def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _bordered(
+    M: Array, F: Array, refinements: int = _REFINEMENTS
+) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return what solves ``M y + F u = b, F'y = q``, refined."""
     if F.shape[1] == 0:
         factor = DefiniteFactor(M)
@@ -206,7 +208,7 @@ def _bordered(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y, u = solve_once(b, q)
-        for _ in range(_REFINEMENTS):
+        for _ in range(refinements):
             more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
             y, u = y + more_y, u + more_u
         return y, u
@@ -288,7 +290,7 @@ class EntrySystem:
         B, exact = self._B, self._exact
         delta, du, dy = np.zeros_like(G), np.zeros_like(pull.q), np.zeros(A.m)
         r = pull.r
-        for _ in range(1 + _REFINEMENTS):
+        for _ in range(_PASSES):
             left = stiffness * (G - delta) + A.adjoint(dy)
             left_u = pull.q - B.T @ dy - F * (pull.r_u - du)
             more, more_u, more_exact = factored.solve(
@@ -322,16 +324,17 @@ class _Entries:
                 border[:size, place[term.at[own]]] = (_features(term.rows.slice(own), i, j) * self._twice).T
             active = np.flatnonzero(E[term.at])
             for chunk in np.array_split(active, max(1, len(active) * size // 5_000_000)):
-                features = _features(term.rows.slice(chunk), i, j) * self._twice
-                weighted = E[term.at[chunk]][:, None] * features
-                S[:size, :size] += features.T @ weighted
+                # With one matrix on both sides the product costs half.
+                root = np.sqrt(E[term.at[chunk]])[:, None]
+                weighted = root * _features(term.rows.slice(chunk), i, j) * self._twice
+                S[:size, :size] += weighted.T @ weighted
                 if k:
-                    S[size:, :size] += B[term.at[chunk]].T @ weighted
+                    S[size:, :size] += (root * B[term.at[chunk]]).T @ weighted
         if k:
             S[:size, size:] = S[size:, :size].T
             S[size:, size:] = B.T @ (E[:, None] * B) + np.diag(F)
             border[size:] = B[exact].T
-        self._solve = _bordered(S, border)
+        self._solve = _bordered(S, border, refinements=0)  # :meth:`EntrySystem._refined` does that
 
     def solve(self, right: Array, right_u: Array, r: Array) -> tuple[Array, Array, Array]:
         """Return the entries, the variables, and the multipliers of the exact rows."""
