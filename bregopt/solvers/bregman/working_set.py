@@ -15,13 +15,14 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty, Program, certify
+from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["many_may_rest", "on_working_set"]
 
-_MANY = 500  # rows that may rest, from which a working set pays
+_MANY = 300  # rows that may rest, from which a working set pays
 _BROKEN = 0.1  # of the tolerance: what rows may be broken by in the end
 _JOIN = 0.1  # of the broken rows join at once, the worst first, and as many as the order at least
 _ROUNDS = 50
@@ -30,8 +31,16 @@ _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
 def many_may_rest(program: Program) -> bool:
-    """Whether there are more rows that may rest than entries of a row of ``X``, and enough of them."""
-    return int(_may_rest(program.bounds).sum()) > max(_MANY, 2 * program.blocks[0].n)
+    """Whether so many rows may rest that a method had better see those that act.
+
+    On the dual, rows that are orthogonal to each other do not hold each other up, however many they are.
+    """
+    rest = _may_rest(program.bounds)
+    if program.divergences[0] != "logdet":
+        for term in program.A.terms:
+            if isinstance(term.rows, Entries):
+                rest[term.at] = False
+    return int(rest.sum()) > max(_MANY, 3 * program.blocks[0].n)
 
 
 def on_working_set(

@@ -74,6 +74,7 @@ class _Pieces:
     def __init__(self, U: Any, row: IntArray, weight: Array) -> None:
         self._U, self._row, self._weight = U, row, weight
         self._alone = len(np.unique(row)) == len(row)
+        self._in_order = bool((row == np.arange(len(row))).all())
 
     @classmethod
     def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _Pieces | None:
@@ -92,7 +93,12 @@ class _Pieces:
         W = _times(self._U, left)
         W *= _times(self._U, right)
         if self._alone:
-            H[np.ix_(self._row, self._row)] += self._weight[:, None] * W * self._weight
+            W *= self._weight[:, None]
+            W *= self._weight
+            if self._in_order and len(W) == len(H):
+                H += W
+            else:
+                H[np.ix_(self._row, self._row)] += W
         else:
             S = self._sum(len(H))
             H += S @ (S @ W).T
