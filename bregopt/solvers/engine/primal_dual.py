@@ -39,7 +39,9 @@ _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
 _NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
-_LANCZOS_FROM = 80  # the order from which the smallest eigenvalue of a step is estimated
+# The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
+_TRIALS_FROM, _LANCZOS_FROM = 40, 130
+_TRIAL_TOL = 0.04  # relative
 _LANCZOS_STEPS = 40
 _LANCZOS_TOL = 0.03  # relative
 
@@ -373,14 +375,31 @@ def _dense(S: Any) -> Array:
 
 
 def _longest(step: Any, root: Array, face: Face) -> float:
-    """Return about the largest ``alpha`` with ``L L' + alpha V' step V`` psd."""
-    if len(root) < _LANCZOS_FROM:
+    """Return about the largest ``alpha`` with ``L L' + alpha V' step V`` psd, by what costs least."""
+    if len(root) >= _LANCZOS_FROM:
+        least = _least_eigenvalue(root, step, face)
+    elif len(root) >= _TRIALS_FROM:
+        return _longest_by_trials(face.seen(_dense(step)), root)
+    else:
         half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
         least = float(np.linalg.eigvalsh(K)[0]) if len(root) else 0.0
-    else:
-        least = _least_eigenvalue(root, step, face)
     return math.inf if least >= 0 else -1 / least
+
+
+def _longest_by_trials(step: Array, root: Array) -> float:
+    """Return the largest step for which a Cholesky factorisation was seen to exist, by bisection."""
+    S = root @ root.T
+    inside, outside = 0.0, 1 / _TO_BOUNDARY
+    if root_of(S + outside * step) is not None:
+        return math.inf
+    while outside - inside > _TRIAL_TOL * outside and outside > _SHORTEST:
+        middle = (inside + outside) / 2
+        if root_of(S + middle * step) is None:
+            outside = middle
+        else:
+            inside = middle
+    return inside
 
 
 def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:
