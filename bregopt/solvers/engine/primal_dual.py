@@ -359,7 +359,7 @@ def root_of(S: Array) -> Array | None:
     """Return the lower Cholesky factor, None where `S` is not positive definite."""
     if len(S) == 0:
         return S
-    root, info = lapack.dpotrf(S, lower=1, clean=1)
+    root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
     return root if info == 0 and np.isfinite(root.diagonal()).all() else None
 
 
@@ -391,15 +391,20 @@ def _longest_by_trials(step: Array, root: Array) -> float:
     """Return the largest step for which a Cholesky factorisation was seen to exist, by bisection."""
     S = root @ root.T
     inside, outside = 0.0, 1 / _TO_BOUNDARY
-    if root_of(S + outside * step) is not None:
+    if _definite(S + outside * step):
         return math.inf
     while outside - inside > _TRIAL_TOL * outside and outside > _SHORTEST:
         middle = (inside + outside) / 2
-        if root_of(S + middle * step) is None:
-            outside = middle
-        else:
+        if _definite(S + middle * step):
             inside = middle
+        else:
+            outside = middle
     return inside
+
+
+def _definite(S: Array) -> bool:
+    """Whether a symmetric matrix, which is overwritten, is positive definite."""
+    return bool(lapack.dpotrf(S.T, lower=1, clean=0, overwrite_a=1)[1] == 0)
 
 
 def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:

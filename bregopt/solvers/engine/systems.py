@@ -398,7 +398,7 @@ class DefiniteFactor:
         self._S = S = self._scale[:, None] * S * self._scale
         extra = 0.0
         while len(S):
-            self._root, info = lapack.dpotrf(S + extra * np.eye(len(S)) if extra else S, lower=1)
+            self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
             if info == 0:
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
