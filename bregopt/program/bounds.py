@@ -149,6 +149,12 @@ class Bounds:
         return mask
 
     @cached_property
+    def equal(self) -> Mask:
+        """Mask of the hard rows that ask for one value."""
+        mask: Mask = self.hard & (self.lo == self.hi)
+        return mask
+
+    @cached_property
     def penalties(self) -> tuple[Penalty, ...]:
         """The smooth penalties that occur."""
         return tuple(kind for kind in _SCALARS if (self.kind == kind).any())
@@ -177,6 +183,8 @@ class Bounds:
 
     def conjugate(self, y: Array) -> Array:
         """Return each row's term ``g(y)`` of the dual function; ``-inf`` outside its domain."""
+        if self.equal.all():
+            return y * self.lo
         acting = self._acting(y)
         term = np.zeros(self.m)
         used = y != 0

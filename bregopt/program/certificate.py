@@ -83,7 +83,7 @@ _ROUND_OFF = 1e-9  # of a row's norm times the trace: violations are not asked t
 _BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
 _LARGEST = 1e3  # times the largest trace that the bounds state: beyond, a matrix runs away and is no unit
 _NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
-_CONE_NOISE = 1e-13  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
+_CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 _bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()

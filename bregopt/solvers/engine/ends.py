@@ -20,6 +20,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
+from bregopt.program.bounds import bent
 
 __all__ = ["Ends", "Move", "Sides", "Target"]
 
@@ -257,18 +258,10 @@ class Ends:
 
     def _bend(self) -> tuple[Array, Array]:
         """Return the bends that the multipliers ask for, and their derivatives in ``y``, never positive."""
-        bend, slope = self.sides.bound.copy(), np.zeros(len(self.p))
-        if not self.sides.smooth:
-            return bend, slope
-        kind, gamma, y = self.sides.kind, self.sides.gamma, self.sides.sign * self.p
-        k, zeta = self.sides.logdet, self._dual_bend()
-        bend[k], slope[k] = gamma[k] / zeta, -self.b[k] / zeta
-        k = np.flatnonzero(kind == Penalty.VON_NEUMANN)
-        bend[k] *= np.exp(np.minimum(-y[k] / gamma[k], 700.0))
-        slope[k] = -bend[k] / gamma[k]
-        k = np.flatnonzero(kind == Penalty.SQUARE)
-        bend[k] -= y[k] / (2 * gamma[k])
-        slope[k] = -0.5 / gamma[k]
+        sides = self.sides
+        bend, slope = bent(sides.kind, sides.bound, sides.gamma, sides.sign * self.p)
+        if len(sides.logdet):  # the primal-dual form, in which the bend is an unknown of its own
+            slope[sides.logdet] = -self.b[sides.logdet] / self._dual_bend()
         return bend, slope
 
 

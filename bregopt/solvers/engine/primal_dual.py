@@ -177,7 +177,7 @@ class PrimalDual:
         self._rows = Sides.of(bounds)
         self._box = Sides.of(Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf)))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
-        exact = bounds.hard & (bounds.lo == bounds.hi)
+        exact = bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
         self._system = system_for(self._A, self._B, exact, fixed or on_face, direct)

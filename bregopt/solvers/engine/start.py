@@ -92,7 +92,7 @@ def warm_iterate(
 
 def _least(program: Program, faces: Sequence[Face]) -> _Least:
     bounds, A = program.bounds, program.A
-    alone = bounds.hard & (bounds.lo == bounds.hi) & (np.diff(program.B.indptr) == 0)
+    alone = bounds.equal & (np.diff(program.B.indptr) == 0)
     equal = np.flatnonzero(alone)
     if len(equal) == 0:
         return _Least(None, None)

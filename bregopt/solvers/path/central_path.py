@@ -125,8 +125,7 @@ class _Path:
 
     def _dual_runs_away(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""
-        A, B = self._program.A, self._program.B
-        reach = float(np.abs(at.y) @ np.sqrt(A.norms() ** 2 + (B**2).sum(axis=1)))
+        reach = float(np.abs(at.y) @ self._program.row_sizes)
         own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
         left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
         return max(own) + max(left) < _FAR_OUT * reach
