@@ -190,7 +190,6 @@ def test_every_form_of_a_graph_is_the_same_graph():
 def test_weights_of_edges_add_up():
     graph = read_graph([[0, 1], [1, 2], [1, 0]], weights=[1.0, 2.0, 3.0])
     np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 4, 0], [4, 0, 2], [0, 2, 0]])
-    assert graph.components == 1
 
 
 def test_two_edges_are_not_a_matrix_of_two_vertices():

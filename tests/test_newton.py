@@ -16,7 +16,8 @@ from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.systems import DefiniteFactor, EntrySystem, RowSystem
+from bregopt.solvers.engine.linear import DefiniteFactor
+from bregopt.solvers.engine.systems import EntrySystem, RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from bregopt.arrays import SYMMETRY_TOL, Array, IntArray, finite_array, rectangular, symmetric_matrix
 from bregopt.errors import require
@@ -40,11 +39,6 @@ class Graph:
     def laplacian(self) -> Any:
         """The Laplacian ``diag(A e) - A``, sparse."""
         return sp.csr_array(sp.diags_array(np.asarray(self.adjacency.sum(axis=1)).ravel()) - self.adjacency)
-
-    @property
-    def components(self) -> int:
-        """The number of connected components."""
-        return int(connected_components(self.adjacency, directed=False)[0])
 
     def cut(self, side: IntArray) -> float:
         """Return the weight of the edges between the sides of a vector of signs."""

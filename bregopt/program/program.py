@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 
 __all__ = ["Block", "Nearness", "Program"]
@@ -117,11 +117,6 @@ class Program:
     def k(self) -> int:
         """The number of ordinary variables."""
         return len(self.c)
-
-    @property
-    def low_rank(self) -> bool:
-        """Whether some block's ``X0`` is held by a factor, so that nothing ``n x n`` may be built."""
-        return any(b.nearness is not None and isinstance(b.nearness.X0, LowRank) for b in self.blocks)
 
     @property
     def divergences(self) -> tuple[str | None, ...]:

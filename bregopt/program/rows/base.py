@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
 
-__all__ = ["Coordinates", "Pieces", "Rows", "eigen_factor", "order_of", "symmetric_scatter"]
+__all__ = ["Coordinates", "Pieces", "Rows", "eigen_factor", "symmetric_scatter"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +92,6 @@ class Rows(Protocol):
     def count(self) -> int:
         """Return about how many terms :meth:`coordinates` would list, without listing them."""
         ...
-
-
-def order_of(X: Matrix) -> int:
-    """Return the order of a dense or low-rank matrix."""
-    return X.shape[0]
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:

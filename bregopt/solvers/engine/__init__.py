@@ -2,9 +2,10 @@
 
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import DefiniteFactor, conjugate_gradients
 from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual, root_of
 from bregopt.solvers.engine.start import first_iterate, warm_iterate
-from bregopt.solvers.engine.systems import DefiniteFactor, Pull, Scene, conjugate_gradients, system_for
+from bregopt.solvers.engine.systems import Pull, Scene, system_for
 
 __all__ = [
     "DefiniteFactor",

@@ -16,8 +16,8 @@ from bregopt.arrays import Array
 from bregopt.program import Face, Program
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import DefiniteFactor
 from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
-from bregopt.solvers.engine.systems import DefiniteFactor
 
 __all__ = ["first_iterate", "warm_iterate"]
 

@@ -19,23 +19,21 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve, solve_triangular
+from scipy.linalg import solve_triangular
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import DefiniteFactor, bordered, conjugate_gradients
 
-__all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "conjugate_gradients", "system_for"]
+__all__ = ["EntrySystem", "Pull", "RowSystem", "Scene", "Step", "System", "system_for"]
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _LARGEST_FORMED_ENTRIES = 1_200
 _FEW = 0.7  # of the rows, below which those that act are taken out
-_FAR = 1e6
-_REFINEMENTS = 2  # of a bordered system
 _PASSES = 2  # over the entries' system, the second for what the first leaves
-_NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 _CG_STEPS = 300
 _CG_TOL = 1e-3
 
@@ -178,7 +176,7 @@ class RowSystem:
         bounded = self._B[asked][:, held]
         M += (bounded @ sp.diags_array(scene.D_u[held]) @ bounded.T).toarray()
         free = self._B[asked][:, ~held].toarray()
-        return _bordered(M, free)
+        return bordered(M, free)
 
     def _iterative(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
         full = np.zeros(self._A.m)
@@ -192,56 +190,6 @@ class RowSystem:
 
         diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
         return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
-
-
-def _bordered(
-    M: Array, F: Array, refinements: int = _REFINEMENTS
-) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves ``M y + F u = b, F'y = q``, refined."""
-    if F.shape[1] == 0:
-        factor = DefiniteFactor(M)
-        return lambda b, q: (factor.solve(b), q)
-    try:
-        solve_once = _eliminated(M, F)
-    except LinAlgError:
-        solve_once = _whole(M, F)
-
-    def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y, u = solve_once(b, q)
-        for _ in range(refinements):
-            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
-            y, u = y + more_y, u + more_u
-        return y, u
-
-    return solve
-
-
-def _eliminated(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system by way of ``F' inv(M) F``, where ``M`` is definite."""
-    factor = DefiniteFactor(M, repair=False)
-    inverse = np.column_stack([factor.solve(column) for column in F.T])
-    border = DefiniteFactor(F.T @ inverse, repair=False)
-
-    def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y = factor.solve(b)
-        u = border.solve(F.T @ y - q)
-        return y - inverse @ u, u
-
-    return solve
-
-
-def _whole(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system as one, regularised by round-off."""
-    m, f = F.shape
-    whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
-    scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
-    lu = lu_factor(scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f))
-
-    def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        x = scale * lu_solve(lu, scale * np.concatenate([b, q]))
-        return x[:m], x[m:]
-
-    return solve
 
 
 class EntrySystem:
@@ -334,7 +282,7 @@ class _Entries:
             S[:size, size:] = S[size:, :size].T
             S[size:, size:] = B.T @ (E[:, None] * B) + np.diag(F)
             border[size:] = B[exact].T
-        self._solve = _bordered(S, border, refinements=0)  # :meth:`EntrySystem._refined` does that
+        self._solve = bordered(S, border, refinements=0)  # :meth:`EntrySystem._refined` does that
 
     def solve(self, right: Array, right_u: Array, r: Array) -> tuple[Array, Array, Array]:
         """Return the entries, the variables, and the multipliers of the exact rows."""
@@ -374,73 +322,6 @@ def _iterate_entries(A: LinearMap, E: Array, stiffness: Array, right: Array) -> 
             square = _dense(pieces.U) ** 2
             diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
     return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
-
-
-class DefiniteFactor:
-    """A factorised positive definite matrix, with a little more on its diagonal where rows are dependent.
-
-    Parameters
-    ----------
-    S : array of shape (m, m)
-        Positive semidefinite.
-    repair : bool
-        Whether a matrix that is not positive definite gets more on its diagonal.
-
-    Raises
-    ------
-    LinAlgError
-        Without `repair`, if the matrix is not positive definite.
-    """
-
-    def __init__(self, S: Array, repair: bool = True) -> None:
-        diagonal = S.diagonal()
-        self._scale = 1 / np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
-        self._S = S = self._scale[:, None] * S * self._scale
-        extra = 0.0
-        while len(S):
-            self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
-            if info == 0:
-                break
-            if not repair or not np.isfinite(S.diagonal()).all():
-                raise LinAlgError("the matrix is not positive definite")
-            extra = max(10 * extra, 1e-14)
-        self._refinements = 3 if extra else 1
-
-    def solve(self, right: Array) -> Array:
-        """Return the solution, refined."""
-        if len(right) == 0:
-            return right
-        b = self._scale * right
-        x, _ = lapack.dpotrs(self._root, b, lower=1)
-        for _ in range(self._refinements):
-            x += lapack.dpotrs(self._root, b - self._S @ x, lower=1)[0]
-        return self._scale * x
-
-
-def conjugate_gradients(
-    operator: Callable[[Array], Array], right: Array, diagonal: Array, tol: float, limit: int
-) -> Array:
-    """Solve a positive semidefinite system, preconditioned by its diagonal, to a relative residual."""
-    x = np.zeros_like(right)
-    r = right.copy()
-    z = r / diagonal
-    p = z
-    rz = float(r @ z)
-    enough = tol**2 * rz
-    for _ in range(limit):
-        if rz <= enough:
-            break
-        Hp = operator(p)
-        curvature = float(p @ Hp)
-        if curvature <= 1e-14 * float(p @ (diagonal * p)):
-            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # nothing holds it back: see where it leads
-        alpha = rz / curvature
-        x = x + alpha * p
-        r = r - alpha * Hp
-        z = r / diagonal
-        rz, old = float(r @ z), rz
-        p = z + (rz / old) * p
-    return x
 
 
 def _seen(root: Array, S: Array) -> Array:

@@ -1,0 +1,133 @@
+"""Definite, bordered and very large systems of linear equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
+
+from bregopt.arrays import Array
+
+__all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
+
+_REFINEMENTS = 2  # of a bordered system
+_FAR = 1e6
+_NOTHING = 1e-200  # a diagonal that stands for a row of zeros
+
+
+class DefiniteFactor:
+    """A factorised positive definite matrix, with a little more on its diagonal where rows are dependent.
+
+    Parameters
+    ----------
+    S : array of shape (m, m)
+        Positive semidefinite.
+    repair : bool
+        Whether a matrix that is not positive definite gets more on its diagonal.
+
+    Raises
+    ------
+    LinAlgError
+        Without `repair`, if the matrix is not positive definite.
+    """
+
+    def __init__(self, S: Array, repair: bool = True) -> None:
+        diagonal = S.diagonal()
+        self._scale = 1 / np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
+        self._S = S = self._scale[:, None] * S * self._scale
+        extra = 0.0
+        while len(S):
+            self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
+            if info == 0:
+                break
+            if not repair or not np.isfinite(S.diagonal()).all():
+                raise LinAlgError("the matrix is not positive definite")
+            extra = max(10 * extra, 1e-14)
+        self._refinements = 3 if extra else 1
+
+    def solve(self, right: Array) -> Array:
+        """Return the solution, refined."""
+        if len(right) == 0:
+            return right
+        b = self._scale * right
+        x, _ = lapack.dpotrs(self._root, b, lower=1)
+        for _ in range(self._refinements):
+            x += lapack.dpotrs(self._root, b - self._S @ x, lower=1)[0]
+        return self._scale * x
+
+
+def conjugate_gradients(
+    operator: Callable[[Array], Array], right: Array, diagonal: Array, tol: float, limit: int
+) -> Array:
+    """Solve a positive semidefinite system, preconditioned by its diagonal, to a relative residual."""
+    x = np.zeros_like(right)
+    r = right.copy()
+    z = r / diagonal
+    p = z
+    rz = float(r @ z)
+    enough = tol**2 * rz
+    for _ in range(limit):
+        if rz <= enough:
+            break
+        Hp = operator(p)
+        curvature = float(p @ Hp)
+        if curvature <= 1e-14 * float(p @ (diagonal * p)):
+            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # nothing holds it back: see where it leads
+        alpha = rz / curvature
+        x = x + alpha * p
+        r = r - alpha * Hp
+        z = r / diagonal
+        rz, old = float(r @ z), rz
+        p = z + (rz / old) * p
+    return x
+
+
+def bordered(
+    M: Array, F: Array, refinements: int = _REFINEMENTS
+) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves ``M y + F u = b, F'y = q``, refined."""
+    if F.shape[1] == 0:
+        factor = DefiniteFactor(M)
+        return lambda b, q: (factor.solve(b), q)
+    try:
+        solve_once = _eliminated(M, F)
+    except LinAlgError:
+        solve_once = _whole(M, F)
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        y, u = solve_once(b, q)
+        for _ in range(refinements):
+            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
+            y, u = y + more_y, u + more_u
+        return y, u
+
+    return solve
+
+
+def _eliminated(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system by way of ``F' inv(M) F``, where ``M`` is definite."""
+    factor = DefiniteFactor(M, repair=False)
+    inverse = np.column_stack([factor.solve(column) for column in F.T])
+    border = DefiniteFactor(F.T @ inverse, repair=False)
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        y = factor.solve(b)
+        u = border.solve(F.T @ y - q)
+        return y - inverse @ u, u
+
+    return solve
+
+
+def _whole(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system as one, regularised by round-off."""
+    m, f = F.shape
+    whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
+    scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
+    lu = lu_factor(scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f))
+
+    def solve(b: Array, q: Array) -> tuple[Array, Array]:
+        x = scale * lu_solve(lu, scale * np.concatenate([b, q]))
+        return x[:m], x[m:]
+
+    return solve
