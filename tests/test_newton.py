@@ -331,9 +331,9 @@ class TestHardCases:
         X0 = positive_definite(4, np.random.default_rng(3))
         X = bo.PSD(4)
         D = bo.Minimize(ATOMS[divergence](X, X0))
-        plain = bo.Problem(D, [bo.diag(X) == 1]).solve(tol=1e-9)
+        plain = bo.Problem(D, [bo.diag(X) == 1]).solve(tol=1e-11)
         doubled = bo.Problem(D, [bo.diag(X) == 1, 2 * bo.diag(X) == 2, bo.trace(X) == 4, X[0, 0] <= 1]).solve(
-            tol=1e-9
+            tol=1e-11
         )
         assert doubled.status == "optimal"
         np.testing.assert_allclose(doubled.X, plain.X, atol=1e-5)
@@ -444,7 +444,7 @@ class TestWeights:
     def test_equal_weights_are_the_plain_problem(self):
         A = symmetric(6, np.random.default_rng(6))
         X = bo.PSD(6)
-        plain = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1]).solve(tol=1e-9)
+        plain = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1]).solve(tol=1e-13)
         weighted = bo.Problem(
             bo.Minimize(bo.frobenius_div(X, A, weights=np.full((6, 6), 3.0))), [bo.diag(X) == 1]
         ).solve(solver="bregman", tol=1e-9)

@@ -134,7 +134,7 @@ class PositiveSpectrum:
     mu: float
     square: float
 
-    @property
+    @cached_property
     def negative(self) -> int:
         """The number of eigenvalues that are not positive."""
         return int(np.searchsorted(self.theta, 0.0, side="right"))

@@ -174,13 +174,12 @@ class Expression(Operand):
         shape = np.broadcast_shapes(self.shape, factor.shape)
         e = self._broadcast(shape)
         weight = np.broadcast_to(factor, shape).ravel().astype(float)
-        scaling = sp.diags_array(weight)
         return Expression(
             shape,
             e.constant * weight + 0.0,  # no negative zeros, which messages would show
             {X: rows.scale(weight) for X, rows in e.psd.items()},
-            {u: sp.csr_array(scaling @ matrix) for u, matrix in e.variables.items()},
-            {p: sp.csr_array(scaling @ matrix) for p, matrix in e.parameters.items()},
+            {u: _times(weight, matrix) for u, matrix in e.variables.items()},
+            {p: _times(weight, matrix) for p, matrix in e.parameters.items()},
             _scaled_label(e.label, factor),
         )
 
@@ -285,6 +284,11 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any], add: Callable[[Any, Any], Any]
 
 def _add_csr(a: Any, b: Any) -> Any:
     return sp.csr_array(a + b)
+
+
+def _times(weight: Array, matrix: Any) -> Any:
+    """Return ``diag(weight) @ matrix`` in CSR form."""
+    return sp.csr_array(sp.diags_array(weight) @ matrix)
 
 
 def _sum_label(a: Expression, b: Expression) -> str:

@@ -178,7 +178,6 @@ class Problem:
             X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
-            rank=raw.rank[0] if raw.rank is not None and len(raw.rank) == 1 else raw.rank,
             _raw=raw,
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import (
     Certificate,
@@ -34,7 +33,6 @@ _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as
 logger = logging.getLogger("bregopt")
 
 _NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
-_RANK_TOL = 1e-9  # eigenvalues of an answer below this fraction of the largest do not count towards its rank
 
 
 def run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
@@ -167,14 +165,8 @@ def _solution(
         timings=timings,
         solver=solver.name,
         history=progress.history(),
-        rank=tuple(_rank(M) for M in answer.X) if held else None,
         citation=answer.citation or solver.citation,
     )
-
-
-def _rank(M: Array) -> int:
-    eigenvalues = np.linalg.eigvalsh(M)
-    return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0))) if eigenvalues[-1] > 0 else 0
 
 
 def _title(solver: Solver, program: Program, spaces: dict[int, RangeSpace]) -> str:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.plotting import plot_convergence
+from bregopt.program import LowRank
+from bregopt.program.lowrank import Matrix
 
 __all__ = ["Solution", "Status", "StopReason"]
+
+_RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
 
 class Status(StrEnum):
@@ -77,8 +84,6 @@ class Solution:
         The route.
     history : dict from str to array
         One array for each recorded quantity.
-    rank : int or tuple of int
-        Of the answer, or of each of its matrices; None where there is none.
     citation : str
         What to cite for the method that ran.
     """
@@ -98,9 +103,15 @@ class Solution:
     timings: dict[str, float]
     solver: str
     history: dict[str, Array]
-    rank: Any
     citation: str
     _raw: Solution | None = field(default=None, repr=False)
+
+    @cached_property
+    def rank(self) -> Any:
+        """The rank of the answer, or of each of its matrices; None where there is none."""
+        if isinstance(self.X, tuple):
+            return tuple(_rank(part) for part in self.X)
+        return None if self.X is None else _rank(self.X)
 
     @property
     def residuals(self) -> dict[str, float]:
@@ -121,6 +132,12 @@ class Solution:
             f"  stopped    {self.stop_reason}",
         ]
         return "\n".join(lines)
+
+
+def _rank(X: Matrix) -> int:
+    """Return how many eigenvalues count; those of ``F F'`` are those of ``F'F``."""
+    eigenvalues = np.linalg.eigvalsh(X.factor.T @ X.factor if isinstance(X, LowRank) else X)
+    return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0)))
 
 
 def _shape_text(X: Any, rank: Any) -> str:

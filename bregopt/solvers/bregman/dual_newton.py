@@ -49,19 +49,24 @@ class _Point:
     dual: float
 
 
-def dual_newton(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+def dual_newton(
+    program: Program, settings: Settings, start: Start | None, progress: Progress, *, restore: bool = True
+) -> Answer:
     """Solve a von Neumann or squared Frobenius problem in one block.
 
     Parameters
     ----------
     program : Program
         One block with such a term, unweighted, and no ordinary variables.
+    restore : bool
+        Whether a squared Frobenius problem with rows of the diagonal alone may end with a matrix scaled onto
+        them: a step sooner, with multipliers of half the digits.
     """
-    return _DualNewton(program, settings, progress).run(start)
+    return _DualNewton(program, settings, progress, restore).run(start)
 
 
 class _DualNewton:
-    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
+    def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         nearness = program.blocks[0].nearness
         assert nearness is not None
@@ -72,6 +77,7 @@ class _DualNewton:
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
+        self._diagonal = _held_diagonal(program) if restore and isinstance(divergence, Frobenius) else None
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the last point."""
@@ -83,7 +89,7 @@ class _DualNewton:
         limit = self._settings.max_iter or STEPS
         at, stop, step = watch.follow(first, self._advanced, self._certificate, limit)
         y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
-        return Answer((at.X,), np.zeros(0), y, stop, step)
+        return Answer((self._on_rows(at),), np.zeros(0), y, stop, step)
 
     def _first(self, start: Start | None) -> _Point | None:
         """Return the first point: of an earlier answer, where no row acts, or of a heavier divergence.
@@ -113,7 +119,30 @@ class _DualNewton:
             weight /= 2
         return self._point(y)
 
+    def _on_rows(self, at: _Point) -> Array:
+        """Return the point's matrix, scaled onto the rows where these hold the diagonal alone.
+
+        The matrix and its dual are complementary, so that ``D X D`` costs what is of second order in
+        ``D - I``: it proves now what the next step would. A point that is far from its rows goes on instead.
+        """
+        if self._diagonal is None:
+            return at.X
+        index, lo, hi = self._diagonal
+        there = at.X.diagonal()[index]
+        held = np.clip(there, lo, hi)
+        if (np.abs(held - there) > np.sqrt(self._settings.tol) * there).any():
+            return at.X
+        d = np.ones(len(at.X))
+        d[index] = np.sqrt(held / np.maximum(there, np.finfo(float).tiny))
+        scaled: Array = d[:, None] * at.X * d
+        return scaled
+
     def _certificate(self, at: _Point) -> Certificate:
+        if self._diagonal is not None:
+            X = self._on_rows(at)
+            activity = self._program.A.apply((X,))
+            value = self._divergence.value(X)
+            return certificate_of(self._program, X, at.y, activity, value, at.term)
         W = self._C - self._program.A.adjoint(at.y)
         divergence = (at.term - float(np.vdot(W, at.X))) / self._mu
         return certificate_of(self._program, at.X, at.y, at.activity, divergence, at.term)
@@ -187,6 +216,18 @@ class _DualNewton:
                 return new
             alpha *= 0.5
         return None
+
+
+def _held_diagonal(program: Program) -> tuple[IntArray, Array, Array] | None:
+    """Return which diagonal entries the rows hold, and their ends; None where the rows hold anything else."""
+    terms, bounds = program.A.terms, program.bounds
+    if len(terms) != 1 or not isinstance(terms[0].rows, Entries) or not bounds.hard.all():
+        return None
+    rows, at = terms[0].rows, terms[0].at
+    once = len(np.unique(rows.i)) == rows.m and (rows.i == rows.j).all() and (rows.weight > 0).all()
+    if not once or (bounds.hi[at] < 0).any():
+        return None
+    return rows.i, np.maximum(bounds.lo[at] / rows.weight, 0.0), bounds.hi[at] / rows.weight
 
 
 def _weighing(program: Program, mu: float) -> Program:

@@ -94,4 +94,5 @@ class _Majorisation:
             Settings(tol=tol, max_iter=_INNER_STEPS),
             Start((), _NO_VARIABLES, self.y),
             Progress("majorant"),
+            restore=False,  # its multipliers matter as much as its matrix
         )

@@ -36,6 +36,8 @@ class RowAction:
             self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
             self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
             self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
+        self._sparse = self.by_term and self._n >= _SPARSE_FROM
+        if self._sparse:
             self._spread = self._pattern()
 
     def _pattern(self) -> Any:
@@ -50,7 +52,7 @@ class RowAction:
 
     def adjoint(self, y: Array) -> Any:
         """Return ``A*(y)``, sparse where the rows are and the order is large."""
-        if not self.by_term or self._n < _SPARSE_FROM:
+        if not self._sparse:
             return self._A.adjoint(y, self._block)
         return sp.csr_array((self._spread @ y, self._indices, self._indptr), (self._n, self._n))
 
