@@ -14,6 +14,7 @@ from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
+from bregopt.solvers.bregman.held_diagonal import simplex_shift
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
@@ -529,3 +530,41 @@ def test_real_patterns_of_fixed_entries(data, name):
         return
     assert sol.status == "optimal"
     np.testing.assert_allclose(sol.X[pattern], A[pattern], atol=1e-5)
+
+
+class TestHeldDiagonal:
+    def test_the_shift_projects_onto_the_simplex(self):
+        rng = np.random.default_rng(0)
+        for total in (0.0, 0.5, 30.0):
+            theta = np.sort(rng.normal(size=9))
+            assert np.maximum(theta - simplex_shift(theta, total), 0).sum() == pytest.approx(total)
+
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+    def test_answers_are_on_the_rows(self, scale):
+        A = scale * symmetric(8, np.random.default_rng(1))
+        b = scale * np.linspace(0.5, 2, 8)
+        X = bo.PSD(8)
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [2 * bo.diag(X) == 2 * b])
+        sol = problem.solve(solver="bregman", tol=1e-8)
+        np.testing.assert_allclose(sol.X.diagonal(), b, rtol=4e-16)
+        assert sol.status == "optimal"
+        exact = problem.solve(solver="bregman", tol=1e-14)
+        # as far from the answer as the gap allows: the objective is strongly convex
+        assert np.linalg.norm(sol.X - exact.X) ** 2 <= (sol.gap + 1e-13) * exact.value * (1 + 1e-6)
+
+    def test_bounds_on_the_diagonal_alone(self):
+        A = symmetric(6, np.random.default_rng(2))
+        X = bo.PSD(6)
+        rows = [bo.between(bo.diag(X), 0.5, 1.0)]
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), rows)
+        assert bo.cross_check(problem, solvers=["bregman", "cvxpy"]).ok
+        sol = problem.solve(solver="bregman")
+        assert (sol.X.diagonal() <= 1).all()
+        assert (sol.X.diagonal() >= 0.5 - 1e-15).all()
+
+    def test_zeros_on_the_diagonal(self):
+        X = bo.PSD(3)
+        b = np.array([0.0, 1.0, 2.0])
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, 2 * np.eye(3))), [bo.diag(X) == b]).solve()
+        np.testing.assert_allclose(sol.X, np.diag(b), atol=1e-12)
+        assert sol.value == pytest.approx(5.0)

@@ -218,7 +218,7 @@ class TestNearestCorrelation:
 
     def test_stopped_before_it_began(self):
         with pytest.warns(bo.ConvergenceWarning):
-            sol = bo.nearest_correlation(-5 * np.eye(3), time_limit=1e-9)
+            sol = bo.nearest_correlation(broken(7, 0), time_limit=1e-9)
         assert sol.status == "user_limit"
 
     def test_a_correlation_matrix_stays(self):

@@ -659,7 +659,7 @@ def test_example_nearest_correlation():
         correction = P - R
         Y = P - np.diag(np.diag(P) - 1)
     sol, _ = solved_example("nearest_correlation")
-    np.testing.assert_allclose(sol.X, Y, atol=1e-6)
+    np.testing.assert_allclose(sol.X, Y, atol=1e-4)  # the root of tol
 
 
 def test_example_stress_test():

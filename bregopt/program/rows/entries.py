@@ -65,13 +65,13 @@ class Entries:
     def pieces(self) -> Pieces:
         # e_i e_j' + e_j e_i' = ((e_i + e_j)(e_i + e_j)' - (e_i - e_j)(e_i - e_j)') / 2; one piece if i = j
         diagonal, off = np.flatnonzero(self.i == self.j), np.flatnonzero(self.i != self.j)
-        piece = np.arange(len(off))
-        start, two = len(diagonal), len(off)
-        at = np.concatenate([np.arange(start), np.tile(start + piece, 2), np.tile(start + two + piece, 2)])
-        ends = np.concatenate([self.i[off], self.j[off]])
-        value = np.concatenate([np.ones(start + 3 * two), -np.ones(two)])
-        index = np.concatenate([self.i[diagonal], ends, ends])
-        U = sp.csr_array((value, (at, index)), (start + 2 * two, self.n))
+        one, two = len(diagonal), len(off)
+        ends = np.column_stack([self.i[off], self.j[off]]).ravel()
+        value = np.concatenate([np.ones(one + 2 * two), np.tile([1.0, -1.0], two)])
+        start = np.concatenate([np.arange(one), one + 2 * np.arange(2 * two + 1)])
+        U = sp.csr_array(
+            (value, np.concatenate([self.i[diagonal], ends, ends]), start), (one + 2 * two, self.n)
+        )
         weight = np.concatenate([self.weight[diagonal], self.weight[off] / 4, -self.weight[off] / 4])
         return Pieces(U, np.concatenate([diagonal, off, off]), weight)
 

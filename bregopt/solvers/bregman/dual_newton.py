@@ -23,6 +23,7 @@ from bregopt.program.bounds import bent
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.solvers.base import Answer, Settings, Start
+from bregopt.solvers.bregman.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
 from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.engine import RowAction, conjugate_gradients
 from bregopt.solvers.progress import Progress
@@ -77,7 +78,8 @@ class _DualNewton:
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
-        self._diagonal = _held_diagonal(program) if restore and isinstance(divergence, Frobenius) else None
+        self._diagonal = held_diagonal(program) if isinstance(divergence, Frobenius) else None
+        self._restores = restore and self._diagonal is not None and self._diagonal.alone
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the last point."""
@@ -97,6 +99,8 @@ class _DualNewton:
         A large linear cost takes the exponential beyond the largest number until the rows hold it back; with
         ten times the weight, and its answer for a start, they do.
         """
+        if start is None and self._diagonal is not None and self._diagonal.complete:
+            return self._of_right_trace(self._diagonal)
         zero = np.zeros(self._program.m)
         for y in [self._program.bounds.clip(start.y), zero] if start is not None else [zero]:
             at = self._point(y)
@@ -119,26 +123,35 @@ class _DualNewton:
             weight /= 2
         return self._point(y)
 
+    def _of_right_trace(self, held: HeldDiagonal) -> _Point | None:
+        """Return a point of the trace that the rows ask for, which hold the whole diagonal.
+
+        But for the cone its matrix would have their diagonal; and along the multipliers of the identity the
+        spectrum only shifts, to where its positive part has their trace.
+        """
+        assert isinstance(self._divergence, Frobenius)
+        unit = 2 * self._mu / held.weight
+        start = self._divergence.X0.diagonal() - self._C.diagonal() / (2 * self._mu)
+        y = np.zeros(self._program.m)
+        y[held.at] = unit * (held.lo - start[held.index])
+        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        shift = simplex_shift(spectrum.theta, float(held.lo.sum()))
+        y[held.at] -= unit * shift
+        return self._point_of(y, replace(spectrum, theta=spectrum.theta - shift))
+
     def _on_rows(self, at: _Point) -> Array:
-        """Return the point's matrix, scaled onto the rows where these hold the diagonal alone.
+        """Return the point's matrix, scaled onto the rows where these are of the diagonal alone.
 
         The matrix and its dual are complementary, so that ``D X D`` costs what is of second order in
         ``D - I``: it proves now what the next step would. A point that is far from its rows goes on instead.
         """
-        if self._diagonal is None:
+        if not self._restores:
             return at.X
-        index, lo, hi = self._diagonal
-        there = at.X.diagonal()[index]
-        held = np.clip(there, lo, hi)
-        if (np.abs(held - there) > np.sqrt(self._settings.tol) * there).any():
-            return at.X
-        d = np.ones(len(at.X))
-        d[index] = np.sqrt(held / np.maximum(there, np.finfo(float).tiny))
-        scaled: Array = d[:, None] * at.X * d
-        return scaled
+        assert self._diagonal is not None
+        return self._diagonal.scaled(at.X, np.sqrt(self._settings.tol))
 
     def _certificate(self, at: _Point) -> Certificate:
-        if self._diagonal is not None:
+        if self._restores:
             X = self._on_rows(at)
             activity = self._program.A.apply((X,))
             value = self._divergence.value(X)
@@ -150,8 +163,11 @@ class _DualNewton:
     def _point(self, y: Array) -> _Point | None:
         """Return the point of some multipliers, None outside the domain of the dual."""
         spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        return None if spectrum is None else self._point_of(y, spectrum)
+
+    def _point_of(self, y: Array, spectrum: Spectrum) -> _Point | None:
         own = float(self._program.bounds.conjugate(y).sum())
-        if spectrum is None or not np.isfinite(own):
+        if not np.isfinite(own):
             return None
         X, term = spectrum.X, spectrum.term
         return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
@@ -216,18 +232,6 @@ class _DualNewton:
                 return new
             alpha *= 0.5
         return None
-
-
-def _held_diagonal(program: Program) -> tuple[IntArray, Array, Array] | None:
-    """Return which diagonal entries the rows hold, and their ends; None where the rows hold anything else."""
-    terms, bounds = program.A.terms, program.bounds
-    if len(terms) != 1 or not isinstance(terms[0].rows, Entries) or not bounds.hard.all():
-        return None
-    rows, at = terms[0].rows, terms[0].at
-    once = len(np.unique(rows.i)) == rows.m and (rows.i == rows.j).all() and (rows.weight > 0).all()
-    if not once or (bounds.hi[at] < 0).any():
-        return None
-    return rows.i, np.maximum(bounds.lo[at] / rows.weight, 0.0), bounds.hi[at] / rows.weight
 
 
 def _weighing(program: Program, mu: float) -> Program:

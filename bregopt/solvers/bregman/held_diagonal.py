@@ -1,0 +1,83 @@
+"""Rows that hold the diagonal, as of a correlation matrix: a good start, and a short end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import Program
+from bregopt.program.rows import Entries
+
+__all__ = ["HeldDiagonal", "held_diagonal", "simplex_shift"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldDiagonal:
+    """Hard rows ``lo <= X[i, i] <= hi``, written without their weights.
+
+    Parameters
+    ----------
+    at, index : int array of shape (k,)
+        The rows, and the entries ``i`` that they hold.
+    weight, lo, hi : array of shape (k,)
+    complete : bool
+        Whether every entry of the diagonal is held to one value.
+    alone : bool
+        Whether there are no other rows.
+    """
+
+    at: IntArray
+    index: IntArray
+    weight: Array
+    lo: Array
+    hi: Array
+    complete: bool
+    alone: bool
+
+    def scaled(self, X: Array, most: float) -> Array:
+        """Return ``D X D`` on the rows; `X` itself where these miss it by more than `most`, relatively."""
+        there = X.diagonal()[self.index]
+        held = np.clip(there, self.lo, self.hi)
+        if (np.abs(held - there) > most * there).any():
+            return X
+        d = np.ones(len(X))
+        d[self.index] = np.sqrt(held / np.maximum(there, np.finfo(float).tiny))
+        moved: Array = d[:, None] * X * d
+        return moved
+
+
+def held_diagonal(program: Program) -> HeldDiagonal | None:
+    """Return the rows on the diagonal of a program in one block; None where they are not simple."""
+    bounds, n = program.bounds, program.blocks[0].n
+    rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
+    for term in program.A.terms:
+        if isinstance(term.rows, Entries):
+            own = term.rows.i == term.rows.j
+            rows, index = np.append(rows, term.at[own]), np.append(index, term.rows.i[own])
+            weight = np.append(weight, term.rows.weight[own])
+    simple = bounds.hard[rows].all() and (weight > 0).all() and (bounds.hi[rows] >= 0).all()
+    if len(rows) == 0 or not simple or len(np.unique(index)) < len(index):
+        return None
+    lo, hi = np.maximum(bounds.lo[rows] / weight, 0.0), bounds.hi[rows] / weight
+    complete = len(rows) == n and bool((lo == hi).all())
+    return HeldDiagonal(rows, index, weight, lo, hi, complete, alone=len(rows) == program.m)
+
+
+def simplex_shift(theta: Array, total: float) -> float:
+    """Return the ``s`` for which the positive parts of ``theta - s`` sum to `total`.
+
+    The projection onto a simplex, from sorted numbers.
+
+    Parameters
+    ----------
+    theta : array of shape (n,), ascending
+    total : float
+        Not negative.
+    """
+    falling = theta[::-1]
+    excess = np.cumsum(falling) - total
+    count = np.arange(1, len(theta) + 1)
+    k = max(int(np.sum(count * falling > excess)), 1)
+    return float(excess[k - 1] / k)
