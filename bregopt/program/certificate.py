@@ -216,7 +216,7 @@ def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
     counted = (bound != 0) | (np.diff(program.B.indptr) > 0)
     # Multipliers of dependent rows may be anything: what they add up to counts.
     acting = np.where(counted, y, 0.0)
-    most = _LARGEST * max(_stated_traces(program), default=math.inf)
+    most = _LARGEST * max(program.stated_traces, default=math.inf)
     return sum(
         min(_typical_trace(program, b, float(np.trace(X[b]))), most)
         * (float(np.linalg.norm(block.C)) + float(np.linalg.norm(program.A.adjoint(acting, b))))
@@ -272,17 +272,9 @@ def _dual(
     return total, max(residual, miss), worth + left, unit
 
 
-def _stated_traces(program: Program) -> list[float]:
-    """Return the traces that the bounds of the rows speak of, above zero."""
-    bounds, size = program.bounds, program.A.norms()
-    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
-    stated: list[float] = (ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]).tolist()
-    return stated
-
-
 def _typical_trace(program: Program, block: int, trace: float) -> float:
     """Return the trace of the answer; where that is zero but for noise, the least that the bounds state."""
-    natural = min(_stated_traces(program), default=float(program.blocks[block].n))
+    natural = min(program.stated_traces, default=float(program.blocks[block].n))
     return trace if trace > _NO_TRACE * natural else natural
 
 
@@ -383,7 +375,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
         elif largest > tol * size:
             return False
         else:
-            lacking += max(largest, 0.0) * max(_stated_traces(program), default=float(program.blocks[b].n))
+            lacking += max(largest, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
     reduced = program.B.T @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)

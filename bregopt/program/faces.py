@@ -201,16 +201,16 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     face = Face(before)
     if face.order == 0:
         return None
-    rows, weight, ranges = [], [], [np.zeros((face.order, 0))]
+    rows, weight, ranges = [], [], []
     for k, sign, A in _pinned(program, b, face, used):
         own = _range_of(sign * face.seen(A))
         if own is not None:
             rows.append(k)
             weight.append(sign / float(np.linalg.norm(A)))
             ranges.append(own / max(float(np.linalg.norm(own)), np.finfo(float).tiny))
-    left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
-    new = left[:, s > 1e-8 * s.max(initial=0.0)]
-    if new.shape[1]:
+    if rows:
+        left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
+        new = left[:, s > 1e-8 * s.max()]
         return Exposure(b, np.array(rows), np.array(weight), before, face.spread(new))
     return None if before.shape[1] else _diagonal_exposure(program, b)
 
@@ -224,6 +224,8 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
             continue
         for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
             candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
+            if len(candidate) == 0:
+                continue
             rows = term.rows.slice(candidate)
             for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
                 unit = np.zeros(rows.m)

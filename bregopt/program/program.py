@@ -137,6 +137,14 @@ class Program:
         return largest if largest > 0 else 1.0
 
     @cached_property
+    def stated_traces(self) -> list[float]:
+        """The smallest and the largest trace above zero that the bounds of the rows speak of; none or two."""
+        bounds, size = self.bounds, self.A.norms()
+        ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+        stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
+        return [float(stated.min()), float(stated.max())] if len(stated) else []
+
+    @cached_property
     def column_sizes(self) -> Array:
         """The largest share that a variable has in any row's norm, shape ``(k,)``."""
         share = abs(sp.diags_array(1 / np.where(self.row_sizes > 0, self.row_sizes, 1.0)) @ self.B)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
@@ -60,12 +59,10 @@ class SparseRows:
 
     def slice(self, rows: IntArray) -> SparseRows:
         t = self.terms
-        picked = sp.csr_array((np.ones(len(t.row)), (t.row, np.arange(len(t.row)))), (self.m, len(t.row)))[
-            rows
-        ]
-        new, old = picked.nonzero()
-        order = np.argsort(new, kind="stable")
-        new, old = new[order].astype(np.intp), old[order]
+        ends = np.searchsorted(t.row, np.arange(self.m + 1))
+        count = ends[rows + 1] - ends[rows]
+        new = np.repeat(np.arange(len(rows)), count)
+        old = np.arange(len(new)) + np.repeat(ends[rows] - np.cumsum(count) + count, count)
         return SparseRows(len(rows), self.n, Coordinates(new, t.i[old], t.j[old], t.value[old]))
 
     def scale(self, weight: Array) -> SparseRows:

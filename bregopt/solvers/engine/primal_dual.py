@@ -41,7 +41,7 @@ _NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 # The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
 _TRIALS_FROM, _LANCZOS_FROM = 40, 130
-_TRIAL_TOL = 0.04  # relative
+_TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
 _LANCZOS_STEPS = 40
 _LANCZOS_TOL = 0.03  # relative
 
@@ -250,11 +250,11 @@ class PrimalDual:
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
         return Direction(step.X, dZ, step.u, dz, ends, box)
 
-    def lengths(self, at: Iterate, step: Direction) -> tuple[float, float]:
+    def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
-        X = [_longest(dX, p.X_root, p.face) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [_longest(dZ, p.Z_root, p.face) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [_longest(dX, p.X_root, p.face, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [_longest(dZ, p.Z_root, p.face, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(*primal, *X), min(*dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -297,7 +297,7 @@ class PrimalDual:
         step = None if slope is None else self.direction(slope, weight, 0.0)
         if slope is None or step is None:
             return None
-        lengths = self.lengths(at, step)
+        lengths = self.lengths(at, step, _ROUGH_TOL)
         primal, dual = (min(1.0, length) for length in lengths)
         now, order = at.complementarity(falls), at.order(falls)
         if order:
@@ -374,12 +374,12 @@ def _dense(S: Any) -> Array:
     return dense
 
 
-def _longest(step: Any, root: Array, face: Face) -> float:
+def _longest(step: Any, root: Array, face: Face, tol: float) -> float:
     """Return about the largest ``alpha`` with ``L L' + alpha V' step V`` psd, by what costs least."""
     if len(root) >= _LANCZOS_FROM:
         least = _least_eigenvalue(root, step, face)
     elif len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.seen(_dense(step)), root)
+        return _longest_by_trials(face.seen(_dense(step)), root, tol)
     else:
         half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
@@ -387,24 +387,22 @@ def _longest(step: Any, root: Array, face: Face) -> float:
     return math.inf if least >= 0 else -1 / least
 
 
-def _longest_by_trials(step: Array, root: Array) -> float:
+def _longest_by_trials(step: Array, root: Array, tol: float) -> float:
     """Return the largest step for which a Cholesky factorisation was seen to exist, by bisection."""
-    S = root @ root.T
+    S, trial = root @ root.T, np.empty_like(root)
+
+    def definite(alpha: float) -> bool:
+        np.multiply(step, alpha, out=trial)
+        np.add(trial, S, out=trial)
+        return bool(lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)[1] == 0)
+
     inside, outside = 0.0, 1 / _TO_BOUNDARY
-    if _definite(S + outside * step):
+    if definite(outside):
         return math.inf
-    while outside - inside > _TRIAL_TOL * outside and outside > _SHORTEST:
+    while outside - inside > tol * outside and outside > _SHORTEST:
         middle = (inside + outside) / 2
-        if _definite(S + middle * step):
-            inside = middle
-        else:
-            outside = middle
+        inside, outside = (middle, outside) if definite(middle) else (inside, middle)
     return inside
-
-
-def _definite(S: Array) -> bool:
-    """Whether a symmetric matrix, which is overwritten, is positive definite."""
-    return bool(lapack.dpotrf(S.T, lower=1, clean=0, overwrite_a=1)[1] == 0)
 
 
 def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:
