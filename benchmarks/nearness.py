@@ -33,6 +33,7 @@ from nearness_peers import (
     by_higham,
     by_model,
     by_qics,
+    by_route,
     by_statsmodels,
     has_qics,
 )
@@ -277,10 +278,10 @@ def distances(table: Table, quick: bool) -> None:
             entrants = [
                 by_bregopt(make, tol=1e-8),
                 by_bregopt(make, tol=1e-8, method="cyclic", time_limit=_CYCLIC_LIMIT),
-                by_model(make, "SCS", 1e-6),
+                by_model(make, "SCS", eps=1e-6, max_iters=20_000),
             ]
             if n == 50:
-                entrants.append(by_model(make, "CLARABEL", 1e-8))
+                entrants.append(by_model(make, "CLARABEL"))
             name = f"{5 * n} distances, {'soft' if soft else 'hard'}, logdet, n = {n}"
             table.contest(name, eigh_unit(n), *entrants)
 
@@ -295,7 +296,8 @@ def low_rank(table: Table, quick: bool) -> None:
         entrants = [by_bregopt(make, tol=1e-8)]
         if divergence == "logdet":
             entrants.append(by_bregopt(make, tol=1e-8, method="cyclic", time_limit=20.0))
-            entrants.append(by_model(make, "CLARABEL", 1e-8))
+            told = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8)
+            entrants.append(by_route(make, "CLARABEL", **told))
         table.contest(
             f"low rank, {divergence}, n = 1000, r = 20, m = 5000", product_unit(5000, 20), *entrants
         )

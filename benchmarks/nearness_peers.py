@@ -20,6 +20,7 @@ from nearness_problems import Array, Make, correlation_problem, start_matrix
 
 import bregopt as bo
 from bregopt.program import certify
+from bregopt.solvers.reference.translate import Translation, translate
 
 Fixed = tuple[Array, Array, Array] | None
 _PATIENCE = 120.0  # seconds that a run of QICS may take
@@ -69,15 +70,40 @@ def by_bregopt(make: Make, **options: Any) -> Entrant:
     return Entrant(solver, lambda: make().solve(solver="bregman", **options), judge)
 
 
-def by_model(make: Make, backend: str, eps: float) -> Entrant:
-    """Return a solver on the model that bregopt writes for CVXPY; a low-rank one in its range space."""
-    names = {"SCS": ("eps_abs", "eps_rel"), "CLARABEL": ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
-    told = dict.fromkeys(names[backend], eps)
+def by_model(make: Make, backend: str, **options: Any) -> Entrant:
+    """Return a solver on the CVXPY model that bregopt writes of a dense problem, in its own units."""
+    program = make().program()
+
+    def run() -> Translation:
+        given = make().program()
+        model = translate(given, [np.arange(given.m)])
+        model.problem.solve(solver=backend, **options)
+        return model
+
+    def judge(model: Translation) -> Verdict:
+        certificate = certify(program, (_psd(model.matrices()[0]),), np.zeros(0), model.multipliers())
+        steps = model.problem.solver_stats.num_iters
+        return Verdict(certificate.gap, certificate.primal_residual, steps)
+
+    return Entrant(f"CVXPY+{backend}", run, judge)
+
+
+def by_route(make: Make, backend: str, **options: Any) -> Entrant:
+    """Return a solver through bregopt's route `cvxpy`, which takes low rank too, in its range space."""
 
     def run() -> bo.Solution:
-        return make().solve(solver="cvxpy", backend=backend, backend_options=told)
+        return make().solve(solver="cvxpy", backend=backend, backend_options=options)
 
-    return Entrant(f"CVXPY+{backend}", run, lambda sol: Verdict(sol.gap, sol.primal_residual, sol.iterations))
+    return Entrant(
+        f"CVXPY+{backend}, reduced",
+        run,
+        lambda sol: Verdict(sol.gap, sol.primal_residual, sol.iterations),
+    )
+
+
+def _psd(X: Array) -> Array:
+    w, Q = np.linalg.eigh((X + X.T) / 2)
+    return (Q * np.maximum(w, _ANCHOR)) @ Q.T
 
 
 # ---------------------------------------------------------------------------------------- nearest correlation
@@ -233,8 +259,7 @@ def _judge(divergence: str, X0: Array, fixed: Fixed) -> Callable[..., Verdict]:
         if y is None:
             problem.solve(tol=1e-10)
             y = -np.concatenate([row.dual_value for row in problem.constraints])
-        w, Q = np.linalg.eigh((X + X.T) / 2)
-        X = (Q * np.maximum(w, _ANCHOR)) @ Q.T
+        X = _psd(X)
         d = 1 / np.sqrt(np.diag(X))
         X = d[:, None] * X * d
         certificate = certify(problem.program(), ((X + X.T) / 2,), np.zeros(0), y)
