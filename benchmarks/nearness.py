@@ -1,366 +1,364 @@
 """Matrix nearness beside its peers: time to an equal certified gap, one BLAS thread, medians.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/nearness.py [--quick]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/nearness.py [--only distances real] [--quick]
 
 Every answer, ours and theirs, is certified by the same code; the table shows the gap that was reached. Times
-include building the model. The table goes to benchmarks/results/nearness.md.
+include building the model. The runs of an instance take turns, with those of its unit: one
+``numpy.linalg.eigh`` of its order or, for low rank, one product V M. The table of a full run goes to
+benchmarks/results/nearness.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import itertools
+import math
+import multiprocessing
 import os
+import re
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
+from nearness_peers import (
+    Entrant,
+    Fixed,
+    Verdict,
+    by_bregopt,
+    by_cvxpy,
+    by_higham,
+    by_model,
+    by_qics,
+    by_route,
+    by_statsmodels,
+    has_qics,
+)
+from nearness_problems import (
+    Array,
+    Make,
+    correlation_problem,
+    distance_problem,
+    lifted,
+    low_rank_problem,
+    real_matrices,
+    start_matrix,
+    uniform_matrix,
+)
 
 import bregopt as bo
-from bregopt.program import certify
 
-Array = Any
-Make = Callable[[], bo.Problem]
-_REPEATS = 3
-_PATIENCE = 120.0  # seconds that a run of QICS may take
-_ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
-
-
-def start_matrix(n: int, rng: np.random.Generator) -> Array:
-    """Return a random positive definite matrix with a diagonal from 0.25 to 4."""
-    G = rng.normal(size=(n, 2 * n))
-    S = G @ G.T / (2 * n)
-    d = np.sqrt(rng.uniform(0.25, 4, n) / np.diag(S))
-    return d[:, None] * S * d
+_REPEATS = ((0.1, 11), (1.0, 5), (math.inf, 3))  # runs shorter than so many seconds, and how often they are
+_LONG = 5.0  # seconds: a run that takes as long is not repeated
+_CYCLIC_LIMIT = 60.0  # seconds allowed to the cyclic method
+_DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+# Minutes that Kulis et al. 2009, §7.2, report for 100,000 rows on 60,000 digits at rank 100.
+_PAPER_MINUTES = {"logdet": 11.3, "von_neumann": 71.4}
 
 
-def uniform_matrix(n: int, rng: np.random.Generator) -> Array:
-    """Return a symmetric matrix with unit diagonal and entries uniform in [-1, 1]."""
-    R = rng.uniform(-1, 1, size=(n, n))
-    R = (R + R.T) / 2
-    np.fill_diagonal(R, 1)
-    return R
+# ----------------------------------------------------------------------------------------------------- timing
 
 
-def correlation_problem(divergence: str, X0: Array) -> Make:
-    """Return the model of the nearest matrix with a unit diagonal."""
+def race(runs: Sequence[Callable[[], Any]], long: float = _LONG) -> list[tuple[float, Any]]:
+    """Return the median time of each run and a result; they take turns.
 
-    def make() -> bo.Problem:
-        X = bo.PSD(len(X0))
-        return bo.Problem(bo.Minimize(_ATOMS[divergence](X, X0)), [bo.diag(X) == 1])
-
-    return make
-
-
-def distance_problem(divergence: str, n: int, m: int, soft: bool) -> Make:
-    """Return the model of `m` random distances, hard or soft, each at most 0.8 to 1.2 times what it was."""
-    rng = np.random.default_rng(n)
-    X0 = start_matrix(n, rng)
-    i, j = _pairs(n, m, rng)
-    b = (X0[i, i] + X0[j, j] - 2 * X0[i, j]) * rng.uniform(0.8, 1.2, m)
-
-    def make() -> bo.Problem:
-        X = bo.PSD(n)
-        rows = bo.sq_distance(X, i, j) <= b
-        return bo.Problem(
-            bo.Minimize(_ATOMS[divergence](X, X0)), [bo.soft(rows, gamma=1.0) if soft else rows]
-        )
-
-    return make
+    The first round warms up and counts only for runs that are not repeated, as they take `long` seconds.
+    """
+    samples = [_once(run) for run in runs]
+    repeats = [_repeats(seconds) if seconds < long else 0 for seconds, _ in samples]
+    times = [[] if count else [seconds] for (seconds, _), count in zip(samples, repeats, strict=True)]
+    for turn in range(max(repeats)):
+        for own, run, count in zip(times, runs, repeats, strict=True):
+            if turn < count:
+                own.append(_once(run)[0])
+    return [(statistics.median(own), result) for own, (_, result) in zip(times, samples, strict=True)]
 
 
-def low_rank_problem(divergence: str, n: int, r: int, m: int) -> Make:
-    """Return the model of soft distances on a low-rank kernel, as in Kulis et al. 2009, §7.2."""
-    rng = np.random.default_rng(0)
-    G = rng.normal(size=(n, r))
-    i, j = _pairs(n, m, rng)
-    label = rng.integers(0, 10, n)
-    d, same = ((G[i] - G[j]) ** 2).sum(axis=1), label[i] == label[j]
-    low, high = np.percentile(d, 5), np.percentile(d, 95)
-
-    def make() -> bo.Problem:
-        K = bo.PSD(n)
-        near = bo.soft(bo.sq_distance(K, i[same], j[same]) <= low, gamma=1.0)
-        far = bo.soft(bo.sq_distance(K, i[~same], j[~same]) >= high, gamma=1.0)
-        return bo.Problem(bo.Minimize(_ATOMS[divergence](K, bo.LowRank(G))), [near, far])
-
-    return make
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the median time of a run and its result."""
+    return race([run])[0]
 
 
-def _pairs(n: int, m: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return `m` random pairs of different indices."""
-    i = rng.integers(0, n, m)
-    return i, (i + rng.integers(1, n, m)) % n
+def _once(run: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    result = run()
+    return time.perf_counter() - begin, result
 
 
-def timed(run: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, Any]:
-    """Return the median time of a run and its last result."""
-    times, result = [], None
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        result = run()
-        times.append(time.perf_counter() - begin)
-        if times[-1] > 5:
-            break
-    return statistics.median(times), result
+def _repeats(seconds: float) -> int:
+    return next(count for limit, count in _REPEATS if seconds < limit)
 
 
-def eigh_time(n: int) -> float:
-    """Return the time of one full eigendecomposition of order `n`."""
+def eigh_unit(n: int) -> Entrant:
+    """Return one full eigendecomposition of order `n`."""
     A = uniform_matrix(n, np.random.default_rng(0))
-    return timed(lambda: np.linalg.eigh(A))[0]
+    return Entrant("unit: one numpy.linalg.eigh", lambda: np.linalg.eigh(A), _no_verdict)
+
+
+def product_unit(m: int, r: int) -> Entrant:
+    """Return one product of the vectors of `m` rows with a matrix of order `r`."""
+    rng = np.random.default_rng(0)
+    V, M = rng.normal(size=(m, r)), rng.normal(size=(r, r))
+    out = np.empty_like(V)
+    return Entrant("unit: one product V M", lambda: np.matmul(V, M, out=out), _no_verdict)
+
+
+def _no_verdict(_: Any) -> Verdict:
+    return Verdict(math.nan, math.nan)
+
+
+# ------------------------------------------------------------------------------------------------------ table
 
 
 class Table:
-    """Lines of the report."""
+    """Lines of the report, printed as they come."""
 
     def __init__(self) -> None:
-        self.lines = ["| instance | solver | seconds | certified gap | steps | in eigh | beside ours |"]
-        self.lines.append("|---|---|--:|--:|--:|--:|--:|")
-        self._ours = float("nan")
+        self.lines: list[str] = []
+        self._line(
+            "instance", "solver", "seconds", "certified gap", "rows off", "steps", "in units", "beside ours"
+        )
+        self._line("---", "---", *["--:"] * 6)
 
-    def add(
-        self, instance: str, solver: str, seconds: float, gap: float, steps: Any, unit: float, ours: bool
+    def contest(self, instance: str, unit: Entrant, *entrants: Entrant, long: float = _LONG) -> None:
+        """Time a unit and entrants, ours first, and write their lines."""
+        (self._unit, _), *runs = race([e.run for e in (unit, *entrants)], long)
+        self._ours, _ = runs[0]
+        self.write(instance, unit.solver, self._unit)
+        for k, (entrant, (seconds, result)) in enumerate(zip(entrants, runs, strict=True)):
+            self.write(instance, entrant.solver, seconds, entrant.judge(result), beside=k > 0)
+
+    def write(
+        self, instance: str, solver: str, seconds: float, verdict: Verdict | None = None, beside: bool = False
     ) -> None:
-        """Print and keep a line; `unit` is the time that "in eigh" counts in."""
-        if ours:
-            self._ours = seconds
-        beside = "" if ours else f"{seconds / self._ours:.3g}x"
-        cells = (instance, solver, f"{seconds:.3g}", f"{gap:.0e}", steps, f"{seconds / unit:.1f}", beside)
-        line = f"| {' | '.join(map(str, cells))} |"
-        self.lines.append(line)
-        print(line, flush=True)
+        """Write a line in the units of the last contest."""
+        worth = verdict or Verdict(math.nan, math.nan)
+        over = ">" if worth.stopped else ""
+        self._line(
+            instance,
+            f"{solver}, stopped" if worth.stopped else solver,
+            f"{seconds:.3g}",
+            _number(worth.gap),
+            _number(worth.off),
+            "" if worth.steps is None else str(worth.steps),
+            f"{over}{seconds / self._unit:.1f}",
+            f"{over}{seconds / self._ours:.3g}x" if beside else "",
+        )
+
+    def note(self, instance: str, text: str) -> None:
+        """Write a line without numbers."""
+        self._line(instance, text, *[""] * 6)
+
+    def _line(self, *cells: str) -> None:
+        self.lines.append(f"| {' | '.join(cells)} |")
+        print(self.lines[-1], flush=True)
 
 
-def ours(table: Table, name: str, make: Make, unit: float, **options: Any) -> None:
-    """Time our own route, modelling included."""
-    seconds, sol = timed(lambda: make().solve(solver="bregman", **options))
-    label = f"bregopt {options.get('method', 'newton')}"
-    table.add(name, label, seconds, sol.gap, sol.iterations, unit, "method" not in options)
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.0e}"
 
 
-def by_cvxpy(table: Table, name: str, make: Make, unit: float, backend: str) -> None:
-    """Time a hand-written CVXPY model of a LogDet or Frobenius correlation problem."""
-    problem = make()
-    program = problem.program()
-    block = program.blocks[0]
-    X0, n = np.asarray(block.nearness.X0), block.n
+# ------------------------------------------------------------------------------------------------ correlation
 
-    def run() -> Any:
-        X = cp.Variable((n, n), PSD=True)
-        if block.nearness.divergence == "frobenius":
-            objective = cp.sum_squares(X - X0)
-        else:
-            objective = cp.trace(np.linalg.inv(X0) @ X) - cp.log_det(X)
-        model = cp.Problem(cp.Minimize(objective), [cp.diag(X) == 1])
-        options = {"eps": 1e-6, "max_iters": 20_000} if backend == "SCS" else {}
-        model.solve(solver=backend, **options)
-        return X.value, -model.constraints[0].dual_value
-
-    seconds, (value, y) = timed(run, repeats=1)
-    table.add(name, f"CVXPY+{backend}", seconds, _gap(program, value, y), "", unit, False)
+# The largest order at which a peer is run: beyond, it takes more than some seconds, or minutes.
+_LARGEST = {
+    "logdet": {"cyclic": 2000, "SCS": 100, "CLARABEL": 50, "QICS": 50},
+    "von_neumann": {"cyclic": 50, "SCS": 20, "QICS": 100},
+    "frobenius": {"cyclic": 200, "SCS": 200, "CLARABEL": 50, "Higham": 1000, "statsmodels": 100},
+}
+_LARGEST_REAL = {
+    "logdet": {"cyclic": 200, "SCS": 12},
+    "von_neumann": {"SCS": 12},
+    "frobenius": {"SCS": 200, "Higham": 200, "statsmodels": 100},
+}
 
 
-def by_qics(table: Table, name: str, make: Make, unit: float) -> None:
-    """Time QICS on a LogDet or von Neumann correlation problem, without the compilation of its kernels."""
-    import numba
-
-    numba.set_num_threads(1)  # its loops are parallel besides BLAS
-    program = make().program()
-    divergence, X0 = program.blocks[0].nearness.divergence, np.asarray(program.blocks[0].nearness.X0)
-    _solved_by_qics(divergence, start_matrix(5, np.random.default_rng(0)))
-    seconds, (value, y) = timed(lambda: _solved_by_qics(divergence, X0))
-    table.add(name, "QICS", seconds, _gap(program, value, y), "", unit, False)
-
-
-def _solved_by_qics(divergence: str, X0: Array) -> tuple[Array, Array]:
-    """Return answer and multipliers of: minimise t + <C, X> over (t, U, X) in a cone of QICS, U constant.
-
-    von Neumann: t >= tr X log X with ``U = 1``. LogDet: t >= tr U (log U - log X) with ``U = I``, which is
-    -log det X; of the cones of QICS that can say so it is the fastest.
-    """
-    import qics
-    from qics.vectorize import eye, mat_to_vec
-
-    n = len(X0)
-    if divergence == "von_neumann":
-        w, Q = np.linalg.eigh(X0)
-        C = -(Q * np.log(w)) @ Q.T - np.eye(n)
-        cone, constant, of_U = qics.cones.QuantEntr(n), np.ones((1, 1)), np.ones((1, 1))
-    else:
-        C = np.linalg.inv(X0)
-        cone, constant = qics.cones.QuantRelEntr(n), mat_to_vec(np.eye(n), compact=True)
-        of_U = eye(n)
-    diagonal = sp.csr_array((np.ones(n), (range(n), range(0, n * n, n + 1))), shape=(n, n * n))
-    A = sp.block_diag([np.zeros((0, 1)), of_U, diagonal], format="csr")
-    b = np.vstack([constant, np.ones((n, 1))])
-    c = np.vstack([[[1.0]], np.zeros((of_U.shape[1], 1)), mat_to_vec(C)])
-    model = qics.Model(c, sp.csr_array(A), b, cones=[cone])
-    info = qics.Solver(model, verbose=0, max_time=_PATIENCE).solve()
-    return info["s_opt"][0][-1], -info["y_opt"].ravel()[-n:]
+def correlation_entrants(
+    divergence: str, X0: Array, largest: dict[str, int], fixed: Fixed = None
+) -> list[Entrant]:
+    """Return who solves a nearest correlation problem; `largest` says up to which order a peer does."""
+    make = correlation_problem(divergence, X0, fixed)
+    peers: dict[str, Callable[[], Entrant]] = {
+        "cyclic": lambda: by_bregopt(make, tol=1e-8, method="cyclic", time_limit=_CYCLIC_LIMIT),
+        "SCS": lambda: by_cvxpy(divergence, X0, fixed, "SCS"),
+        "CLARABEL": lambda: by_cvxpy(divergence, X0, fixed, "CLARABEL"),
+        "QICS": lambda: by_qics(divergence, X0),
+        "Higham": lambda: by_higham(X0),
+        "statsmodels": lambda: by_statsmodels(X0),
+    }
+    chosen = [peer() for name, peer in peers.items() if len(X0) <= largest.get(name, 0)]
+    return [by_bregopt(make, tol=1e-8), *chosen]
 
 
-def _gap(program: Any, X: Array, y: Array) -> float:
-    """Return the certified gap of a peer's answer, made psd with a unit diagonal first."""
-    w, Q = np.linalg.eigh((X + X.T) / 2)
-    X = (Q * np.maximum(w, 1e-14)) @ Q.T
-    d = 1 / np.sqrt(np.diag(X))
-    X = d[:, None] * X * d
-    return certify(program, ((X + X.T) / 2,), np.zeros(0), y).gap
-
-
-def higham(A: Array, tol: float = 1e-8, depth: int = 2, limit: int = 2000) -> tuple[Array, int]:
-    """Return the nearest correlation matrix by alternating projections with Anderson acceleration.
-
-    Higham (2002) with Dykstra's correction; Higham and Strabic (2016) for the acceleration of the map.
-    """
-    n = len(A)
-
-    def psd(S: Array) -> Array:
-        w, Q = np.linalg.eigh(S)
-        return (Q * np.maximum(w, 0)) @ Q.T
-
-    def step(z: Array) -> Array:
-        Y, S = z[: n * n].reshape(n, n), z[n * n :].reshape(n, n)
-        R = Y - S
-        X = psd(R)
-        S = X - R
-        Y = X.copy()
-        np.fill_diagonal(Y, 1)
-        return np.concatenate([Y.ravel(), S.ravel()])
-
-    z = np.concatenate([A.ravel(), np.zeros(n * n)])
-    values: list[Array] = []
-    residuals: list[Array] = []
-    for k in range(limit):
-        g = step(z)
-        f = g - z
-        values.append(g)
-        residuals.append(f)
-        if np.linalg.norm(f) <= tol * np.linalg.norm(g):
-            return psd(g[: n * n].reshape(n, n)), k + 1
-        values, residuals = values[-depth - 1 :], residuals[-depth - 1 :]
-        z = g
-        if len(values) > 1:
-            dF = np.column_stack([b - a for a, b in itertools.pairwise(residuals)])
-            dG = np.column_stack([b - a for a, b in itertools.pairwise(values)])
-            weight, *_ = np.linalg.lstsq(dF, f, rcond=None)
-            z = g - dG @ weight
-    return psd(z[: n * n].reshape(n, n)), limit
-
-
-def correlation(table: Table, divergence: str, sizes: list[int], peers: dict[str, int]) -> None:
+def correlation(table: Table, quick: bool) -> None:
     """Nearest correlation matrices of growing order."""
-    for n in sizes:
-        rng = np.random.default_rng(n)
-        X0 = uniform_matrix(n, rng) if divergence == "frobenius" else start_matrix(n, rng)
-        make = correlation_problem(divergence, X0)
-        unit, name = eigh_time(n), f"correlation, {divergence}, n = {n}"
-        ours(table, name, make, unit, tol=1e-8)
-        if n <= peers.get("cyclic", 0):
-            ours(table, name, make, unit, tol=1e-8, method="cyclic", max_iter=2000)
-        for backend in ("SCS", "CLARABEL"):
-            if n <= peers.get(backend, 0):
-                by_cvxpy(table, name, make, unit, backend)
-        if n <= peers.get("QICS", 0):
-            by_qics(table, name, make, unit)
-        if n <= peers.get("higham", 0):
-            seconds, (value, steps) = timed(lambda X0=X0: higham(X0))
-            table.add(name, "Higham with Anderson", seconds, _own_gap(make(), value), steps, unit, False)
-        if n <= peers.get("statsmodels", 0):
-            from statsmodels.stats.correlation_tools import corr_nearest
-
-            seconds, value = timed(lambda X0=X0: corr_nearest(X0), repeats=1)
-            table.add(name, "statsmodels corr_nearest", seconds, _own_gap(make(), value), "", unit, False)
+    orders = {
+        "logdet": (50, 100, 500, 1000, 2000),
+        "von_neumann": (20, 50, 100, 500, 1000),
+        "frobenius": (50, 100, 200, 500, 1000, 2000),
+    }
+    for divergence, sizes in orders.items():
+        largest = dict(_LARGEST[divergence])
+        if not has_qics():
+            largest.pop("QICS", None)
+        for n in sizes:
+            if quick and n > 100:
+                continue
+            rng = np.random.default_rng(n)
+            X0 = uniform_matrix(n, rng) if divergence == "frobenius" else start_matrix(n, rng)
+            name = f"correlation, {divergence}, n = {n}"
+            table.contest(name, eigh_unit(n), *correlation_entrants(divergence, X0, largest))
 
 
-def _own_gap(problem: bo.Problem, X: Array) -> float:
-    """Return the gap of a peer that gives no multipliers, by the best ones."""
-    problem.solve(tol=1e-10)
-    return _gap(problem.program(), X, -np.asarray(problem.constraints[0].dual_value))
+def real(table: Table, quick: bool, folder: Path) -> None:
+    """Correlation matrices from practice that are not positive definite.
+
+    Frobenius as they are, also with entries that must stay; LogDet and von Neumann with their eigenvalues
+    lifted.
+    """
+    matrices = real_matrices(folder)
+    if not matrices:
+        table.note("real matrices", "skipped: they are not in the data folder, see --data")
+    for name, (A, pattern) in matrices.items():
+        n = len(A)
+        if quick and n > 20:
+            continue
+        unit, plain = eigh_unit(n), f"{name}, n = {n}"
+        peers = _LARGEST_REAL["frobenius"]
+        table.contest(f"{plain}, frobenius", unit, *correlation_entrants("frobenius", A, peers))
+        if pattern is not None:
+            i, j = np.nonzero(np.triu(pattern, 1))
+            stays = correlation_entrants("frobenius", A, {"SCS": peers["SCS"]}, (i, j, A[i, j]))
+            table.contest(f"{plain}, frobenius, {len(i)} fixed entries", unit, *stays)
+        X0 = lifted(A)
+        for divergence in ("logdet", "von_neumann"):
+            entrants = correlation_entrants(divergence, X0, _LARGEST_REAL[divergence])
+            table.contest(f"{plain}, lifted, {divergence}", unit, *entrants)
 
 
-def variants(table: Table, n: int) -> None:
-    """Frobenius with fixed entries, bounds, a least eigenvalue, and weights."""
+def variants(table: Table, quick: bool) -> None:
+    """Frobenius with fixed entries, bounds, a least eigenvalue, and weights, beside the plain problem."""
+    n = 100 if quick else 500
     rng = np.random.default_rng(n)
-    A, unit = uniform_matrix(n, rng), eigh_time(n)
+    A = uniform_matrix(n, rng)
     H = rng.uniform(0.1, 1, size=(n, n))
     fixed = np.column_stack([np.zeros(20, dtype=int), np.arange(1, 21)])
-    calm = A * 0.3 + 0.7 * np.eye(n)
-    cases: dict[str, Callable[[], bo.Solution]] = {
-        "plain": lambda: bo.nearest_correlation(A, tol=1e-8),
-        "20 fixed entries": lambda: bo.nearest_correlation(calm, fixed=fixed, tol=1e-8),
-        "all entries in [-0.2, 0.2]": lambda: bo.nearest_correlation(A, lower=-0.2, upper=0.2, tol=1e-8),
-        "least eigenvalue 0.01": lambda: bo.nearest_correlation(A, min_eigenvalue=0.01, tol=1e-8),
-        "weights 0.1 to 1 of entries": lambda: bo.nearest_correlation(A, weights=(H + H.T) / 2, tol=1e-8),
+    calm = A * 0.3 + 0.7 * np.eye(n)  # of A itself no correlation matrix keeps these entries
+    cases: dict[str, tuple[Array, dict[str, Any]]] = {
+        "plain": (A, {}),
+        "20 fixed entries (of 0.3 A + 0.7 I)": (calm, {"fixed": fixed}),
+        "all entries in [-0.2, 0.2]": (A, {"lower": -0.2, "upper": 0.2}),
+        "least eigenvalue 0.01": (A, {"min_eigenvalue": 0.01}),
+        "weights 0.1 to 1 of entries": (A, {"weights": (H + H.T) / 2}),
     }
-    for k, (case, run) in enumerate(cases.items()):
-        seconds, sol = timed(run)
-        name = f"correlation, frobenius, n = {n}, {case}"
-        table.add(name, "bregopt newton", seconds, sol.gap, sol.iterations, unit, k == 0)
+    entrants = [_variant(case, *given) for case, given in cases.items()]
+    table.contest(f"correlation, frobenius, n = {n}", eigh_unit(n), *entrants)
 
 
-def distances(table: Table, n: int) -> None:
-    """LogDet with 5 n distances, hard and soft."""
-    unit = eigh_time(n)
-    for soft in (False, True):
-        make = distance_problem("logdet", n, 5 * n, soft)
-        name = f"{5 * n} distances, {'soft' if soft else 'hard'}, logdet, n = {n}"
-        ours(table, name, make, unit, tol=1e-8)
-        ours(table, name, make, unit, tol=1e-8, method="cyclic", max_iter=500)
-        seconds, sol = timed(
-            lambda make=make: make().solve(solver="cvxpy", backend="SCS", tol=1e-6), repeats=1
-        )
-        table.add(name, "CVXPY+SCS", seconds, sol.gap, "", unit, False)
+def _variant(case: str, A: Array, options: dict[str, Any]) -> Entrant:
+    def run() -> bo.Solution:
+        return bo.nearest_correlation(A, tol=1e-8, **options)
+
+    return Entrant(
+        f"bregopt newton, {case}", run, lambda sol: Verdict(sol.gap, sol.primal_residual, sol.iterations)
+    )
 
 
-def low_rank(table: Table, n: int, r: int, m: int, tol: float, reference: bool) -> None:
-    """Soft distances on a low-rank kernel; the unit is one product V M."""
-    V, M = np.random.default_rng(0).normal(size=(m, r)), np.eye(r)
-    unit, _ = timed(lambda: V @ M)
+# -------------------------------------------------------------------------------------------------- distances
+
+
+def distances(table: Table, quick: bool) -> None:
+    """LogDet with 5 n distances, hard and soft; Clarabel at the smaller order, as it takes minutes beyond."""
+    for n in (50,) if quick else (50, 100):
+        for soft in (False, True):
+            make = distance_problem("logdet", n, 5 * n, soft)
+            entrants = [
+                by_bregopt(make, tol=1e-8),
+                by_bregopt(make, tol=1e-8, method="cyclic", time_limit=_CYCLIC_LIMIT),
+                by_model(make, "SCS", eps=1e-6, max_iters=20_000),
+            ]
+            if n == 50:
+                entrants.append(by_model(make, "CLARABEL"))
+            name = f"{5 * n} distances, {'soft' if soft else 'hard'}, logdet, n = {n}"
+            table.contest(name, eigh_unit(n), *entrants)
+
+
+# --------------------------------------------------------------------------------------------------- low rank
+
+
+def low_rank(table: Table, quick: bool) -> None:
+    """Soft distances on a low-rank kernel."""
     for divergence in ("logdet", "von_neumann"):
-        make = low_rank_problem(divergence, n, r, m)
-        name = f"low rank, {divergence}, n = {n}, r = {r}, m = {m} (unit: V M)"
-        ours(table, name, make, unit, tol=tol)
-        if reference and divergence == "logdet":
-            run = lambda make=make: make().solve(solver="cvxpy", backend="CLARABEL", tol=1e-8)  # noqa: E731
-            seconds, sol = timed(run, repeats=1)
-            table.add(name, "CVXPY+CLARABEL, reduced", seconds, sol.gap, "", unit, False)
+        make = low_rank_problem(divergence, 1000, 20, 5000)
+        entrants = [by_bregopt(make, tol=1e-8)]
+        if divergence == "logdet":
+            entrants.append(by_bregopt(make, tol=1e-8, method="cyclic", time_limit=20.0))
+            told = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8)
+            entrants.append(by_route(make, "CLARABEL", **told))
+        table.contest(
+            f"low rank, {divergence}, n = 1000, r = 20, m = 5000", product_unit(5000, 20), *entrants
+        )
+    for divergence in () if quick else ("logdet", "von_neumann"):
+        _digits(table, divergence)
+
+
+def _digits(table: Table, divergence: str) -> None:
+    """Write the lines of the largest instance, of the sizes of the paper's on handwritten digits."""
+    name = f"low rank, {divergence}, n = 60000, r = 100, m = 100000"
+    make = _digits_problem(divergence)
+    entrants = [by_bregopt(make, tol=1e-4)]
+    if divergence == "logdet":
+        entrants.append(by_bregopt(make, tol=1e-4, method="cyclic", time_limit=2 * _CYCLIC_LIMIT))
+    table.contest(name, product_unit(100_000, 100), *entrants, long=_CYCLIC_LIMIT)
+    minutes = _PAPER_MINUTES[divergence]
+    table.write(name, f"Kulis et al. 2009: {minutes} minutes on digits", 60 * minutes, beside=True)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        peak = pool.submit(_peak_memory, divergence).result()
+    memory = "not told by this system" if peak is None else f"{peak / 1e9:.2f} GB"
+    table.note(name, f"bregopt newton: peak memory of a process of its own {memory}")
+
+
+def _digits_problem(divergence: str) -> Make:
+    return low_rank_problem(divergence, 60_000, 100, 100_000)
+
+
+def _peak_memory(divergence: str) -> int | None:
+    """Return the most bytes that this process held, after solving; None where the system does not tell."""
+    _digits_problem(divergence)().solve(solver="bregman", tol=1e-4)
+    status = Path("/proc/self/status")  # getrusage counts what the parent held when it started this process
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) * 1024 if status.exists() else None
+
+
+# ------------------------------------------------------------------------------------------------------- main
 
 
 def main() -> None:
-    """Run all instances and save the table."""
+    """Run the chosen sections; save the table of a full run."""
+    sections = {
+        "correlation": correlation,
+        "real": lambda table, quick: real(table, quick, options.data / "nearcorr"),
+        "variants": variants,
+        "distances": distances,
+        "low-rank": low_rank,
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=sections, default=list(sections), help="sections to run")
     parser.add_argument("--quick", action="store_true", help="small instances only")
-    quick = parser.parse_args().quick
+    parser.add_argument("--data", type=Path, default=_DATA, help="data folder; else that of BREGOPT_DATA")
+    options = parser.parse_args()
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         parser.error("set OPENBLAS_NUM_THREADS=1 first")
     warnings.simplefilter("ignore")
-    table = Table()
-    print("\n".join(table.lines))
-    has_qics = importlib.util.find_spec("qics") is not None
-    if not has_qics:
+    if not has_qics():
         print("QICS is not installed (pip install qics): its lines are left out")
-    large = [] if quick else [500, 1000, 2000]
-    peers = {"cyclic": 100, "SCS": 100, "CLARABEL": 50, "QICS": 50 * has_qics}
-    correlation(table, "logdet", [50, 100, *large], peers)
-    correlation(table, "von_neumann", [20, 50, 100, *large[:2]], {"cyclic": 50, "QICS": 100 * has_qics})
-    peers = {"cyclic": 200, "SCS": 200, "CLARABEL": 50, "higham": 500, "statsmodels": 100}
-    correlation(table, "frobenius", [50, 100, 200, *large], peers)
-    variants(table, 100 if quick else 500)
-    distances(table, 50 if quick else 100)
-    low_rank(table, 1000, 20, 5000, 1e-8, reference=True)
-    if not quick:
-        low_rank(table, 60_000, 100, 100_000, 1e-4, reference=False)
-    target = Path(__file__).parent / "results" / "nearness.md"
-    if not quick:
+    table = Table()
+    for section in options.only:
+        sections[section](table, options.quick)
+    if not options.quick and set(options.only) == set(sections):
+        target = Path(__file__).parent / "results" / "nearness.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n".join(table.lines) + "\n")
 
