@@ -308,7 +308,7 @@ def primal_residual(program: Program, X: Sequence[Array], u: Array, activity: Ar
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
     size = np.maximum(*ends)
     if program.k:
-        size = np.maximum(size, np.abs(program.B) @ np.abs(u))
+        size = np.maximum(size, program.absolute_B @ np.abs(u))
     roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
     for term in program.A.terms:
         root = roots[term.block]
@@ -394,7 +394,7 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     """
     bounds = program.bounds
     activity = program.activity(X, u)
-    size = np.abs(program.B) @ np.abs(u)
+    size = program.absolute_B @ np.abs(u)
     for term in program.A.terms:
         size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
     up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)

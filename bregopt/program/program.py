@@ -145,6 +145,11 @@ class Program:
         return [float(stated.min()), float(stated.max())] if len(stated) else []
 
     @cached_property
+    def absolute_B(self) -> Any:
+        """``|B|``, entry by entry."""
+        return abs(self.B)
+
+    @cached_property
     def column_sizes(self) -> Array:
         """The largest share that a variable has in any row's norm, shape ``(k,)``."""
         share = abs(sp.diags_array(1 / np.where(self.row_sizes > 0, self.row_sizes, 1.0)) @ self.B)

@@ -24,6 +24,8 @@ from bregopt.program.bounds import bent
 
 __all__ = ["Ends", "Move", "Sides", "Target"]
 
+Subset = IntArray | slice
+
 
 @dataclass(frozen=True, eq=False)
 class Move:
@@ -81,19 +83,24 @@ class Sides:
         return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row])
 
     @cached_property
-    def held(self) -> IntArray:
+    def held(self) -> Subset:
         """The ends with a slack."""
-        return np.flatnonzero(~self.free)
+        return _subset(~self.free)
 
     @cached_property
-    def hinge(self) -> IntArray:
+    def hinge(self) -> Subset:
         """The bounds that give way at a fixed price."""
-        return np.flatnonzero(self.kind == Penalty.HINGE)
+        return _subset(self.kind == Penalty.HINGE)
 
     @cached_property
     def logdet(self) -> IntArray:
         """The bounds that bend as LogDet asks."""
         return np.flatnonzero(self.kind == Penalty.LOGDET)
+
+    @cached_property
+    def products(self) -> int:
+        """How many ends have a slack, and how many a give."""
+        return int(np.sum(~self.free)) + int(np.sum(self.kind == Penalty.HINGE))
 
     @cached_property
     def smooth(self) -> bool:
@@ -103,12 +110,23 @@ class Sides:
     @cached_property
     def two(self) -> IntArray:
         """The ends that share their row with another."""
-        return np.flatnonzero((np.bincount(self.row, minlength=self.m) == 2)[self.row])
+        return np.flatnonzero(self._shared)
 
     @cached_property
-    def one(self) -> IntArray:
+    def one(self) -> Subset:
         """The ends that do not."""
-        return np.setdiff1d(np.arange(len(self.row)), self.two)
+        return _subset(~self._shared)
+
+    @cached_property
+    def row_of_one(self) -> Subset:
+        """The rows of these."""
+        row = self.row[self.one]
+        return slice(None) if np.array_equal(row, np.arange(self.m)) else row
+
+    @cached_property
+    def _shared(self) -> Mask:
+        shared: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
+        return shared
 
     def sums(self, p: Array) -> Array:
         """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
@@ -162,7 +180,7 @@ class Ends:
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return len(self.sides.held) + len(self.sides.hinge)
+        return self.sides.products
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
@@ -196,9 +214,9 @@ class Ends:
     def of_rows(self, D: Array, r: Array) -> tuple[Array, Array]:
         """Return ``D`` and ``r`` of each row in ``da + D dy = r``; an infinite ``D`` where nothing asks."""
         row, sign, m = self.sides.row, self.sides.sign, self.sides.m
-        one, two = self.sides.one, self.sides.two
+        one, two, alone = self.sides.one, self.sides.two, self.sides.row_of_one
         total, right = np.full(m, np.inf), np.zeros(m)
-        total[row[one]], right[row[one]] = D[one], sign[one] * r[one]
+        total[alone], right[alone] = D[one], sign[one] * r[one]
         if len(two):
             weight = np.bincount(row[two], weights=1 / D[two], minlength=m)
             pull = np.bincount(row[two], weights=sign[two] * r[two] / D[two], minlength=m)
@@ -233,9 +251,8 @@ class Ends:
         """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
         k, h, bends = self.sides.held, self.sides.hinge, self.sides.logdet
         primal, dual = _longest(self.s[k], move.s[k]), _longest(self.p[k], move.p[k])
-        if len(h):
-            primal = min(primal, _longest(self.t[h], move.t[h]))
-            dual = min(dual, _longest(self.sides.gamma[h] - self.p[h], -move.p[h]))
+        primal = min(primal, _longest(self.t[h], move.t[h]))
+        dual = min(dual, _longest(self.sides.gamma[h] - self.p[h], -move.p[h]))
         if len(bends):
             primal = min(primal, _longest(self.b[bends], move.b[bends]))
             dual = min(dual, _longest(self._dual_bend(), self.sides.sign[bends] * move.p[bends]))
@@ -259,6 +276,8 @@ class Ends:
     def _bend(self) -> tuple[Array, Array]:
         """Return the bends that the multipliers ask for, and their derivatives in ``y``, never positive."""
         sides = self.sides
+        if not sides.smooth:
+            return sides.bound, np.zeros(len(self.p))
         bend, slope = bent(sides.kind, sides.bound, sides.gamma, sides.sign * self.p)
         if len(sides.logdet):  # the primal-dual form, in which the bend is an unknown of its own
             slope[sides.logdet] = -self.b[sides.logdet] / self._dual_bend()
@@ -268,4 +287,11 @@ class Ends:
 def _longest(value: Array, step: Array) -> float:
     """Return the largest ``alpha`` with ``value + alpha step >= 0``."""
     down = step < 0
-    return float(np.min(-value[down] / step[down], initial=np.inf))
+    if not down.any():
+        return np.inf
+    return float((-value[down] / step[down]).min())
+
+
+def _subset(mask: Mask) -> Subset:
+    """Return what selects the marked ends: a view, where that is all of them."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)

@@ -388,21 +388,28 @@ def _longest(step: Any, root: Array, face: Face, tol: float) -> float:
 
 
 def _longest_by_trials(step: Array, root: Array, tol: float) -> float:
-    """Return the largest step for which a Cholesky factorisation was seen to exist, by bisection."""
-    S, trial = root @ root.T, np.empty_like(root)
+    """Return a step for which a Cholesky factorisation was seen to exist, the longest but for `tol`.
 
-    def definite(alpha: float) -> bool:
+    A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
+    v'step v``; the next trial is made just below.
+    """
+    S, trial = root @ root.T, np.empty_like(root)
+    alpha = enough = 1 / _TO_BOUNDARY
+    while alpha > _SHORTEST:
         np.multiply(step, alpha, out=trial)
         np.add(trial, S, out=trial)
-        return bool(lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)[1] == 0)
-
-    inside, outside = 0.0, 1 / _TO_BOUNDARY
-    if definite(outside):
-        return math.inf
-    while outside - inside > tol * outside and outside > _SHORTEST:
-        middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if definite(middle) else (inside, middle)
-    return inside
+        L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
+        if failed == 0:
+            return math.inf if alpha == enough else alpha
+        v = np.ones(failed)  # of the minor that is not positive
+        if failed > 1:
+            v[:-1] = -lapack.dtrtrs(
+                L[: failed - 1, : failed - 1], L[failed - 1, : failed - 1], lower=1, trans=1
+            )[0]
+        falls = -float(v @ (step[:failed, :failed] @ v))
+        bound = float(v @ (S[:failed, :failed] @ v)) / falls if falls > 0 else math.inf
+        alpha = (1 - tol) * min(alpha, bound)
+    return 0.0
 
 
 def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:

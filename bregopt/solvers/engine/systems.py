@@ -269,17 +269,17 @@ class _Entries:
         for term in A.terms:
             own = np.flatnonzero(place[term.at] >= 0)
             if len(own):
-                border[:size, place[term.at[own]]] = (_features(term.rows.slice(own), i, j) * self._twice).T
+                border[:size, place[term.at[own]]] = _features(term.rows.slice(own), np.ones(len(own)))
             active = np.flatnonzero(E[term.at])
             for chunk in np.array_split(active, max(1, len(active) * size // 5_000_000)):
                 # With one matrix on both sides the product costs half.
-                root = np.sqrt(E[term.at[chunk]])[:, None]
-                weighted = root * _features(term.rows.slice(chunk), i, j) * self._twice
-                S[:size, :size] += weighted.T @ weighted
+                root = np.sqrt(E[term.at[chunk]])
+                weighted = _features(term.rows.slice(chunk), root)
+                S[:size, :size] += weighted @ weighted.T
                 if k:
-                    S[size:, :size] += (root * B[term.at[chunk]]).T @ weighted
+                    S[:size, size:] += weighted @ (root[:, None] * B[term.at[chunk]])
         if k:
-            S[:size, size:] = S[size:, :size].T
+            S[size:, :size] = S[:size, size:].T
             S[size:, size:] = B.T @ (E[:, None] * B) + np.diag(F)
             border[size:] = B[exact].T
         self._solve = bordered(S, border, refinements=0)  # :meth:`EntrySystem._refined` does that
@@ -293,16 +293,34 @@ class _Entries:
         return delta + np.triu(delta, 1).T, x[size:], -against
 
 
-def _features(rows: Rows, i: IntArray, j: IntArray) -> Array:
-    """Return the entries ``(A_k)_ij`` of rows of a family as `restrict` makes it, shape ``(m, len(i))``."""
+def _features(rows: Rows, scale: Array) -> Array:
+    """Return the entries on and above the diagonals of ``scale_k A_k``, those above it twice.
+
+    For rows of a family as `restrict` makes it.
+
+    Returns
+    -------
+    array of shape (n (n + 1) / 2, m)
+        Row by row of the matrices, as ``numpy.triu_indices`` has them.
+    """
     if isinstance(rows, RankOne):
-        Z = _dense(rows.Z)
-        return rows.weight[:, None] * Z[:, i] * Z[:, j]
-    if isinstance(rows, RankTwo):
+        U, W = _dense(rows.Z), _dense(rows.Z)
+    elif isinstance(rows, RankTwo):
         U, W = _dense(rows.U), _dense(rows.W)
-        return (rows.weight / 2)[:, None] * (U[:, i] * W[:, j] + U[:, j] * W[:, i])
-    assert isinstance(rows, DenseRows)
-    return rows.stack[:, i, j]
+    else:
+        assert isinstance(rows, DenseRows)
+        i, j = np.triu_indices(rows.n)
+        return np.where(i == j, 1.0, 2.0)[:, None] * rows.stack[:, i, j].T * scale
+    U, W = U.T * (scale * rows.weight), np.ascontiguousarray(W.T)
+    n, start = rows.n, 0
+    features = np.empty((n * (n + 1) // 2, rows.m))
+    for a in range(n):
+        part = features[start : start + n - a]
+        np.multiply(U[a:], W[a], out=part)
+        part += W[a:] * U[a]
+        part[0] *= 0.5
+        start += n - a
+    return features
 
 
 def _iterate_entries(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
