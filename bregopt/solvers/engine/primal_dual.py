@@ -253,8 +253,8 @@ class PrimalDual:
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
-        X = [_longest(dX, p.X_root, p.face, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [_longest(dZ, p.Z_root, p.face, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [_longest(p.X, dX, p.X_root, p.face, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [_longest(p.Z, dZ, p.Z_root, p.face, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(*primal, *X), min(*dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -374,12 +374,15 @@ def _dense(S: Any) -> Array:
     return dense
 
 
-def _longest(step: Any, root: Array, face: Face, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``L L' + alpha V' step V`` psd, by what costs least."""
+def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face, by what costs least.
+
+    `root` is the Cholesky factor of `S` there.
+    """
     if len(root) >= _LANCZOS_FROM:
         least = _least_eigenvalue(root, step, face)
     elif len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.seen(_dense(step)), root, tol)
+        return _longest_by_trials(face.seen(S), face.seen(_dense(step)), tol)
     else:
         half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
@@ -387,13 +390,13 @@ def _longest(step: Any, root: Array, face: Face, tol: float) -> float:
     return math.inf if least >= 0 else -1 / least
 
 
-def _longest_by_trials(step: Array, root: Array, tol: float) -> float:
+def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
     """Return a step for which a Cholesky factorisation was seen to exist, the longest but for `tol`.
 
     A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
     v'step v``; the next trial is made just below.
     """
-    S, trial = root @ root.T, np.empty_like(root)
+    trial = np.empty_like(S)
     alpha = enough = 1 / _TO_BOUNDARY
     while alpha > _SHORTEST:
         np.multiply(step, alpha, out=trial)

@@ -56,9 +56,9 @@ class Folded:
 def fold_slacks(program: Program) -> Folded:
     """Return the program with hinges for variables that relieve the bound of one row, at a price."""
     slack, row, weight = _slacks(program)
-    kept = np.setdiff1d(np.arange(program.k), slack)
     if len(slack) == 0:
-        return Folded(program, program, kept, slack, row, weight)
+        return Folded(program, program, np.arange(program.k), slack, row, weight)
+    kept = np.setdiff1d(np.arange(program.k), slack)
     bounds, least = program.bounds, program.u_lo[slack]
     kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
     kind[row], gamma[row] = Penalty.HINGE, program.c[slack] / np.abs(weight)
