@@ -376,3 +376,9 @@ def test_cvxpy_is_imported_only_to_solve():
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "backend CLARABEL" in found.stdout
+
+
+def test_asked_again_in_the_users_units(data):
+    """In ours Clarabel stops at 57 for this one; its optimum is known."""
+    problem = bo.read_sdpa(data / "sdplib" / "control1.dat-s.gz")
+    assert solve(problem, tol=1e-7, backend="CLARABEL").value == pytest.approx(17.78463, rel=1e-6)

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Block, Penalty, Program, certify, is_farkas, is_ray
+from bregopt.program import Block, Certificate, Penalty, Program, certify, is_farkas, is_ray
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.reference.backend import Backend, Word, check_backend, choose_backend
 from bregopt.solvers.reference.proofs import elastic, recession, recession_box
-from bregopt.solvers.reference.scaling import scale
+from bregopt.solvers.reference.scaling import Scaled, scale, unscaled
 from bregopt.solvers.reference.translate import Translation, declared, together, translate
 from bregopt.solvers.solution import StopReason
 
@@ -77,17 +77,35 @@ class Reference:
         return translate(program, declared(program)).problem
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        """Solve a program; `start` is not used, as most backends take none."""
-        scaled = scale(program)
-        answer = _outcome(scaled.program, settings, progress)
-        aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
-        y = np.zeros(program.m) if aimless else _cleaned(program, scaled.multipliers(answer.y))
-        answer = replace(answer, X=scaled.matrices(answer.X), y=y)
-        certificate = certify(program, answer.X, answer.u, answer.y)
-        progress.record(answer.iterations, certificate)
+        """Solve a program; `start` is not used, as most backends take none.
+
+        Where the backend falls short of the tolerance in our units, it is asked once more in the user's.
+        """
+        answer, certificate = _certified(program, scale(program), settings, progress)
+        if answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol):
+            other, proven = _certified(program, unscaled(program), settings, progress)
+            if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
+                answer, certificate = other, proven
         if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
             return replace(answer, stop=StopReason.CONVERGED)
         return answer
+
+
+def _certified(
+    program: Program, scaled: Scaled, settings: ReferenceSettings, progress: Progress
+) -> tuple[Answer, Certificate]:
+    """Return the backend's answer to the scaled program, in the program's units, and what it proves."""
+    answer = _outcome(scaled.program, settings, progress)
+    aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
+    y = np.zeros(program.m) if aimless else _cleaned(program, scaled.multipliers(answer.y))
+    answer = replace(answer, X=scaled.matrices(answer.X), y=y)
+    certificate = certify(program, answer.X, answer.u, answer.y)
+    progress.record(answer.iterations, certificate)
+    return answer, certificate
+
+
+def _worst(certificate: Certificate) -> float:
+    return max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
 
 
 def _aimless(program: Program) -> bool:

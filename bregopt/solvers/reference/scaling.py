@@ -19,7 +19,7 @@ from bregopt.arrays import Array
 from bregopt.program import Block, Penalty, Program
 from bregopt.program.certificate import divergence_of
 
-__all__ = ["Scaled", "scale"]
+__all__ = ["Scaled", "scale", "unscaled"]
 
 # A LogDet X0 of a larger condition number is whitened, which makes sparse rows dense.
 _WELL_CONDITIONED = 1e3
@@ -73,13 +73,20 @@ def scale(program: Program) -> Scaled:
             V.append(cholesky(X0, lower=True))
             program = program.restrict(b, V[b], np.eye(block.n))
         else:
-            size = float(np.linalg.norm(X0, 2)) or 1.0
+            # Of the logarithms that LogDet takes the mean should be near zero, not the largest.
+            middle = program.divergences[b] == "logdet"
+            size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
             V.append(math.sqrt(size) * np.eye(block.n))
             program = _resized(program, b, size)
     rows = program.row_sizes
     rows = np.where(rows > 0, rows, 1.0)
     objective = _size_of_objective(program)
     return Scaled(_divided(program, rows, objective), tuple(V), rows, objective)
+
+
+def unscaled(program: Program) -> Scaled:
+    """Return a program as it is: a few are solved better so."""
+    return Scaled(program, tuple(np.eye(block.n) for block in program.blocks), np.ones(program.m), 1.0)
 
 
 def _resized(program: Program, b: int, size: float) -> Program:
