@@ -8,6 +8,7 @@ loop does not know which divergence it runs; a :class:`~bregopt.divergences.Poin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
 
 _NO_VARIABLES = np.zeros(0)
 CYCLES = 20_000  # the limit where the user gives none
+_GLANCE = 200  # rows between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def cyclic_projection(
     try:
         while stop is None:
             cycle += 1
-            sweep(point, rows, y, nearness.mu)
+            sweep(point, rows, y, nearness.mu, progress.out_of_time)
             if cycle >= limit or _due(cycle) or progress.out_of_time():
                 # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
@@ -84,9 +86,11 @@ def cyclic_projection(
     return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 
-def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
-    """Project on every row once, in order; `y` is updated in place."""
+def sweep(point: Point, rows: list[Row], y: Array, mu: float, out_of_time: Callable[[], bool]) -> None:
+    """Project on every row once, in order, while there is time; `y` is updated in place."""
     for k, row in enumerate(rows):
+        if k % _GLANCE == 0 and out_of_time():
+            return
         if len(row.d):
             line = point.line(row.U, row.d)
             old = float(y[k])
