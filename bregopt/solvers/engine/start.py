@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.program import Face, Program
+from bregopt.arrays import Array, Mask
+from bregopt.program import Face, Penalty, Program
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
@@ -56,12 +56,14 @@ def first_iterate(
         X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
     order = sum(face.order for face in faces)
     mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
-    C = [face.seen(cost) for face, cost in zip(faces, costs, strict=True)]
     if least.y is not None:
+        y = _paying(program)
+        C = [face.seen(cost - program.A.adjoint(y, b)) for b, (face, cost) in enumerate(zip(faces, costs, strict=True))]
         below = max(_lower_bound(C_b) for C_b in C)
         size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
         t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
-        at = engine.begin(X, u, mean_X * t, -t * least.y)
+        nu = mean_X * t
+        at = engine.begin(X, _meeting(program, X, u, y, nu), nu, y - t * least.y)
         if at is not None:
             return at
     d = _DUAL * _dual_size(program, costs)
@@ -110,6 +112,50 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
         for b, face in enumerate(faces)
     )
     return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
+
+
+def _paying(program: Program) -> Array:
+    """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero where none are found.
+
+    The least ones, each relative to the price of its hinge.
+    """
+    bounds, free = program.bounds, _free(program)
+    none = np.zeros(program.m)
+    hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
+    if not free.any() or len(hinge) == 0:
+        return none
+    B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
+    y = none.copy()
+    y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
+    lower, upper = bounds.dual_range()
+    inside = (lower < y) & (y < upper)
+    paid = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
+    return y if inside[hinge].all() and paid else none
+
+
+def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
+    """Return the variables with the free ones such that rows with multipliers are near their centres.
+
+    There a slack is ``nu / y`` and the give of a hinge ``nu / (gamma - y)``.
+    """
+    k = np.flatnonzero(y)
+    if len(k) == 0:
+        return u
+    bounds, free = program.bounds, _free(program)
+    p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
+    centre = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
+    met = u.copy()
+    met[free] = 0.0
+    weight = p[:, None]
+    missing = centre - program.activity(X, met)[k]
+    met[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * missing, rcond=None)[0]
+    return met
+
+
+def _free(program: Program) -> Mask:
+    """Mask of the variables without bounds."""
+    mask: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi)
+    return mask
 
 
 def _on(face: Face, S: Array) -> Array:
