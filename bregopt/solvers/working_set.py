@@ -99,7 +99,7 @@ class Split:
         return np.where(self.working, 0.0, out)
 
     def opposing(self, program: Program, activity: Array) -> Array:
-        """Return what rows that are held would add to the rate of the objective along a ray, infinite if hard.
+        """Return what held rows would add to the rate of the objective along a ray, infinite where hard.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ def on_working_set(
         What the first round starts from; every round starts from the last where there is one.
     progress : Progress
     loose : bool
-        Whether the first rounds, which start from nothing, may be less exact than asked.
+        Whether the first rounds may be less exact than asked, and rounds start from matrices too.
     """
     return _Rounds(method, program, settings, progress, loose).run(split, start)
 
@@ -215,7 +215,7 @@ class _Rounds:
                 return own.stop
             self._sharpen(certificate, len(joining) == 0)
             split = self._without_clear(split, answer.y, certificate).joined(joining)
-            start = None if self._loose else Start((), np.zeros(program.k), answer.y)
+            start = Start(tuple(answer.X) if self._loose else (), answer.u, answer.y)
         return StopReason.STALLED
 
     def _solve(self, split: Split, start: Start | None) -> Answer:

@@ -24,6 +24,7 @@ __all__ = ["first_iterate", "warm_iterate"]
 _IDENTITY = 1e-9  # how near a combination of rows must be to the identity
 _ABOVE = 1.1  # how far inside the cone a first Z is
 _PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
+_ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
 _AWAY = 0.1  # from the boundary after a warm start, as a fraction of the mean eigenvalue
 
 
@@ -48,27 +49,14 @@ def first_iterate(
         The ``C`` of the engine.
     faces : sequence of Face
     """
-    least = _least(program, faces)
-    u = _middle(program)
-    X = least.X
-    if X is None:
-        size = _PRIMAL * program.natural_size
-        X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
-    order = sum(face.order for face in faces)
-    mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
-    if least.y is not None:
-        y = _paying(program)
-        C = [face.seen(cost - program.A.adjoint(y, b)) for b, (face, cost) in enumerate(zip(faces, costs, strict=True))]
-        below = max(_lower_bound(C_b) for C_b in C)
-        size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
-        t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
-        nu = mean_X * t
-        at = engine.begin(X, _meeting(program, X, u, y, nu), nu, y - t * least.y)
-        if at is not None:
-            return at
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
+    if at is not None:
+        return at
+    X = _least(program, faces).X or _identities(program, faces)
     d = _DUAL * _dual_size(program, costs)
     Z = [d * np.eye(face.n) for face in faces]
-    at = engine.begin(X, u, mean_X * d, None, Z)
+    at = engine.begin(X, _middle(program), _mean_eigenvalue(program, faces, X) * d, None, Z)
     assert at is not None
     return at
 
@@ -76,9 +64,42 @@ def first_iterate(
 def warm_iterate(
     engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
 ) -> Iterate | None:
-    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none."""
+    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none.
+
+    Where a point strictly inside the dual cone is known, by going a part of the way towards that.
+    """
     if len(start.X) != len(faces):
         return None
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else _towards(engine, program, costs, faces, start, inside)
+    return _lifted_start(engine, program, costs, faces, start) if at is None else at
+
+
+def _towards(
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    start: Start,
+    inside: _Inside,
+) -> Iterate | None:
+    """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
+    X = tuple(_between(X_b, own) for X_b, own in zip(start.X, inside.X, strict=True))
+    y = _between(program.bounds.clip(start.y), inside.y)
+    gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
+    nu = gap / max(sum(face.order for face in faces), 1)
+    return engine.begin(X, _between(start.u, inside.u), nu, y) if nu > 0 else None
+
+
+def _between(a: Array, b: Array) -> Array:
+    middle: Array = (1 - _AWAY) * a + _AWAY * b
+    return middle
+
+
+def _lifted_start(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+) -> Iterate | None:
+    """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     X, Z, mean = [], [], 0.0
     y = program.bounds.clip(start.y)
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
@@ -90,6 +111,42 @@ def warm_iterate(
         mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
     u = np.clip(start.u, *_inner_box(program))
     return engine.begin(X, u, mean / len(faces), y, Z)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inside:
+    """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the central path that it is near."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+    nu: float
+
+
+def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
+    """Return such a point where a combination of equalities is the identity, None elsewhere."""
+    least = _least(program, faces)
+    if least.y is None:
+        return None
+    X = least.X or _identities(program, faces)
+    y = _paying(program)
+    C = [face.seen(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
+    below = max(_lower_bound(C_b) for C_b in C)
+    size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
+    t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
+    nu = t * _mean_eigenvalue(program, faces, X)
+    return _Inside(X, _meeting(program, X, _middle(program), y, nu), y - t * least.y, nu)
+
+
+def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
+    """Return multiples of the identity on the faces, large beside what the bounds speak of."""
+    size = _PRIMAL * program.natural_size
+    return tuple(size * face.lift(np.eye(face.order)) for face in faces)
+
+
+def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]) -> float:
+    order = sum(face.order for face in faces)
+    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
 
 
 def _least(program: Program, faces: Sequence[Face]) -> _Least:
@@ -127,10 +184,11 @@ def _paying(program: Program) -> Array:
     B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
     y = none.copy()
     y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
-    lower, upper = bounds.dual_range()
-    inside = (lower < y) & (y < upper)
+    lower, upper = (end[hinge] for end in bounds.dual_range())
+    room = _ROOM * gamma
+    inside = (lower + room <= y[hinge]) & (y[hinge] <= upper - room) & (np.abs(y[hinge]) >= room)
     paid = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
-    return y if inside[hinge].all() and paid else none
+    return y if inside.all() and paid else none
 
 
 def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:

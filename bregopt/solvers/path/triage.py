@@ -1,8 +1,7 @@
 """Which rows rest, which have given way and which act: a first guess, from some of the rows.
 
 A program with a part of its rows, drawn by lot, and with the prices of all, has an answer near that of the
-whole. With its matrices held, what is left is a linear program in the free variables: its multipliers say on
-which side of its bound each row is; the rows nearest to theirs may be on either.
+whole. Its matrices say on which side of its bound each row is; the rows nearest to theirs may be on either.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import Bounds, Penalty, Program
+from bregopt.program import Penalty, Program
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
@@ -82,25 +81,29 @@ def _split_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) ->
 
 
 def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
-    """Return the variables, those without bounds the best for hinges of one side, whose multipliers price them.
+    """Return the variables, the one without bounds, if alone, at its best for the hinges and these matrices.
 
-    By linear programming: ``max q'(bound - activity)`` over ``0 <= q <= gamma`` with ``B'q = c``.
+    That is a weighted quantile: hinges bend one after the other, until their prices outweigh ``c``.
     """
-    bounds: Bounds = program.bounds
-    free = np.isinf(program.u_lo) & np.isinf(program.u_hi)
-    k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (np.isinf(bounds.lo) != np.isinf(bounds.hi)))
-    if not free.any() or len(k) == 0:
+    bounds, free = program.bounds, np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi))
+    if len(free) != 1:
         return u
-    from scipy.optimize import linprog  # slow to import
-
-    side = np.where(np.isfinite(bounds.lo[k]), 1.0, -1.0)
-    held = np.where(free, 0.0, u)
-    missing = np.where(side > 0, bounds.lo[k], bounds.hi[k]) - (matrices + program.B @ held)[k]
-    B = program.B[k][:, free]
-    box = np.column_stack([np.zeros(len(k)), bounds.gamma[k]])
-    found = linprog(-side * missing, A_eq=(B.T * side), b_eq=program.c[free], bounds=box, method="highs")
-    if found.status != 0:
+    best = u.copy()
+    best[free] = 0.0
+    weight = program.B[:, free].toarray().ravel()
+    k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (weight != 0))
+    activity = matrices + program.B @ best
+    # A hinge bends at u = (bound - activity) / weight, and the slope rises there by its price times weight.
+    ends, rises, slope = [], [], float(program.c[free[0]])
+    for bound, side in ((bounds.lo[k], -1.0), (bounds.hi[k], 1.0)):
+        there = np.isfinite(bound)
+        ends.append(((bound - activity[k]) / weight[k])[there])
+        rises.append((bounds.gamma[k] * np.abs(weight[k]))[there])
+        slope -= float(rises[-1][side * weight[k][there] < 0].sum())
+    end, rise = np.concatenate(ends), np.concatenate(rises)
+    order = np.argsort(end)
+    place = int(np.searchsorted(slope + np.cumsum(rise[order]), 0.0))
+    if slope >= 0 or place == len(order):
         return u
-    best = held.copy()
-    best[free] = -found.eqlin.marginals
+    best[free] = end[order[place]]
     return best
