@@ -92,12 +92,12 @@ def instances(data: Path) -> list[Instance]:
     """Return all problems."""
     no_path = (*_OURS[1:], *_CONIC)
     return [
-        Instance("600 points, D = 24, R = 550", "classes", partial(classes, 0, 600, 24, 550, 3.0)),
+        Instance("600 points, D = 24, R = 550", "classes", partial(classes, 0, 600, 24, 550, 6.0)),
         Instance("digits, D = 64, R = 320", "digits", partial(digits, 320, 1, 320)),
         Instance("digits, D = 64, R = 2,880", "digits", partial(digits, 320, 3, 2880)),
-        Instance("classes, D = 100, R = 1,000", "classes", partial(classes, 1, 1000, 100, 1000, 3.0)),
-        Instance("classes, D = 200, R = 1,000", "classes", partial(classes, 2, 1000, 200, 1000, 3.0)),
-        Instance("classes, D = 400, R = 2,000", "classes", partial(classes, 3, 2000, 400, 2000, 3.0)),
+        Instance("classes, D = 100, R = 1,000", "classes", partial(classes, 1, 1000, 100, 1000, 6.0)),
+        Instance("classes, D = 200, R = 1,000", "classes", partial(classes, 2, 1000, 200, 1000, 6.0)),
+        Instance("classes, D = 400, R = 2,000", "classes", partial(classes, 3, 2000, 400, 2000, 6.0)),
         Instance("Pendigits 1, 5, 7, 9", "pendigits", partial(pendigits, data)),
         Instance("images, D = 900, R = 5,000", "large", images, 1e-4, no_path),
         Instance("digits, D = 64, R = 100,000", "large", partial(digits, 1797, 8, 100_000), 1e-4, _OURS),
@@ -144,12 +144,13 @@ def low_rank() -> Data:
 
 
 def pendigits(data: Path) -> Data | None:
-    """Return comparisons of 320 points of four similar classes; all points of the other writers to test."""
+    """Return comparisons of 80 points of each of four digits; all points of the other writers to test."""
     parts = [data / "uci" / name for name in ("pendigits.tra", "pendigits.tes")]
     if not all(part.exists() for part in parts):
         return None
     (points, label), test = (_labelled(np.loadtxt(part, delimiter=",")) for part in parts)
-    chosen = np.sort(np.random.default_rng(0).permutation(len(label))[:320])
+    order = np.random.default_rng(0).permutation(len(label))
+    chosen = np.concatenate([order[label[order] == digit][:80] for digit in _PENDIGITS])
     train = points[chosen], label[chosen]
     far, near = comparisons(*train, 1)
     return Data(far, near, train, test)

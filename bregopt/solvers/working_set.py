@@ -31,6 +31,7 @@ _JOIN = 0.1  # of the rows out of place join at once, the worst first,
 _GROWTH = 1.0  # and as many as this share of the working set, or the order, at least
 _LOOSE = 1e-2  # the tolerance of the first rounds
 _SHARPER = 0.1  # times the gap of the last round: the tolerance of the next
+_SHARPEST = 1e-3  # of the tolerance: the least that a round is asked for
 _SETTLED = 1e-2  # the gap from which rows leave the working set
 _CLEAR = 1e-3  # of its price: how near a hinge's multiplier is to an end when its row leaves
 _ROUNDS = 60
@@ -211,7 +212,7 @@ class _Rounds:
             if own.stop in _CUT_SHORT:
                 return own.stop
             joining = self._joining(split, answer)
-            if len(joining) == 0 and self._tol <= asked:
+            if len(joining) == 0 and not self._may_sharpen(own.stop):
                 return own.stop
             self._sharpen(certificate, len(joining) == 0)
             split = self._without_clear(split, answer.y, certificate).joined(joining)
@@ -264,10 +265,17 @@ class _Rounds:
         joining: IntArray = order[: max(int(enough), int(split.working.sum()))]
         return joining
 
+    def _may_sharpen(self, stop: StopReason) -> bool:
+        """Whether the same rows may lead to more."""
+        return self._loose and stop is StopReason.CONVERGED and self._tol > _SHARPEST * self._settings.tol
+
     def _sharpen(self, certificate: Certificate, settled: bool) -> None:
         """Ask for more in the next round."""
-        wanted = 0.0 if settled else _SHARPER * certificate.gap
-        self._tol = float(np.clip(wanted, _ENOUGH * self._settings.tol, self._tol))
+        enough = _ENOUGH * self._settings.tol
+        if settled and self._tol <= enough:  # the gap of the whole is relative to something smaller
+            self._tol *= _SHARPER
+        else:
+            self._tol = float(np.clip(0.0 if settled else _SHARPER * certificate.gap, enough, self._tol))
 
     def _without_clear(self, split: Split, y: Array, certificate: Certificate) -> Split:
         """Return the split without the rows that are clearly at one end of their range, each once."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty, Program
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.progress import Progress
@@ -37,19 +37,30 @@ def first_split(method: _Method, program: Program, settings: Any, count: int, pr
     settings : Settings
         Its seed draws the rows.
     count : int
-        Of rows that may rest: so many are drawn, and so many work.
+        Of rows that may rest: so many are drawn, and so many work. Constraints of fewer rows, such as a
+        bound on the trace, all work.
     progress : Progress
         Its clock is kept.
     """
-    rest = np.flatnonzero(may_rest(program.bounds))
+    rest = np.flatnonzero(may_rest(program.bounds) & ~_of_few(program, count))
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
     silent = Progress("some rows", time_limit=progress.remaining())
     loose = replace(settings, verbose=False, tol=max(_TOL, settings.tol))
     answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, silent)
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
-        return Split.resting(program.bounds).joined(drawn)
+        return Split.resting(program.bounds).joined(rows)
     return _split_at(program, answer.X, answer.u, rest, count)
+
+
+def _of_few(program: Program, count: int) -> Mask:
+    """Return the rows of declared constraints that have at most `count`."""
+    few = np.zeros(program.m, dtype=bool)
+    start = 0
+    for _, size in program.labels:
+        few[start : start + size] = size <= count
+        start += size
+    return few
 
 
 def _priced(program: Program, rows: IntArray, scale: float) -> Program:
@@ -76,8 +87,9 @@ def _split_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) ->
     given = (room < 0) & (bounds.kind == Penalty.HINGE)
     held = np.where(given, np.where(lower, bounds.gamma, -bounds.gamma), 0.0)
     near = np.abs(room)[rest] / sizes_at(program, X, u)[rest]
-    split = Split.resting(bounds)
-    return Split(split.working, np.where(split.working, 0.0, held)).joined(rest[np.argsort(near)[:count]])
+    working = np.ones(program.m, dtype=bool)
+    working[rest[np.argsort(near)[count:]]] = False
+    return Split(working, np.where(working, 0.0, held))
 
 
 def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
