@@ -115,9 +115,10 @@ def test_unbounded_margins_are_proven_so(seed):
 def test_infeasible_rows_are_proven_so(seed):
     rng = np.random.default_rng(seed)
     Z, X = rng.normal(size=(60, 3)), bo.PSD(3)
-    upper = rng.uniform(1, 2, 60)
-    upper[17] = -0.1
-    sol = solve(bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(Z, X) <= upper, X[0, 0] >= 0.1]))
+    lower = rng.uniform(0, 0.1, 60)
+    lower[17] = 2 * Z[17] @ Z[17]
+    rows = [bo.quad_form(Z, X) >= lower, bo.trace(X) <= 1]
+    sol = solve(bo.Problem(bo.Minimize(X[0, 0]), rows))
     assert sol.status == "infeasible"
 
 

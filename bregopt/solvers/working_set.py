@@ -117,6 +117,41 @@ class Split:
         along[used] *= bounds.gamma[used]
         return along
 
+    def reach(self, program: Program) -> tuple[Array, Array]:
+        """Return the least and the largest ``B'y`` that the multipliers of the rows that work allow."""
+        lower, upper = program.bounds.dual_range()
+        lower = np.where(self.working, lower, self.held)
+        upper = np.where(self.working, upper, self.held)
+        rows = np.repeat(np.arange(program.m), np.diff(program.B.indptr))
+        ends = np.sort([program.B.data * lower[rows], program.B.data * upper[rows]], axis=0)
+        least, largest = (
+            np.bincount(program.B.indices, weights=end, minlength=program.k).astype(float) for end in ends
+        )
+        return least, largest
+
+    def paying(self, program: Program) -> Split:
+        """Return the split with so many more rows that ``B'y = c`` may hold, variable by variable.
+
+        Without them a free variable would lead the rows that work along a ray.
+        """
+        split = self
+        lower, upper = program.bounds.dual_range()
+        columns = program.B.tocsc()
+        for j in np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi)):
+            least, largest = split.reach(program)
+            short = max(program.c[j] - largest[j], least[j] - program.c[j])
+            if short < 0:
+                continue
+            own = slice(columns.indptr[j], columns.indptr[j + 1])
+            rows, weight = columns.indices[own], columns.data[own]
+            up = program.c[j] >= largest[j]
+            end = np.where((weight > 0) == up, upper[rows], lower[rows])
+            gain = np.where(split.working[rows], 0.0, np.abs(weight) * np.abs(end - split.held[rows]))
+            order = np.argsort(-gain, kind="stable")
+            enough = int(np.searchsorted(np.cumsum(gain[order]), 2 * short)) + 1
+            split = split.joined(rows[order[:enough]])
+        return split
+
 
 def may_rest(bounds: Bounds) -> Mask:
     """Return which rows may have no multiplier: those with room between their bounds.
@@ -195,6 +230,7 @@ class _Rounds:
         """Return a proof, or why the best answer is the last."""
         program, asked = self._program, self._settings.tol
         for _ in range(_ROUNDS):
+            split = split.paying(program) if self._loose else split
             own = self._solve(split, start)
             self._steps += own.iterations
             if own.stop is StopReason.INFEASIBLE:
@@ -212,6 +248,8 @@ class _Rounds:
             if own.stop in _CUT_SHORT:
                 return own.stop
             joining = self._joining(split, answer)
+            if len(joining) == 0 and own.stop is StopReason.STALLED:
+                joining = self._nearest(split, answer)
             if len(joining) == 0 and not self._may_sharpen(own.stop):
                 return own.stop
             self._sharpen(certificate, len(joining) == 0)
@@ -265,6 +303,15 @@ class _Rounds:
         joining: IntArray = order[: max(int(enough), int(split.working.sum()))]
         return joining
 
+    def _nearest(self, split: Split, answer: Answer) -> IntArray:
+        """Return as many rows again as work, those nearest to their bounds."""
+        bounds, activity = self._program.bounds, self._program.activity(answer.X, answer.u)
+        room = np.minimum(np.abs(activity - bounds.lo), np.abs(bounds.hi - activity))
+        room[split.working] = np.inf
+        count = min(int(split.working.sum()), int((~split.working).sum())) if self._loose else 0
+        nearest: IntArray = np.argsort(room)[:count]
+        return nearest
+
     def _may_sharpen(self, stop: StopReason) -> bool:
         """Whether the same rows may lead to more."""
         return self._loose and stop is StopReason.CONVERGED and self._tol > _SHARPEST * self._settings.tol
@@ -286,5 +333,5 @@ class _Rounds:
         full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - _CLEAR) * price)
         clear = split.working & self._rest & ~self._left & (full | (np.abs(y) < _CLEAR * price))
         self._left |= clear
-        held = np.where(full, np.sign(y) * bounds.gamma, 0.0)
+        held = np.where(full, np.copysign(bounds.gamma, y), 0.0)
         return Split(split.working & ~clear, np.where(clear, held, split.held))

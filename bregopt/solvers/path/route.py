@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
-from bregopt.program import Program, find_faces
+import numpy as np
+
+from bregopt.program import Program, find_faces, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.path.central_path import follow_path
 from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.path.triage import first_split
 from bregopt.solvers.progress import Progress
-from bregopt.solvers.working_set import may_rest, on_working_set
+from bregopt.solvers.solution import StopReason
+from bregopt.solvers.working_set import Split, may_rest, on_working_set
 
 __all__ = ["Path", "PathSettings"]
 
@@ -66,9 +69,24 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    ray = _alone(program)
+    if ray is not None:
+        return ray
     count = _drawn(program)
     split = first_split(_on_all_rows, program, settings, count, progress)
     return on_working_set(_on_all_rows, program, settings, split, None, progress, loose=True)
+
+
+def _alone(program: Program) -> Answer | None:
+    """Return the ray of a free variable that no prices outweigh, such as a margin's, if there is one."""
+    least, largest = Split(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
+    X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    for j in np.flatnonzero((program.c > largest) | (program.c < least)):
+        u = np.zeros(program.k)
+        u[j] = -1.0 if program.c[j] > largest[j] else 1.0
+        if is_ray(program, X, u):
+            return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, 0)
+    return None
 
 
 def _many_may_rest(program: Program) -> bool:
