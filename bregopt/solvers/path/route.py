@@ -55,7 +55,8 @@ class Path:
     def choice(self, program: Program, settings: Any) -> str:
         found = find_faces(program).summary
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
-        return memory + (f"; {found}" if found else "")
+        some = "on a working set of rows" if _many_may_rest(fold_slacks(program).program) else ""
+        return "; ".join(part for part in (memory, some, found) if part)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         folded = fold_slacks(program)
