@@ -119,7 +119,7 @@ class _Path:
         falls = certificate.primal < self._program.offset
         if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
-            if is_ray(whole, X, u):
+            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(whole, X, u):
                 return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
         return None
 
