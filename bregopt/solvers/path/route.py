@@ -60,6 +60,9 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         folded = fold_slacks(program)
+        ray = _alone(folded.program)
+        if ray is not None:
+            return folded.restore(ray)
         begin = None if start is None else folded.shrink(start)
         run = _on_working_set if _many_may_rest(folded.program) else _on_all_rows
         return folded.restore(run(folded.program, settings, begin, progress))
@@ -70,9 +73,6 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    ray = _alone(program)
-    if ray is not None:
-        return ray
     count = _drawn(program)
     split = first_split(_on_all_rows, program, settings, count, progress)
     return on_working_set(_on_all_rows, program, settings, split, None, progress, loose=True)
