@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Penalty, Program, trace_bound
+from bregopt.program import Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -140,8 +140,8 @@ class Answer:
 
     Parameters
     ----------
-    X : sequence of arrays of shape (n_b, n_b)
-        Positive semidefinite. For an unbounded problem, the ray.
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
+        Positive semidefinite. For an unbounded problem, the ray, dense.
     u : array of shape (k,)
     y : array of shape (m,)
         Multipliers, positive at lower bounds. For an infeasible problem, the Farkas vector.
@@ -155,7 +155,7 @@ class Answer:
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
     """
 
-    X: Sequence[Array]
+    X: Sequence[Matrix]
     u: Array
     y: Array
     stop: StopReason

@@ -10,8 +10,6 @@ one inside, so that HiGHS's absolute tolerances mean the same at every scale of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import highspy
@@ -21,42 +19,12 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
+from bregopt.solvers.psdboost.outcome import Outcome, State
 
-__all__ = ["Master", "Outcome", "State"]
+__all__ = ["LinearMaster"]
 
 _TOLERANCE = 1e-9
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
-
-
-class State(Enum):
-    """How a master ended."""
-
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    FAILED = "failed"
-    CUT_SHORT = "cut short"
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """A solved master, in the program's units.
-
-    Parameters
-    ----------
-    state : State
-    theta : array of shape (columns,)
-        Weights of the columns, which sum to at most one.
-    u : array of shape (k,)
-        Ordinary variables; a direction where the master is unbounded.
-    y : array of shape (m,)
-        Multipliers, positive at lower bounds; a Farkas vector of the master where it is infeasible.
-    """
-
-    state: State
-    theta: Array
-    u: Array
-    y: Array
 
 
 _FINISHED = {
@@ -67,7 +35,7 @@ _FINISHED = {
 }
 
 
-class Master:
+class LinearMaster:
     """The restricted master over the directions added so far.
 
     Parameters
@@ -99,8 +67,13 @@ class Master:
         self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
         self.directions = np.hstack([self.directions, V])
 
-    def solve(self, seconds: float | None) -> Outcome:
-        """Solve the master, from its last basis, in at most so many seconds."""
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._program.m
+
+    def solve(self, seconds: float | None, gap: float) -> Outcome:
+        """Solve the master, from its last basis, in at most so many seconds; exactly, whatever the gap."""
         model = self._model
         limit = np.inf if seconds is None else model.getRunTime() + max(seconds, 0.0)
         _checked(model.setOptionValue("time_limit", limit), "time_limit")
@@ -114,12 +87,20 @@ class Master:
         if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
             _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
+        theta = np.maximum(columns[k + self._slacks :], 0.0)
         return Outcome(
             state,
-            np.maximum(columns[k + self._slacks :], 0.0),
+            self._point(theta),
             self._scale.variable * columns[:k],
             self._scale.objective * self._scale.row * rows,
         )
+
+    def _point(self, theta: Array) -> LowRank:
+        """Return ``sum_k theta_k tau v_k v_k'``."""
+        used = np.flatnonzero(theta)
+        if len(used) == 0:
+            return LowRank(np.zeros((len(self.directions), 1)))
+        return LowRank(self.directions[:, used] * np.sqrt(self._tau * theta[used]))
 
     def _vectors(self, state: State) -> tuple[Array, Array]:
         """Return the solution by columns and by rows, or the ray that takes its place."""
