@@ -27,6 +27,7 @@ from bregopt.program.trace_bound import TraceBound, trace_bound
 
 __all__ = [
     "Certificate",
+    "bound_inside",
     "certificate_inside",
     "certificate_of",
     "certify",
@@ -120,7 +121,7 @@ def certify(
     activity = program.activity(X, u)
     linear, magnitude = _linear_terms(program, X, u, activity)
     divergences = [
-        block.nearness.mu * divergence_of(block.nearness).value(X_b)
+        block.nearness.mu * divergence_of(block.nearness).value(np.asarray(X_b))
         for block, X_b in zip(program.blocks, X, strict=True)
         if block.nearness is not None
     ]
@@ -193,8 +194,7 @@ def certificate_inside(
         How far ``C - A*(y)`` is from the positive definite matrix that the route holds for it.
     """
     primal, magnitude = _linear_terms(program, X, u, activity)
-    box, miss, left = _box_minimum(program, u, y)
-    dual = float(program.bounds.conjugate(y).sum()) + box + program.offset
+    dual, miss, left = bound_inside(program, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
     return Certificate(
         primal=primal,
@@ -206,6 +206,15 @@ def certificate_inside(
         dual_residual=max(dual_residual, miss),
         error=abs(primal - dual) + float(np.abs(y) @ violation) + left,
     )
+
+
+def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
+    """Return Lagrange's bound of multipliers for which every ``C - A*(y)`` is psd.
+
+    And how far ``c - B'y`` is from zero in free variables, relatively, and what that is worth at `u`.
+    """
+    box, miss, left = _box_minimum(program, u, y)
+    return float(program.bounds.conjugate(y).sum()) + box + program.offset, miss, left
 
 
 def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:

@@ -64,7 +64,8 @@ class LowRank:
 
     def eigenvalues(self) -> Array:
         """Return the eigenvalues that the factor can have, ascending: as many as it has columns at most."""
-        return np.linalg.svd(self.factor, compute_uv=False)[::-1] ** 2
+        eigenvalues: Array = np.square(np.linalg.svd(self.factor, compute_uv=False)[::-1])
+        return eigenvalues
 
     def __getitem__(self, key: Any) -> Any:
         """Return entries as ``dense()[key]`` would, computing only those asked for."""

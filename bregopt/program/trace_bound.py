@@ -22,7 +22,7 @@ class TraceBound:
     value : float
     exact : bool
     multipliers : array of shape (m,)
-        Of the rows that imply it: ``t >= 0`` with ``A*(t) - I`` psd, zero where `exact`, and ``t'hi = value``.
+        Of the rows that imply it: ``t >= 0`` with ``t'hi = value`` and ``A*(t) - I`` psd, zero where `exact`.
     """
 
     value: float

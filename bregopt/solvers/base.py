@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Matrix, Penalty, Program, trace_bound
+from bregopt.program import Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -155,7 +155,7 @@ class Answer:
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
     """
 
-    X: Sequence[Matrix]
+    X: Sequence[Any]
     u: Array
     y: Array
     stop: StopReason

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import (
     Certificate,

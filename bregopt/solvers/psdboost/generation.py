@@ -18,7 +18,7 @@ from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.path.central_path import follow_path
 from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.progress import Progress
-from bregopt.solvers.psdboost.incumbent import Incumbent, trace_bound_on
+from bregopt.solvers.psdboost.incumbent import Incumbent, balanced, trace_bound_on
 from bregopt.solvers.psdboost.linear_master import LinearMaster
 from bregopt.solvers.psdboost.oracle import Leading, Reward, leading
 from bregopt.solvers.psdboost.outcome import Outcome, State
@@ -32,11 +32,16 @@ ROUNDS = 5_000  # the limit where the user gives none
 _PROMISE = 1e-11  # reduced costs below this fraction of the size of A*(y) - C are round-off
 _SHARE = 0.02  # of the gap: what the proof of a bound may lose
 _ITERATED, _COARSE = 0.1, 1e-2  # of that, the accuracy of eigenvalues that are iterated; and at worst
-_SAMPLE, _MANY = 1_000, 2_000  # rows of a first look, and from how many on there is one
+_SAMPLE, _TENTH, _MANY = (
+    1_000,
+    0.1,
+    2_000,
+)  # rows of a first look, at least; and from how many on there is one
 _ROUGH = 1e-2  # to which it goes
-_IN_QUESTION = 0.01  # of the rows, and as many as half the sample: those left in question by it
-_PATIENCE, _BETTER = 8, 0.9  # rounds without a better gap, and what is better
-_NOTHING = 1e-14  # of the trace: an eigenvalue that is round-off
+_IN_QUESTION = 0.5  # of the sample: as many rows stay in question after it
+_PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
+_BETTER = 0.9  # of a gap
+_LEFT = 0.9  # of the tolerance: up to where eigenvalues are dropped from an answer
 
 
 def matrix_generation(
@@ -80,14 +85,14 @@ class _Generation:
         self._bound = trace_bound_on(faces)
         self._best = Incumbent(faces, self._bound, settings.tol)
         self._semidefinite = master == "psd"
-        self._cuts = settings.cuts(master)
+        self._cuts = settings.cuts(master, faces.program.m)
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
         self._master: Any
         if self._semidefinite:
             self._master = SemidefiniteMaster(faces, self._bound, settings.tol)
         else:
             self._master = LinearMaster(self._program, self._bound.value)
-        self._gap, self._waited = np.inf, 0
+        self._gap, self._waited, self._patience = np.inf, 0, _PATIENCE[master]
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the best point and bound so far."""
@@ -115,7 +120,12 @@ class _Generation:
         best = self._best
         on_faces = self._scattered(best.y) if self._faces.exposures else None
         return Answer(
-            (_merged(best.X),), best.u, self._faces.lift(best.y), stop, round_, y_on_faces=on_faces
+            (best.of_least_rank(_LEFT * self._settings.tol),),
+            best.u,
+            self._faces.lift(best.y),
+            stop,
+            round_,
+            y_on_faces=on_faces,
         )
 
     def _begin(self, start: Start | None) -> None:
@@ -128,7 +138,8 @@ class _Generation:
         elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
             self._look_at(sample)
         found = self._leading(y, self._cuts)
-        self._best.offer_bound(y, found)
+        if start is not None:
+            self._best.offer_bound(y, found)
         self._master.add(found.vectors)
 
     def _look_at(self, sample: Program) -> None:
@@ -144,8 +155,8 @@ class _Generation:
             X = answer.X[0]
             assert isinstance(X, LowRank)
             self._best.offer_point(X, answer.u)
-            self._master.place(X, answer.u, max(_SAMPLE // 2, int(_IN_QUESTION * self._program.m)))
-            self._master.add(first._master.directions)
+            self._master.place(X, answer.u, int(_IN_QUESTION * sample.m))
+            self._master.add(first._master.used)
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
         if outcome.state is State.INFEASIBLE:
@@ -159,7 +170,7 @@ class _Generation:
         if outcome.state is State.AGAIN:
             return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
         self._best.offer_point(outcome.X, outcome.u)
-        pays = self._price(outcome)
+        pays = self._price(replace(outcome, y=balanced(self._program, outcome.y)))
         certificate = self._best.certificate()
         more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
         self._progress.record(round_, certificate, **more)
@@ -183,7 +194,7 @@ class _Generation:
             found = self._leading(outcome.y, self._cuts)
             self._best.offer_bound(outcome.y, found)
             self._master.add(found.vectors)
-            return self._waited < _PATIENCE
+            return self._waited < self._patience
         best, own = self._best.y, Reward(self._program, outcome.y)
         times = own.product()
         if self._smoothing.weight > 0 and np.isfinite(self._best.dual):
@@ -203,7 +214,7 @@ class _Generation:
         pays = np.einsum("ik,ik->k", V, times(V)) > _PROMISE * size
         if pays.any():
             self._master.add(V[:, pays])
-        return bool(pays.any())
+        return bool(pays.any()) and self._waited < self._patience
 
     def _repair(self, outcome: Outcome) -> StopReason | None:
         """Add directions that break the master's proof of infeasibility (Farkas pricing)."""
@@ -256,22 +267,16 @@ def _directions(X: Array) -> Array:
     return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
 
 
-def _merged(X: LowRank) -> LowRank:
-    """Return a matrix of orthogonal columns, as many as its rank."""
-    Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-    rank = max(int((s**2 > _NOTHING * float(s @ s)).sum()), 1)
-    return LowRank(Q[:, :rank] * s[:rank])
-
-
 def _sampled(program: Program, seed: int) -> Program | None:
     """Return the program with a sample of its hinge rows at a higher price, None where there are few."""
     bounds = program.bounds
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
     if len(hinge) < _MANY:
         return None
-    drawn = np.sort(np.random.default_rng(seed).choice(hinge, _SAMPLE, replace=False))
+    size = max(_SAMPLE, int(_TENTH * len(hinge)))
+    drawn = np.sort(np.random.default_rng(seed).choice(hinge, size, replace=False))
     rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
-    gamma = np.where(np.isin(rows, drawn), len(hinge) / _SAMPLE, 1.0) * bounds.gamma[rows]
+    gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
     own = replace(bounds.slice(rows), gamma=gamma)
     return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())
 

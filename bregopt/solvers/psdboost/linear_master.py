@@ -20,6 +20,7 @@ from bregopt.arrays import Array
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.solvers.psdboost.outcome import Outcome, State
+from bregopt.solvers.psdboost.scale import Scale
 
 __all__ = ["LinearMaster"]
 
@@ -49,7 +50,7 @@ class LinearMaster:
     def __init__(self, program: Program, tau: float) -> None:
         self._program, self._tau = program, tau
         self.directions = np.zeros((program.blocks[0].n, 0))
-        self._scale = _Scale(program, tau)
+        self._scale = Scale(program, tau)
         self._model = _new_model()
         self._add_rows()
         self._add_variables()
@@ -88,11 +89,12 @@ class LinearMaster:
             _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
         theta = np.maximum(columns[k + self._slacks :], 0.0)
+        y = self._scale.objective * self._scale.row * rows
         return Outcome(
             state,
             self._point(theta),
             self._scale.variable * columns[:k],
-            self._scale.objective * self._scale.row * rows,
+            self._program.bounds.clip(y) if state is State.OPTIMAL else y,
         )
 
     def _point(self, theta: Array) -> LowRank:
@@ -156,24 +158,6 @@ class LinearMaster:
                 len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data
             )
             _checked(status, "addCols")
-
-
-class _Scale:
-    """Factors that bring rows, ordinary variables and the objective to size one."""
-
-    def __init__(self, program: Program, tau: float) -> None:
-        size = tau * program.A.norms()
-        alone = np.asarray(abs(program.B).max(axis=1).todense()).ravel() if program.k else np.zeros(program.m)
-        size = np.where(size > 0, size, np.where(alone > 0, alone, 1.0))
-        self.row = 1 / size
-        self.variable = np.ones(program.k)
-        if program.k:
-            largest = np.asarray(abs(sp.diags_array(self.row) @ program.B).max(axis=0).todense()).ravel()
-            self.variable = 1 / np.where(largest > 0, largest, 1.0)
-        cost = program.blocks[0].cost
-        terms = [0.0 if cost is None else tau * float(cost.norms()[0])]
-        terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
-        self.objective = max(terms) or 1.0
 
 
 def _new_model() -> Any:

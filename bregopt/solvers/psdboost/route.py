@@ -15,7 +15,8 @@ __all__ = ["PSDBoost", "PSDBoostSettings"]
 
 
 _MASTERS = ("auto", "lp", "psd")
-_CUTS = {"lp": 5, "psd": 16}  # eigenvectors a round, where the user does not say
+_LINEAR_CUTS, _CUTS, _FEW_CUTS = 5, 16, 8  # eigenvectors a round, where the user does not say
+_MANY_ROWS = 2_500  # from which on the semidefinite master has the smaller number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class PSDBoostSettings(base.Settings):
     master : {"auto", "lp", "psd"}
         What is solved over the directions found so far: a linear programme, or a small semidefinite one.
     cuts_per_round : int, optional
-        Eigenvectors added in each round; by default 5 of the linear master and 16 of the semidefinite one.
+        Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one
+        and 8 where that has many rows.
     smoothing : float in [0, 1) or "auto"
         Weight of the best multipliers so far in those that are priced (Wentges), against the tailing off of
         the linear master. The semidefinite master's multipliers are central and need none.
@@ -57,9 +59,13 @@ class PSDBoostSettings(base.Settings):
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; expected 0 <= smoothing < 1")
 
-    def cuts(self, master: str) -> int:
-        """Return how many eigenvectors are added in each round of a master."""
-        return _CUTS[master] if self.cuts_per_round is None else self.cuts_per_round
+    def cuts(self, master: str, rows: int) -> int:
+        """Return how many eigenvectors are added in each round of a master with so many rows."""
+        if self.cuts_per_round is not None:
+            return self.cuts_per_round
+        if master == "lp":
+            return _LINEAR_CUTS
+        return _CUTS if rows < _MANY_ROWS else _FEW_CUTS
 
 
 class PSDBoost:
@@ -84,7 +90,7 @@ class PSDBoost:
 
     def choice(self, program: Program, settings: Any) -> str:
         master, why = _master(settings)
-        cuts = f"{settings.cuts(master)} eigenvectors a round"
+        cuts = f"{settings.cuts(master, program.m)} eigenvectors a round"
         if master == "psd":
             return f"semidefinite master ({why}), {cuts}"
         smoothing = settings.smoothing if settings.smoothing == "auto" else f"{settings.smoothing:g}"

@@ -1,4 +1,4 @@
-"""The semidefinite master: ``X = V Z V'`` with a small ``Z``, over the rows whose multipliers are in question.
+"""The semidefinite master: ``X = V Z V'`` with a small ``Z``, over the rows that are in question.
 
     minimise    <V'(C - A*(h)) V, Z>  +  (c - B'h)'u  +  what the rows in question pay
     subject to  Z psd,  tr Z <= tau,  u in its box
@@ -40,6 +40,7 @@ from bregopt.solvers.path.route import PathSettings
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.psdboost.oracle import Reward
 from bregopt.solvers.psdboost.outcome import Outcome, State
+from bregopt.solvers.psdboost.scale import Scale
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["SemidefiniteMaster"]
@@ -53,6 +54,7 @@ _GROWTH = 0.5  # of the rows in question, that join at once at most
 _AT_END = 1e-2  # of a multiplier's range: how near to its end it counts as there
 _SETTLED = 2  # rounds at an end, after which a row is held there
 _PRICE, _DEARER, _RAISES = 3.0, 10.0, 9  # of missing a hard row: over its guess, by what and how often raised
+_FAR_OUT = 1e6  # times the largest variable that the bounds speak of
 _CLOSED = 0.5  # of what is paid for missing hard rows: a gap below it says that they stay missed
 
 
@@ -66,6 +68,11 @@ class SemidefiniteMaster:
     bound : TraceBound
     tol : float
         Of the whole problem.
+
+    Attributes
+    ----------
+    used : array of shape (n, k)
+        The directions that the last answer needs.
     """
 
     def __init__(self, faces: Faces, bound: TraceBound, tol: float) -> None:
@@ -73,9 +80,10 @@ class SemidefiniteMaster:
         self._program, self._bound, self._tol = program, bound, tol
         self._pool: list[Array] = []
         self._V = np.zeros((program.blocks[0].n, 0))
-        self._used = self._V
+        self.used = self._V
         self._inner = _FIRST_TOL
         bounds = program.bounds
+        self._scale = Scale(program, bound.value)
         self._implied = _implied(program, bound)
         self._inside = ~self._implied
         self._held = np.zeros(program.m)
@@ -101,7 +109,7 @@ class SemidefiniteMaster:
         return self._raised >= _RAISES
 
     def place(self, X: LowRank, u: Array, count: int) -> None:
-        """Hold the rows where a good point shows them, but for the `count` that are nearest to their bounds."""
+        """Hold the rows where a good point shows them, but for the `count` nearest to their bounds."""
         bounds, activity = self._program.bounds, self._program.activity((X,), u)
         sure = self._to_bounds(activity) / self._program.row_sizes.clip(np.finfo(float).tiny)
         sure[~self._may_be_held()] = -1.0
@@ -114,7 +122,7 @@ class SemidefiniteMaster:
 
     def add(self, V: Array) -> None:
         """Add directions, orthonormal columns; those that were not used for some rounds go."""
-        self._pool = [*self._pool, np.hstack([self._used, V])][-_REMEMBERED:]
+        self._pool = [*self._pool, np.hstack([self.used, V])][-_REMEMBERED:]
         Q, s, _ = np.linalg.svd(np.hstack(self._pool), full_matrices=False)
         self._V = Q[:, s > _SAME * s.max(initial=0.0)]
 
@@ -139,19 +147,19 @@ class SemidefiniteMaster:
         answer = follow_path(_whole(small), PathSettings(tol=self._inner), None, silent)
         if answer.stop is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        if answer.stop is StopReason.UNBOUNDED:
-            return self._along(answer.u)
-        X, y = self._point(answer), self._held.copy()
-        y[inside] = answer.y[:-1]
+        if answer.stop is StopReason.UNBOUNDED or _runs_away(small, answer):
+            return self._along(self._scale.variable * answer.u / np.abs(answer.u).max())
+        X, y, u = self._point(answer), self._held.copy(), self._scale.variable * answer.u
+        y[inside] = self._scale.objective * self._scale.row[inside] * answer.y[:-1]
         y = self._program.bounds.clip(y)
-        activity = self._program.activity((X,), answer.u)
+        activity = self._program.activity((X,), u)
         joined = self._look(activity, y)
         state = State.OPTIMAL
         if answer.stop is StopReason.TIME_LIMIT:
             state = State.CUT_SHORT
         elif answer.stop is StopReason.INFEASIBLE:
             state = State.FAILED
-        return Outcome(state, X, answer.u, y, joined)
+        return Outcome(state, X, u, y, joined)
 
     def dearer(self, outcome: Outcome, dual: float) -> bool:
         """Raise the price of missing hard rows where these are missed for good; whether it was raised.
@@ -175,28 +183,31 @@ class SemidefiniteMaster:
         return False
 
     def _restricted(self, inside: IntArray) -> Program:
-        """Return the small program, the bound on the trace as its last row."""
+        """Return the small program, scaled, with the bound on the trace as its last row."""
         program, V, order = self._program, self._V, self._V.shape[1]
-        reward = Reward(program, self._held)
-        cost = -(V.T @ reward.product()(V))
+        scale, tau = self._scale, self._bound.value
+        cost = -(V.T @ Reward(program, self._held).product()(V)) * tau / scale.objective
+        size = scale.row[inside]
         rows = program.A.slice(inside).restrict(0, V)
+        terms = tuple(replace(term, rows=term.rows.scale(tau * size[term.at])) for term in rows.terms)
         trace = Term(0, np.array([len(inside)]), DenseRows(np.eye(order)[None]))
-        A = LinearMap(len(inside) + 1, (order,), (*rows.terms, trace))
-        own, tau = program.bounds.slice(inside), self._bound.value
-        bounds = Bounds(
-            np.append(own.lo, tau if self._bound.exact else -np.inf),
-            np.append(own.hi, tau),
-            np.append(np.full(len(inside), Penalty.HINGE), Penalty.HARD),
-            np.append(self._price[inside], np.inf),
-        )
+        own = program.bounds.slice(inside)
+        B = sp.diags_array(size) @ program.B[inside] @ sp.diags_array(scale.variable)
         return replace(
             program,
             blocks=(Block("Z", order, DenseRows(((cost + cost.T) / 2)[None])),),
-            A=A,
-            B=sp.vstack([program.B[inside], sp.csr_array((1, program.k))], format="csr"),
-            bounds=bounds,
-            c=program.c - program.B.T @ self._held,
-            offset=program.offset + float(program.bounds.conjugate(self._held).sum()),
+            A=LinearMap(len(inside) + 1, (order,), (*terms, trace)),
+            B=sp.vstack([B, sp.csr_array((1, program.k))], format="csr"),
+            bounds=Bounds(
+                np.append(size * own.lo, 1.0 if self._bound.exact else -np.inf),
+                np.append(size * own.hi, 1.0),
+                np.append(np.full(len(inside), Penalty.HINGE), Penalty.HARD),
+                np.append(self._price[inside] / (size * scale.objective), np.inf),
+            ),
+            c=scale.variable * (program.c - program.B.T @ self._held) / scale.objective,
+            u_lo=program.u_lo / scale.variable,
+            u_hi=program.u_hi / scale.variable,
+            offset=(program.offset + float(program.bounds.conjugate(self._held).sum())) / scale.objective,
             labels=(),
         )
 
@@ -205,8 +216,8 @@ class SemidefiniteMaster:
         eigenvalues, Q = np.linalg.eigh(np.asarray(answer.X[0]))
         eigenvalues = np.maximum(eigenvalues, 0.0)
         VQ = self._V @ Q
-        self._used = VQ[:, eigenvalues > _IN_USE * np.sqrt(self._inner) * eigenvalues.sum()]
-        return LowRank(VQ * np.sqrt(eigenvalues))
+        self.used = VQ[:, eigenvalues > _IN_USE * np.sqrt(self._inner) * eigenvalues.sum()]
+        return LowRank(VQ * np.sqrt(self._bound.value * eigenvalues))
 
     def _along(self, u: Array) -> Outcome:
         """Take in the rows that are met first along a ray of the master; it is the problem's if none is."""
@@ -290,6 +301,12 @@ def _guesses(program: Program) -> Array:
     through = float(np.abs(program.c).max(initial=0.0)) / smallest if program.k else 0.0
     guess = largest / size + through
     return np.where(guess > 0, guess, 1 / size)
+
+
+def _runs_away(program: Program, answer: Answer) -> bool:
+    """Whether the engine stopped far out along a ray of the variables, of which its matrices kept it."""
+    far = _FAR_OUT * program.natural_size
+    return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far
 
 
 def _whole(program: Program) -> Faces:
