@@ -92,6 +92,7 @@ class _Generation:
             self._master = SemidefiniteMaster(faces, self._bound, settings.tol)
         else:
             self._master = LinearMaster(self._program, self._bound.value)
+        self._compresses = not settings.published
         self._gap, self._waited, self._patience = np.inf, 0, _PATIENCE[master]
 
     def run(self, start: Start | None) -> Answer:
@@ -197,6 +198,11 @@ class _Generation:
             return self._waited < self._patience
         best, own = self._best.y, Reward(self._program, outcome.y)
         times = own.product()
+        if self._compresses:
+            self._master.compress(outcome.X)
+            self._master.recall(
+                lambda V: np.einsum("ik,ik->k", V, times(V)) - _PROMISE * own.size, self._cuts
+            )
         if self._smoothing.weight > 0 and np.isfinite(self._best.dual):
             priced = self._smoothing.between(best, outcome.y)
             found = self._leading(priced, self._cuts)

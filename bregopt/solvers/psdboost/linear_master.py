@@ -10,6 +10,7 @@ one inside, so that HiGHS's absolute tolerances mean the same at every scale of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import highspy
@@ -25,6 +26,10 @@ from bregopt.solvers.psdboost.scale import Scale
 __all__ = ["LinearMaster"]
 
 _TOLERANCE = 1e-9
+# Columns that may stay, of those in use, and rounds without use.
+_FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
+_SHELF = 2_000  # directions that may come back
+_NO_WEIGHT = 1e-4  # of the largest singular value of a factor
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
 
 
@@ -50,6 +55,8 @@ class LinearMaster:
     def __init__(self, program: Program, tau: float) -> None:
         self._program, self._tau = program, tau
         self.directions = np.zeros((program.blocks[0].n, 0))
+        self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
+        self._shelf = self.directions
         self._scale = Scale(program, tau)
         self._model = _new_model()
         self._add_rows()
@@ -67,6 +74,7 @@ class LinearMaster:
             cost[k] = self._tau * self._program.blocks[0].cost_value(vv) / self._scale.objective
         self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
         self.directions = np.hstack([self.directions, V])
+        self._idle = np.append(self._idle, np.zeros(count, dtype=int))
 
     @property
     def rows(self) -> int:
@@ -92,13 +100,55 @@ class LinearMaster:
         y = self._scale.objective * self._scale.row * rows
         return Outcome(
             state,
-            self._point(theta),
+            self._point(theta) if state is State.OPTIMAL else LowRank(np.zeros((len(self.directions), 1))),
             self._scale.variable * columns[:k],
             self._program.bounds.clip(y) if state is State.OPTIMAL else y,
         )
 
+    def recall(self, reward: Callable[[Array], Array], count: int) -> None:
+        """Take back from the shelf up to `count` directions that pay most.
+
+        Parameters
+        ----------
+        reward : callable
+            Returns the rewards of the directions in the columns of an array.
+        count : int
+        """
+        if self._shelf.shape[1] == 0:
+            return
+        pays = reward(self._shelf)
+        best = np.argsort(-pays)[:count]
+        best = best[pays[best] > 0]
+        back = self._shelf[:, best]
+        self._shelf = np.delete(self._shelf, best, axis=1)
+        self.add(back)
+
+    def compress(self, X: LowRank) -> None:
+        """Put directions on the shelf that were long not used, once there are far more than used ones.
+
+        What the present point is made of comes in as its eigenvectors, fewer directions with the same sum
+        (the aggregation of bundle methods, Shen et al. 2008, §5.1).
+        """
+        used = int((self._idle == 0).sum())
+        if len(self._idle) <= max(_FEW_COLUMNS, _SPARE * used):
+            return
+        out = np.flatnonzero(self._idle > _IDLE)
+        if len(out) == 0:
+            return
+        first = self._program.k + self._slacks
+        status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
+        _checked(status, "deleteCols")
+        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -_SHELF:]
+        self.directions = np.delete(self.directions, out, axis=1)
+        self._idle = np.delete(self._idle, out)
+        Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
+        self.add(Q[:, s > _NO_WEIGHT * s.max(initial=0.0)])
+
     def _point(self, theta: Array) -> LowRank:
         """Return ``sum_k theta_k tau v_k v_k'``."""
+        status = self._model.getBasis().col_status[self._program.k + self._slacks :]
+        basic = np.array([column == highspy.HighsBasisStatus.kBasic for column in status], dtype=bool)
+        self._idle = np.where(basic, 0, self._idle + 1)
         used = np.flatnonzero(theta)
         if len(used) == 0:
             return LowRank(np.zeros((len(self.directions), 1)))

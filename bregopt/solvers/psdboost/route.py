@@ -59,6 +59,11 @@ class PSDBoostSettings(base.Settings):
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; expected 0 <= smoothing < 1")
 
+    @property
+    def published(self) -> bool:
+        """Whether the linear master is to be the paper's, of which no direction ever goes."""
+        return self.cuts_per_round == 1 and self.smoothing == 0
+
     def cuts(self, master: str, rows: int) -> int:
         """Return how many eigenvectors are added in each round of a master with so many rows."""
         if self.cuts_per_round is not None:
