@@ -55,15 +55,24 @@ class Incumbent:
         return self._primal - self.dual
 
     def offer_point(self, X: LowRank, u: Array) -> None:
-        """Keep a point that misses the rows by less, or as little, and has the lower objective."""
+        """Keep a point that is nearer to an answer: by what it misses and by its gap, the larger of the two.
+
+        Without a bound yet, one that misses the rows by less, or as little, and has the lower objective.
+        """
         program = self._program
         activity = program.activity((X,), u)
         missed = max(primal_residual(program, (X,), u, activity), self._tol)
         terms = [program.blocks[0].cost_value(X), float(program.c @ u), program.offset]
         primal = sum(terms) + float(program.bounds.penalty(activity).sum())
-        if (missed, primal) < (self._missed, self._primal):
+        if self._merit(missed, primal) < self._merit(self._missed, self._primal):
             self.X, self.u, self._activity = X, u, activity
             self._missed, self._primal = missed, primal
+
+    def _merit(self, missed: float, primal: float) -> tuple[float, float]:
+        if not np.isfinite(self.dual):
+            return missed, primal
+        size = max(abs(primal), abs(self.dual), np.finfo(float).tiny)
+        return max(missed, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
         """Keep multipliers that leave less of free variables, or as little, and have the better bound.
