@@ -245,3 +245,17 @@ def test_bad_masters_are_named(options, error):
 def test_reward_helper_is_the_matrix(rng):
     H = symmetric(rng, 5, 5)
     np.testing.assert_allclose(reward_of(H).dense(), H, atol=1e-14)
+
+
+def test_rows_are_met_where_the_answer_has_a_zero_diagonal(rng):
+    # Lovász's number of a bipartite graph is the size of its largest independent set; vertices outside it
+    # have X_ii = 0, where being near X_ij = 0 is not enough.
+    n = 16
+    i, j = np.nonzero(rng.random((n // 2 - 2, n // 2 + 2)) < 0.5)
+    j = j + n // 2 - 2
+    X = bo.PSD(n)
+    problem = bo.Problem(bo.Maximize(bo.inner(np.ones((n, n)), X)), [X[i, j] == 0, bo.trace(X) == 1])
+    sol = problem.solve(solver="psdboost", master="psd")
+    reference = problem.solve(solver="path")
+    assert sol.status == "optimal", sol.stop_reason
+    assert sol.value == pytest.approx(reference.value, rel=1e-5)

@@ -7,7 +7,8 @@
 multiplier's range is held there at ``h``: at rest, ``h = 0``, where it holds with room; at the price of its
 hinge where it is broken for good. So a hundred thousand comparisons cost what the few in between cost. Hard
 rows pay for being missed, more and more where that is not enough: the master always has an interior, and
-its multipliers become a Farkas vector where the rows cannot be met.
+its multipliers become a Farkas vector where the rows cannot be met. Once next to nothing is paid they are
+held, so that they are met to round-off.
 
 The master is solved by the route `path`, to a tolerance that follows the gap.
 """
@@ -91,6 +92,7 @@ class SemidefiniteMaster:
         self._settled = np.zeros(program.m, dtype=int)
         self._left = np.zeros(program.m, dtype=bool)
         self._raised = 0
+        self._strict, self._may_be_strict = False, True  # whether hard rows are held, once that costs nothing
         self._price = np.where(bounds.hard, _PRICE * _guesses(program), bounds.gamma)
 
     @property
@@ -145,6 +147,9 @@ class SemidefiniteMaster:
         small = self._restricted(inside)
         silent = Progress("master", time_limit=None if seconds is None else max(seconds, 1e-9))
         answer = follow_path(_whole(small), PathSettings(tol=self._inner), None, silent)
+        if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
+            self._strict = self._may_be_strict = False
+            return self.solve(seconds, gap)
         if answer.stop is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         if answer.stop is StopReason.UNBOUNDED or _runs_away(small, answer):
@@ -180,6 +185,7 @@ class SemidefiniteMaster:
             self._price[hard] *= _DEARER
             self._raised += 1
             return True
+        self._strict = self._may_be_strict and paid <= self._tol * abs(value)
         return False
 
     def _restricted(self, inside: IntArray) -> Program:
@@ -192,6 +198,8 @@ class SemidefiniteMaster:
         terms = tuple(replace(term, rows=term.rows.scale(tau * size[term.at])) for term in rows.terms)
         trace = Term(0, np.array([len(inside)]), DenseRows(np.eye(order)[None]))
         own = program.bounds.slice(inside)
+        held = own.hard & self._strict
+        price = np.where(held, np.inf, self._price[inside] / (size * scale.objective))
         B = sp.diags_array(size) @ program.B[inside] @ sp.diags_array(scale.variable)
         return replace(
             program,
@@ -201,8 +209,8 @@ class SemidefiniteMaster:
             bounds=Bounds(
                 np.append(size * own.lo, 1.0 if self._bound.exact else -np.inf),
                 np.append(size * own.hi, 1.0),
-                np.append(np.full(len(inside), Penalty.HINGE), Penalty.HARD),
-                np.append(self._price[inside] / (size * scale.objective), np.inf),
+                np.append(np.where(held, Penalty.HARD, Penalty.HINGE), Penalty.HARD),
+                np.append(price, np.inf),
             ),
             c=scale.variable * (program.c - program.B.T @ self._held) / scale.objective,
             u_lo=program.u_lo / scale.variable,
