@@ -35,9 +35,8 @@ from bregopt.program import (
     is_ray,
 )
 from bregopt.program.rows import DenseRows
-from bregopt.solvers.base import Answer
+from bregopt.solvers.base import Answer, Settings
 from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.route import PathSettings
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.psdboost.oracle import Reward
 from bregopt.solvers.psdboost.outcome import Outcome, State
@@ -146,7 +145,7 @@ class SemidefiniteMaster:
         inside = np.flatnonzero(self._inside)
         small = self._restricted(inside)
         silent = Progress("master", time_limit=None if seconds is None else max(seconds, 1e-9))
-        answer = follow_path(_whole(small), PathSettings(tol=self._inner), None, silent)
+        answer = follow_path(_whole(small), Settings(tol=self._inner), None, silent)
         if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._strict = self._may_be_strict = False
             return self.solve(seconds, gap)
