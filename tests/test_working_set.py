@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.program import certify
 from bregopt.solvers import working_set
+from bregopt.solvers.engine.central_path import follow_path
 from bregopt.solvers.path import route
-from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.path.triage import _best_variables
+from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.working_set import Split
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from bregopt.program import Program, find_faces, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
-from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.slacks import fold_slacks
+from bregopt.solvers.engine import follow_path
 from bregopt.solvers.path.triage import first_split
 from bregopt.solvers.progress import Progress
+from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.solution import StopReason
 from bregopt.solvers.working_set import Split, may_rest, on_working_set
 

@@ -15,8 +15,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Faces, LowRank, Penalty, Program, find_faces, is_farkas
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.slacks import fold_slacks
+from bregopt.solvers.engine import follow_path
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.psdboost.incumbent import Incumbent, balanced, trace_bound_on
 from bregopt.solvers.psdboost.linear_master import LinearMaster
@@ -24,6 +23,7 @@ from bregopt.solvers.psdboost.oracle import Leading, Reward, leading
 from bregopt.solvers.psdboost.outcome import Outcome, State
 from bregopt.solvers.psdboost.semidefinite_master import SemidefiniteMaster
 from bregopt.solvers.psdboost.smoothing import Smoothing
+from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["ROUNDS", "matrix_generation"]

@@ -36,7 +36,7 @@ from bregopt.program import (
 )
 from bregopt.program.rows import DenseRows
 from bregopt.solvers.base import Answer, Settings
-from bregopt.solvers.path.central_path import follow_path
+from bregopt.solvers.engine import follow_path
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.psdboost.oracle import Reward
 from bregopt.solvers.psdboost.outcome import Outcome, State

@@ -17,15 +17,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program import Certificate, Faces, Program, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.engine import (
-    DefiniteFactor,
-    Gram,
-    Iterate,
-    PrimalDual,
-    first_iterate,
-    root_of,
-    warm_iterate,
-)
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import DefiniteFactor
+from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
