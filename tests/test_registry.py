@@ -314,3 +314,15 @@ def test_the_function_solvers_does_not_hide_the_package(code):
     ask = "import bregopt as bo; assert 'cvxpy' in bo.solvers()"
     check = "import bregopt.solvers.bregman as b; assert b.Bregman and base.Settings"
     subprocess.run([sys.executable, "-c", f"{code}; {ask}; {check}"], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("D", "R", "first"), [(5, 200, "path"), (64, 100_000, "psdboost"), (501, 60, "psdboost")]
+)
+def test_matrices_are_generated_where_a_step_on_all_rows_is_too_much(D, R, first):
+    rng = np.random.default_rng(0)
+    X, rho = bo.PSD(D), bo.Variable()
+    rows = bo.quad_form(rng.normal(size=(R, D)), X) - rho >= 0
+    problem = bo.Problem(bo.Maximize(rho), [bo.soft(rows, gamma=10 / R), bo.trace(X) == 1])
+    chosen = [route.solver for route in registry.routes(problem.program()) if route.chosen]
+    assert chosen == [first]

@@ -24,6 +24,7 @@ def small(monkeypatch):
     monkeypatch.setattr(route, "_MANY", 6)
     monkeypatch.setattr(route, "_ORDERS", 1)
     monkeypatch.setattr(route, "_TIMES", 1)
+    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
 
 
 def comparisons(seed, R, D, apart=1.0):
@@ -206,7 +207,8 @@ def test_memory_is_not_asked_for_rows_that_rest():
     assert route.Path().refusal(program, route.PathSettings()) is None
 
 
-def test_many_rows_and_the_multipliers_of_all():
+def test_many_rows_and_the_multipliers_of_all(monkeypatch):
+    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
     far, near = comparisons(2, 3000, 6)
     problem = margin_problem(far, near, 10.0)
     sol = solve(problem, tol=1e-7)

@@ -2,7 +2,8 @@
 
 Built-in routes are named by module and loaded when they are first looked at; plug-ins come from the
 entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
-the order of registration that takes the problem is used, and the reference comes last.
+the order of registration that takes the problem is used, and the reference comes last; but where most rows
+may rest, and very many or on a large matrix, ``psdboost`` comes before ``path``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bregopt.program import Program
 from bregopt.solvers import driver
 from bregopt.solvers.base import Settings, Solver, make_settings
 from bregopt.solvers.solution import Solution
+from bregopt.solvers.working_set import may_rest, work
 
 __all__ = [
     "Route",
@@ -42,6 +44,9 @@ _BUILT_IN = {
 }
 _ENTRY_POINTS = "bregopt.solvers"
 _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
+
+# Beyond these, matrices are better generated than held whole (benchmarks/margins.py).
+_HARD_WORK, _LARGE_ORDER = 1e11, 500
 
 _registered: dict[str, type[Solver]] = {}
 _loaded_plugins = False
@@ -87,7 +92,7 @@ solvers.__dict__ = vars(sys.modules[__package__])
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
     """Return what each registered route says to a program, and which one would be used."""
-    considered = _all() if solver == "auto" else {**_all(), **dict([_named(solver)])}
+    considered = _in_order(program) if solver == "auto" else {**_all(), **dict([_named(solver)])}
     chosen = False
     found = []
     for name, cls in considered.items():
@@ -165,7 +170,7 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
     found = routes(program, **options)
     for route in found:
         if route.chosen:
-            return _all()[route.solver]
+            return _named(route.solver)[1]
     reasons = "; ".join(f"{r.solver}: {r.refusal}" for r in found)
     raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
 
@@ -213,6 +218,18 @@ def _all() -> dict[str, type[Solver]]:
     names = [name for name in _BUILT_IN if name != _REFERENCE]
     names += [name for name in _registered if name not in _BUILT_IN]
     return {name: _load(name) for name in [*names, _REFERENCE]}
+
+
+def _in_order(program: Program) -> dict[str, type[Solver]]:
+    """Return every route in the order that suits a program."""
+    routes = _all()
+    rest = int(may_rest(program.bounds).sum()) > program.m / 2
+    large = max((block.n for block in program.blocks), default=0) > _LARGE_ORDER
+    if rest and (large or work(program) > _HARD_WORK):
+        generation = {"psdboost": routes.pop("psdboost")}
+        before = list(routes)[: list(routes).index("path")]
+        return {name: routes.pop(name) for name in before} | generation | routes
+    return routes
 
 
 def _load(name: str) -> type[Solver]:

@@ -23,7 +23,7 @@ from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
-__all__ = ["Split", "may_rest", "on_working_set", "sizes_at"]
+__all__ = ["Split", "may_rest", "on_working_set", "sizes_at", "work"]
 
 _BROKEN = 0.1  # of the tolerance: what rows may be out of place by in the end
 _ENOUGH = 0.5  # of the tolerance, that a certificate is to meet
@@ -160,6 +160,12 @@ def may_rest(bounds: Bounds) -> Mask:
     """
     mask: Mask = (bounds.lo < bounds.hi) & (bounds.kind <= Penalty.HINGE)
     return mask
+
+
+def work(program: Program) -> float:
+    """Return about how many operations a Newton step on all rows takes, in the rows or in the entries."""
+    entries = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
+    return float(program.m) * min(program.m, entries) ** 2
 
 
 def sizes_at(program: Program, X: Sequence[Array], u: Array) -> Array:

@@ -15,7 +15,7 @@ from bregopt.solvers.path.triage import first_split
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.solution import StopReason
-from bregopt.solvers.working_set import Split, may_rest, on_working_set
+from bregopt.solvers.working_set import Split, may_rest, on_working_set, work
 
 __all__ = ["Path", "PathSettings"]
 
@@ -23,7 +23,8 @@ _MATRICES = 16  # of each block's order, held at a time
 _SCHUR = 3  # of the order of the rows
 _MANY = 300  # rows of a first working set,
 _ORDERS = 4  # or so many times the order,
-_TIMES = 3  # and how many times as many make it worth while
+_TIMES = 3  # and how many times as many make it worth while,
+_HARD_WORK = 4e9  # where a step on all of them takes so many operations
 _SHARE = 0.8  # of the machine's memory
 
 
@@ -92,7 +93,8 @@ def _alone(program: Program) -> Answer | None:
 
 def _many_may_rest(program: Program) -> bool:
     """Whether so many rows may rest that a working set pays."""
-    return int(may_rest(program.bounds).sum()) > _TIMES * _drawn(program)
+    rest = int(may_rest(program.bounds).sum())
+    return rest > _TIMES * _drawn(program) and work(program) > _HARD_WORK
 
 
 def _drawn(program: Program) -> int:
@@ -102,7 +104,7 @@ def _drawn(program: Program) -> int:
 
 def memory_needed(program: Program) -> int:
     """Return about how many bytes a solution takes."""
-    rest = int(may_rest(program.bounds).sum()) if _many_may_rest(program) else 0
+    rest = int(may_rest(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
     unknowns = program.m - rest + min(rest, 2 * triangles)
