@@ -2,8 +2,8 @@
 
     python benchmarks/lowering.py [--orders 50 200 500] [--constraints 1000]
 
-Minimise ``<C, X>`` over psd matrices ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= d`` written one by
-one in a loop. Both sides get problems of their own, so that neither finds what the other has kept.
+Maximise the trace of a centred psd matrix ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= 1``
+written one by one in a loop. Both sides get problems of their own: neither finds what the other has kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``problem.solve(method="bregopt")``: the same answers as CVXPY's own solvers, written where CVXPY writes them."""
+"""``solve(method="bregopt")``: the answers of CVXPY's own solvers, written where CVXPY writes them."""
 
 import pickle
 import subprocess
@@ -354,7 +354,7 @@ FOREIGN = {
     "the power 3": power,
     "constraint 1 has no variable": constant_row,
     "squares of some entries": some_squares,
-    "variable second argument": entropy_of_the_second,
+    "variable second matrix": entropy_of_the_second,
     "hermitian": hermitian,
 }
 
@@ -401,7 +401,7 @@ def test_a_parameter_without_value_is_named():
 
 def test_inaccurate_warns_at_the_users_line():
     problem = PROBLEMS["linear"]()
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="may be inaccurate") as caught:
         problem.solve(method="bregopt", max_iter=2)
     ours = [w for w in caught if issubclass(w.category, bo.ConvergenceWarning)]
     assert [w.filename for w in ours] == [__file__]

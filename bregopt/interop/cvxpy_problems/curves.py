@@ -1,8 +1,8 @@
 """The atoms of an objective that are not affine: which they are, and what they are of our divergences.
 
-Three forms are known. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine matrix ``F``; a penalty is
-a scalar function of affine elements that a soft row can pay; and what is left over is affine. One function below
-for each atom; `elements` holds its elements with the weights that they have in the sum to be minimised.
+Three forms are known. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine matrix ``F``; a penalty
+is a scalar function of affine elements that a soft row can pay; and what is left over is affine. One function
+below for each atom; `elements` holds its elements with the weights that they have in the sum to be minimised.
 """
 
 from __future__ import annotations
@@ -87,12 +87,10 @@ def _von_neumann_entropy(atom: Any, elements: Elements) -> Read:
 
 
 def _relative_entropy(atom: Any, elements: Elements) -> Read:
-    """``tr(F log F) - <log Y, F>``."""
+    """Read ``tr(F log F) - <log Y, F>``."""
     F, Y = atom.args
     if not Y.is_constant():
-        raise UnsupportedProblemError(
-            "the objective contains quantum_rel_entr with a variable second argument"
-        )
+        raise UnsupportedProblemError("the objective contains quantum_rel_entr with a variable second matrix")
     eigenvalues, Q = np.linalg.eigh(np.asarray(Y.value, dtype=float))
     if eigenvalues[0] <= 0:
         raise UnsupportedProblemError(
@@ -107,14 +105,12 @@ def _relative_entropy(atom: Any, elements: Elements) -> Read:
 def _quad_over_lin(atom: Any, elements: Elements) -> Read:
     x, y = atom.args
     if atom.size > 1 or not y.is_constant():
-        raise UnsupportedProblemError(
-            "the objective contains quad_over_lin with an axis or a variable divisor"
-        )
+        raise UnsupportedProblemError("the objective contains quad_over_lin by axes or of a variable divisor")
     return _squares(x, float(elements.weight.sum()) / one_number(y))
 
 
 def _power(atom: Any, elements: Elements) -> Read:
-    """The square, of elements or of a Frobenius norm."""
+    """Read a square, of elements or of a Frobenius norm."""
     power = _exponent(atom)
     if power != 2:
         raise UnsupportedProblemError(f"the objective contains the power {power:g}; only squares are known")
@@ -136,21 +132,21 @@ def _norm1(atom: Any, elements: Elements) -> Read:
 
 
 def _maximum(atom: Any, elements: Elements) -> Read:
-    """``max(a, b) = b + max(a - b, 0)``."""
+    """Use ``max(a, b) = b + max(a - b, 0)``."""
     a, b = _two(atom)
     over = _penalty("hinge", a - b, elements, sense="<=")
     return Read(penalties=[over], affine=[(b + np.zeros(atom.shape), elements)])
 
 
 def _minimum(atom: Any, elements: Elements) -> Read:
-    """``min(a, b) = b - max(b - a, 0)``."""
+    """Use ``min(a, b) = b - max(b - a, 0)``."""
     a, b = _two(atom)
     over = _penalty("hinge", b - a, elements.times(-1.0), sense="<=")
     return Read(penalties=[over], affine=[(b + np.zeros(atom.shape), elements)])
 
 
 def _log(atom: Any, elements: Elements) -> Read:
-    """``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
+    """Use ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
     (x,) = atom.args
     gamma = elements.times(-1.0)
     return Read(
@@ -161,7 +157,7 @@ def _log(atom: Any, elements: Elements) -> Read:
 
 
 def _entropy(atom: Any, elements: Elements) -> Read:
-    """``a log a = d(a, 1) + a - 1`` with the von Neumann divergence ``d`` of numbers."""
+    """Use ``a log a = d(a, 1) + a - 1`` with the von Neumann divergence ``d`` of numbers."""
     (x,) = atom.args
     gamma = elements.times(-1.0)
     return Read(
@@ -177,7 +173,7 @@ def _kl_div(atom: Any, elements: Elements) -> Read:
 
 
 def _rel_entr(atom: Any, elements: Elements) -> Read:
-    """``a log(a/b) = d(a, b) + a - b``."""
+    """Use ``a log(a/b) = d(a, b) + a - b``."""
     x, bound = _above_zero(atom, elements)
     return Read(
         penalties=[_penalty("von_neumann", x, elements, bound=bound)],
@@ -233,9 +229,7 @@ def _exponent(atom: Any) -> float:
 
 def _two(atom: Any) -> tuple[Any, Any]:
     if len(atom.args) != 2:
-        raise UnsupportedProblemError(
-            f"the objective contains {type(atom).__name__} of more than two arguments"
-        )
+        raise UnsupportedProblemError(f"the objective contains {type(atom).__name__} of more than two")
     a, b = atom.args
     return a, b
 
@@ -248,7 +242,5 @@ def _above_zero(atom: Any, elements: Elements) -> tuple[Any, Array]:
         raise UnsupportedProblemError(f"the objective contains {name} with a variable second argument")
     bound = np.broadcast_to(np.asarray(b.value, dtype=float), atom.shape).ravel(order="F")[elements.at]
     if (bound <= 0).any():
-        raise UnsupportedProblemError(
-            f"the objective contains {name} with a second argument that is not above 0"
-        )
+        raise UnsupportedProblemError(f"the objective contains {name} with a second argument not above 0")
     return x, bound

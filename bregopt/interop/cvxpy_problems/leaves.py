@@ -73,7 +73,7 @@ class Matrix:
     def parts(
         self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
     ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
-        """Return the constant, the rows of matrices and those of ordinary variables that `m` rows have here."""
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
         n, constant = self.psd.n, np.zeros(m)
         families: list[Family] = []
         if elements:
@@ -97,14 +97,14 @@ class Vector:
     shape: tuple[int, ...]
 
     def value(self) -> Array:
-        """Return what the variable is at the value of ours; where no row mentions it, the least in its box."""
+        """Return what the variable is at the value of ours; in its box where no row mentions it."""
         u = np.clip(0.0, self.u.lower, self.u.upper) if self.u.value is None else self.u.value
         return np.where(self.place >= 0, np.ravel(u)[self.place], 0.0).reshape(self.shape, order="F")
 
     def parts(
         self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
     ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
-        """Return the constant, the rows of matrices and those of ordinary variables that `m` rows have here."""
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
         row, at, weight = joined([*elements, *map(_spelled_out, quadratics)])
         column = self.place[at]
         kept = column >= 0

@@ -88,7 +88,7 @@ class Lowered:
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
         """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
 
-        LogDet and von Neumann answers are inside the cone, where it is zero. Farkas vectors know no objective.
+        It is zero for LogDet and von Neumann, inside the cone. Farkas vectors know no objective.
         """
         assert solution._raw is not None
         program, y = self.problem.program(), solution._raw.duals
@@ -140,10 +140,9 @@ def lower(problem: Any) -> Lowered:
 
 
 def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
-    """Return what each variable becomes: a psd matrix if it is one, if it is claimed to be, or if it must be."""
-    held = {
-        c.variable for c in map(claim_of, (s.matrix for s in goal.spectral)) if c is not None and _plain(c)
-    }
+    """Return what each variable becomes: a psd matrix if it is one, is claimed to be one, or must be one."""
+    arguments = [claim_of(term.matrix) for term in goal.spectral]
+    held = {c.variable for c in arguments if c is not None and _plain(c)}
     names = Counter(variable.name() for variable in problem.variables())
     leaves: dict[Any, Leaf] = {}
     for variable in problem.variables():
@@ -231,7 +230,7 @@ def _implied(claim: Claim, leaf: Matrix) -> bool:
 def _arguments(
     spectral: list[Spectral], leaves: dict[Any, Leaf]
 ) -> tuple[list[tuple[Spectral, PSD, float]], list[Constraint]]:
-    """Return each spectral term with the matrix of ours that its argument is a multiple of, and rows for that."""
+    """Return each spectral term, the matrix of ours that its argument is a multiple of, and the factor."""
     found, linked = [], []
     for number, term in enumerate(spectral):
         claim = claim_of(term.matrix)
@@ -261,7 +260,7 @@ def _linked(F: Any, leaves: dict[Any, Leaf], name: str) -> tuple[PSD, Constraint
 
 
 def _boxes(leaves: dict[Any, Leaf]) -> list[Constraint]:
-    """Return the bounds that attributes set to entries of matrices, and to some elements of other variables."""
+    """Return the bounds that attributes set to entries of matrices, and to some elements of vectors."""
     constraints = []
     for variable, leaf in leaves.items():
         for end, sense in zip(box(variable), (">=", "<="), strict=True):

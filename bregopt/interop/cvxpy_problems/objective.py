@@ -15,8 +15,13 @@ from bregopt.interop.cvxpy_problems.leaves import Leaf, Matrix, expression_of, j
 from bregopt.interop.cvxpy_problems.walk import Elements, Rows, rows_of
 from bregopt.modeling.constraints import Constraint, soft
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import ObjectiveExpression, as_objective
-from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.objectives import (
+    ObjectiveExpression,
+    as_objective,
+    frobenius_div,
+    logdet_div,
+    von_neumann_div,
+)
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, SparseRows
 
@@ -105,7 +110,7 @@ def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> ObjectiveExpre
 
 
 def _logdet(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
-    """``-mu logdet X + <W, X>`` is ``mu D(X, X0)`` and a constant for ``X0 = mu inv(W)``, if that is definite."""
+    """Return ``-mu logdet X + <W, X>``: for definite ``W`` a constant beside ``mu D(X, mu inv(W))``."""
     eigenvalues, Q = np.linalg.eigh(W)
     if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
         eigenvalues = np.full(X.n, mu)
@@ -116,7 +121,7 @@ def _logdet(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
 
 
 def _von_neumann(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
-    """``mu tr(X log X) + <W, X>`` is ``mu D(X, X0)`` and a constant for ``X0 = exp(-W/mu - I)``.
+    """Return ``mu tr(X log X) + <W, X>``: a constant beside ``mu D(X, exp(-W/mu - I))``.
 
     The logarithm is cut off where ``X0`` would lose its smallest eigenvalues, or be no number at all.
     """
@@ -218,8 +223,8 @@ def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpress
     kinds = {term.divergence for term in objective.terms}
     if penalty.kind not in ("hinge", *kinds):
         raise UnsupportedProblemError(
-            f"the objective has a {_SCALARS[penalty.kind]} of other things than the entries of one psd matrix, "
-            f"which only a {penalty.kind} divergence of a matrix can stand beside"
+            f"the objective has a {_SCALARS[penalty.kind]} of other things than the entries of one psd "
+            f"matrix, which only a {penalty.kind} divergence of a matrix can stand beside"
         )
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)

@@ -1,8 +1,8 @@
 """Affine CVXPY expressions as rows of coefficients, read from the expression tree as it was written.
 
-A row asks for weighted elements of an expression. Each atom says which elements of its arguments they are made
-of, and so the rows sink from the root to the variables. Nothing is canonicalised and no Kronecker product is
-formed: an entry of a matrix costs the same whatever its order. Elements are numbered by columns, as CVXPY does.
+A row asks for weighted elements of an expression. Each atom says which elements of its arguments they are
+made of, and so the rows sink from the root to the variables. Nothing is canonicalised and no Kronecker
+product is formed: an entry of a matrix costs the same whatever its order. Elements are numbered by columns.
 
 One function below for each kind of atom, and the tables of their names; what is in none is asked for its
 Jacobian, which CVXPY computes.
@@ -151,7 +151,7 @@ def _negated(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
-    """A slice is arithmetic on the numbers: no array of the size of the matrix is made."""
+    """Follow a slice by arithmetic on the numbers: no array of the size of the matrix is made."""
     key, shape = atom.get_data()[0], atom.args[0].shape
     if len(key) != len(shape) or None in key:
         return _moved(atom, elements, rows)
@@ -165,7 +165,7 @@ def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
-    """An atom that only moves elements is given their numbers, and shows where they go; zero is no element."""
+    """Follow an atom that only moves elements: given their numbers it shows where they go; zero is none."""
     ends = np.cumsum([0, *(argument.size for argument in atom.args)])
     numbers = [
         np.arange(start + 1.0, start + argument.size + 1).reshape(argument.shape, order="F")
@@ -180,8 +180,8 @@ def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
 
 def _summed(atom: Any, elements: Elements, rows: Rows) -> None:
     argument = atom.args[0]
-    axes = range(argument.ndim) if atom.axis is None else np.atleast_1d(atom.axis)
-    axes = [int(axis) % argument.ndim for axis in axes]
+    given = np.arange(argument.ndim) if atom.axis is None else np.atleast_1d(atom.axis)
+    axes = [int(axis) % argument.ndim for axis in given]
     numbers = np.arange(argument.size).reshape(argument.shape, order="F")
     members = np.moveaxis(numbers, axes, range(-len(axes), 0)).reshape(atom.size, -1, order="F")
     _gathered(argument, elements, members, rows)
@@ -215,7 +215,7 @@ def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _product(atom: Any, elements: Elements, rows: Rows) -> None:
-    """``left @ right`` with one constant factor: an element takes a row of the left or a column of the right."""
+    """Follow ``left @ right``: elements take rows of a constant left or columns of a constant right."""
     left, right = atom.args
     if left.ndim > 2 or right.ndim > 2:
         return _by_jacobian(atom, elements, rows)
@@ -251,7 +251,7 @@ def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntAr
 
 
 def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
-    """What CVXPY knows of an atom is its Jacobian, taken at stand-ins for the arguments that are zero."""
+    """Ask CVXPY for the Jacobian of an atom, taken at stand-ins for its arguments that are zero."""
     if rows.curves is not None and not atom.is_atom_affine():
         rows.curves.append(Curve(type(atom).__name__, atom, elements))
         return
@@ -285,10 +285,11 @@ _RULES: dict[str, Callable[[Any, Elements, Rows], None]] = {
     "DivExpression": _divided,
     "MulExpression": _product,
 }
-_MOVING = frozenset(
-    "special_index transpose reshape diag_mat diag_vec upper_tri Promote broadcast_to Hstack Vstack Concatenate "
-    "conj real symmetric_wrap psd_wrap nsd_wrap nonneg_wrap nonpos_wrap Wrap".split()
-)
+_MOVING = {
+    *("special_index", "transpose", "reshape", "diag_mat", "diag_vec", "upper_tri"),
+    *("Promote", "broadcast_to", "Hstack", "Vstack", "Concatenate", "conj", "real"),
+    *("Wrap", "symmetric_wrap", "psd_wrap", "nsd_wrap", "nonneg_wrap", "nonpos_wrap"),
+}
 
 
 def _affine_factor(atom: Any, factor: Any) -> Any:
