@@ -1,5 +1,6 @@
 """CVXPY problems in our language: rows keep their structure, and ours survive the way there and back."""
 
+import pickle
 import warnings
 
 import cvxpy as cp
@@ -244,3 +245,12 @@ def test_duals_come_back(divergence, sense, rng):
         if c.sense == "between":
             dual = np.asarray(next(found).dual_value) - dual
         np.testing.assert_allclose(dual, np.ravel(c.dual_value), atol=1e-3)
+
+
+def test_problems_from_cvxpy_pickle(rng):
+    X = cp.Variable((N, N), PSD=True)
+    ours = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.sum_squares(X - 2)), [cp.diag(X) == 1, X[0, 1] <= 0.5]))
+    before = pickle.loads(pickle.dumps(ours))
+    value = ours.solve().value
+    after = pickle.loads(pickle.dumps(ours))
+    assert before.solve().value == after.value == after.solve().value == value

@@ -16,7 +16,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
 from bregopt.interop.cvxpy_problems.leaves import is_symmetric
-from bregopt.interop.cvxpy_problems.walk import Curve, Elements, one_number
+from bregopt.interop.cvxpy_problems.walk import Curve, Elements, broadcast, one_number
 
 __all__ = ["Penalty", "Read", "Spectral", "read_curve"]
 
@@ -135,14 +135,14 @@ def _maximum(atom: Any, elements: Elements) -> Read:
     """Use ``max(a, b) = b + max(a - b, 0)``."""
     a, b = _two(atom)
     over = _penalty("hinge", a - b, elements, sense="<=")
-    return Read(penalties=[over], affine=[(b + np.zeros(atom.shape), elements)])
+    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
 def _minimum(atom: Any, elements: Elements) -> Read:
     """Use ``min(a, b) = b - max(b - a, 0)``."""
     a, b = _two(atom)
     over = _penalty("hinge", b - a, elements.times(-1.0), sense="<=")
-    return Read(penalties=[over], affine=[(b + np.zeros(atom.shape), elements)])
+    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
 def _log(atom: Any, elements: Elements) -> Read:

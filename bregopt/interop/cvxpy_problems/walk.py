@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
 
-__all__ = ["Curve", "Elements", "Quadratics", "Rows", "every_element", "one_number", "rows_of"]
+__all__ = ["Curve", "Elements", "Quadratics", "Rows", "broadcast", "every_element", "one_number", "rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +113,16 @@ def rows_of(
     Raises
     ------
     UnsupportedProblemError
-        An atom that is not affine.
+        An atom that is not affine, or numbers that are not finite.
     ValueError
         A parameter without value.
     """
     m = expression.size if m is None else m
     rows = Rows(m, np.zeros(m), curves=[] if curved else None)
     _walk(expression, every_element(expression) if elements is None else elements, rows)
+    weights = [e.weight for parts in rows.elements.values() for e in parts]
+    if not all(np.isfinite(numbers).all() for numbers in (rows.constant, *weights)):
+        raise UnsupportedProblemError("NaN or Inf among its numbers")
     return rows
 
 
@@ -143,7 +146,7 @@ def _walk(atom: Any, elements: Elements, rows: Rows) -> None:
 
 def _added(atom: Any, elements: Elements, rows: Rows) -> None:
     for argument in atom.args:
-        _walk(argument, elements.moved(_broadcast(argument, atom.shape, elements.at)), rows)
+        _walk(argument, elements.moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
 def _negated(atom: Any, elements: Elements, rows: Rows) -> None:
@@ -202,16 +205,14 @@ def _multiplied(atom: Any, elements: Elements, rows: Rows) -> None:
     first, second = atom.args
     constant, argument = (first, second) if first.is_constant() else (second, first)
     factor = _numbers(_affine_factor(atom, constant)).ravel(order="F")
-    weighted = elements.times(factor[_broadcast(constant, atom.shape, elements.at)])
-    _walk(argument, weighted.moved(_broadcast(argument, atom.shape, elements.at)), rows)
+    weighted = elements.times(factor[broadcast(constant, atom.shape, elements.at)])
+    _walk(argument, weighted.moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
 def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
     argument, divisor = atom.args
-    by = _numbers(_affine_factor(atom, divisor)).ravel(order="F")[
-        _broadcast(divisor, atom.shape, elements.at)
-    ]
-    _walk(argument, elements.times(1 / by).moved(_broadcast(argument, atom.shape, elements.at)), rows)
+    by = _numbers(_affine_factor(atom, divisor)).ravel(order="F")[broadcast(divisor, atom.shape, elements.at)]
+    _walk(argument, elements.times(1 / by).moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
 def _product(atom: Any, elements: Elements, rows: Rows) -> None:
@@ -311,7 +312,7 @@ def _sparse_rows(matrix: Any) -> Any:
     return sp.csr_array(matrix if sp.issparse(matrix) else np.atleast_2d(matrix))
 
 
-def _broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
+def broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
     """Return which elements of an argument stand at places of a larger shape that it is broadcast to."""
     if argument.shape == shape:
         return at
