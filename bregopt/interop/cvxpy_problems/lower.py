@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,9 +124,11 @@ def lower(problem: Any) -> Lowered:
         A parameter without value.
     """
     goal = read_objective(problem.objective)
-    claims = {
-        c: claim_of(c.args[0]) for c in problem.constraints if type(c).__name__ == "PSD" and len(c.shape) == 2
-    }
+    claims: dict[Any, Claim | None] = {}
+    for number, c in enumerate(problem.constraints):
+        if _is_cone(c):
+            with _named(number):
+                claims[c] = claim_of(c.args[0])
     leaves = _leaves(problem, goal, [claim for claim in claims.values() if claim is not None])
     rows, trivial = _rows(problem, leaves)
     cones, linked = _cones(claims, leaves)
@@ -137,6 +141,11 @@ def lower(problem: Any) -> Lowered:
     except ValueError as error:
         raise UnsupportedProblemError(str(error)) from None
     return Lowered(ours, leaves, rows, cones, trivial)
+
+
+def _is_cone(constraint: Any) -> bool:
+    """Whether a constraint is that one matrix be psd."""
+    return type(constraint).__name__ == "PSD" and len(constraint.shape) == 2
 
 
 def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
@@ -169,14 +178,12 @@ def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint],
     rows, trivial = {}, []
     for number, c in enumerate(problem.constraints):
         kind = type(c).__name__
-        if kind == "PSD" and len(c.shape) == 2:
+        if _is_cone(c):
             continue
         if kind not in _SENSES:
             raise UnsupportedProblemError(f"constraint {number} is of the kind {kind}")
-        try:
+        with _named(number):
             found = rows_of(c.expr)
-        except UnsupportedProblemError as error:
-            raise UnsupportedProblemError(f"constraint {number}: {error}") from None
         body = expression_of(found, leaves, f"CVXPY's constraint {number}")
         if not body.is_constant:
             rows[c] = _compared(body, _SENSES[kind])
@@ -185,6 +192,15 @@ def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint],
         else:
             raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
     return rows, trivial
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Let a refusal name the constraint."""
+    try:
+        yield
+    except UnsupportedProblemError as error:
+        raise UnsupportedProblemError(f"constraint {number}: {error}") from None
 
 
 def _compared(body: Expression, sense: str) -> Constraint:
