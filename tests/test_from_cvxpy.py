@@ -1,0 +1,256 @@
+"""CVXPY problems in our language: rows keep their structure, and ours survive the way there and back."""
+
+import pickle
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, SparseRows
+
+N = 5
+
+
+def values_of(expression, at):
+    """Return our body of ``expression == 0`` and CVXPY's value, at the same random point."""
+    problem = cp.Problem(cp.Minimize(cp.trace(at)), [expression == 0, at >> 0])
+    ours = bo.from_cvxpy(problem)
+    (X,) = [M for M in ours.matrices if M.name == at.name()]
+    X.value = at.value
+    for u in ours.variables:
+        (twin,) = [v for v in problem.variables() if v.name() == u.name]
+        u.value = np.ravel(twin.value, order="F").reshape(u.shape)
+    (row,) = [c for c in ours.constraints if c.label.startswith("CVXPY's constraint 0")]
+    return row.body.value - row.lower.value, np.ravel(expression.value, order="F")
+
+
+def expressions(X, x, Y, rng):
+    """Return affine expressions of every kind in a symmetric matrix, a vector and a rectangular matrix."""
+    A, z, P = rng.normal(size=(3, N)), rng.normal(size=N), rng.normal(size=(N, N))
+    p = cp.Parameter(value=2.5)
+    return {
+        "entry": X[0, 3],
+        "distance": X[0, 0] + X[1, 1] - 2 * X[0, 1],
+        "slice": X[1:4, 2] + x[:3],
+        "backwards": X[::-1, 1:4:2],
+        "index arrays": X[[0, 1, 4], [2, 2, 0]],
+        "mask": X[X.value > 0],
+        "row and column": X[1] - X[:, 2],
+        "new axis": X[None, 1],
+        "diagonal": 3 * cp.diag(X) - 1,
+        "triangle": cp.upper_tri(X),
+        "sums": cp.sum(X, axis=0) + cp.sum(X, axis=1),
+        "sums kept": cp.sum(Y, axis=1, keepdims=True) + cp.sum(x),
+        "trace": cp.trace(P @ X) + cp.trace(X) / p,
+        "inner": cp.vdot(P, X),
+        "sparse": cp.sum(cp.multiply(sp.csr_matrix(np.tril(P)), X)),
+        "quadratic": cp.quad_form(z, X) - z @ X @ z / 3,
+        "quadratics": cp.diag(A @ X @ A.T),
+        "two factors": A @ X @ P,
+        "one factor": X @ z - P @ X[0],
+        "sparse factor": sp.csr_matrix(A) @ X,
+        "row factor": z @ X + x @ rng.normal(size=(4, N)),
+        "stacks": cp.hstack([x, X[0], p]),
+        "blocks": cp.bmat([[X, Y.T], [Y, np.eye(3)]]),
+        "reshaped": cp.reshape(Y, (N, 3), order="C") + cp.vec(X, order="C")[:15].reshape((N, 3), order="F"),
+        "vector to diagonal": cp.diag(x, 1) + X,
+        "broadcast": X - x[0] + np.arange(N),
+        "elementwise": cp.multiply(P, X) / 3 - p * X.T,
+        "kronecker": cp.kron(np.eye(2), X),
+        "running sums": cp.cumsum(X, axis=0) + cp.diff(Y.T, axis=0)[0, 0],
+        "convolution": cp.convolve(np.ones(2), x) + X[0],
+        "mean": cp.mean(X) + cp.real(x[1]),
+    }
+
+
+NAMES = list(
+    expressions(
+        cp.Variable((N, N), symmetric=True, value=np.eye(N)),
+        cp.Variable(4),
+        cp.Variable((3, N)),
+        np.random.default_rng(0),
+    )
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_affine_expression_is_read(name, rng):
+    X, x, Y = cp.Variable((N, N), symmetric=True), cp.Variable(4), cp.Variable((3, N))
+    G = rng.normal(size=(N, N))
+    X.value, x.value, Y.value = G + G.T, rng.normal(size=4), rng.normal(size=(3, N))
+    ours, cvxpys = values_of(expressions(X, x, Y, rng)[name], X)
+    np.testing.assert_allclose(ours, cvxpys, atol=1e-12)
+
+
+def family(expression, X):
+    (term,) = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(X)), [expression <= 1])).program().A.terms
+    return term.rows
+
+
+def test_structure_is_found(rng):
+    X, z, A = cp.Variable((N, N), PSD=True), rng.normal(size=N), rng.normal(size=(3, N))
+    far = X[2, 2] + X[3, 3] - X[2, 3] - X[3, 2]
+    assert isinstance(family(X[0, 1], X), Entries)
+    assert isinstance(family(X[[0, 1], [2, 3]], X), Entries)
+    assert isinstance(family(X[0, 0] - 2 * X[0, 1] + X[1, 1], X), Distances)
+    assert isinstance(family(far, X), Distances)
+    assert isinstance(family(z @ X @ z, X), RankOne)
+    assert isinstance(family(cp.diag(A @ X @ A.T), X), RankOne)
+    assert isinstance(family(cp.quad_form(z, X) - cp.quad_form(A[0], X), X), RankTwo)
+    assert isinstance(family(X[0, 0] - X[0, 1], X), SparseRows)
+
+
+def test_scalar_constraints_from_a_loop_become_one_family():
+    X = cp.Variable((50, 50), PSD=True)
+    rows = [X[k, k] + X[k + 1, k + 1] - 2 * X[k, k + 1] <= 1 for k in range(49)]
+    (term,) = bo.from_cvxpy(cp.Problem(cp.Maximize(cp.trace(X)), rows)).program().A.terms
+    assert isinstance(term.rows, Distances)
+    assert term.rows.m == 49
+
+
+def test_divergences_are_found_again(rng):
+    G = rng.normal(size=(N, N))
+    X0 = G @ G.T + np.eye(N)
+    X = bo.PSD(N, name="X")
+    for divergence, name in ((bo.logdet_div, "logdet"), (bo.von_neumann_div, "von_neumann")):
+        problem = bo.Problem(bo.Minimize(2 * divergence(X, X0)), [bo.diag(X) == 1])
+        (block,) = bo.from_cvxpy(problem.to_cvxpy()).program().blocks
+        assert block.nearness.divergence == name
+        assert block.nearness.mu == pytest.approx(2)
+        np.testing.assert_allclose(block.nearness.X0, X0, rtol=1e-8)
+
+
+def test_a_large_cost_stays_a_cost(rng):
+    """A start that took it in would be singular in floating point."""
+    cost = np.diag([0.0, 10.0, 100.0, 200.0, 1000.0])
+    X = bo.PSD(N, name="X")
+    problem = bo.Problem(
+        bo.Minimize(bo.von_neumann_div(X, np.eye(N)) + bo.inner(cost, X)), [bo.trace(X) == 1]
+    )
+    there = bo.from_cvxpy(problem.to_cvxpy())
+    assert there.program().blocks[0].cost is not None
+    assert there.solve().value == pytest.approx(problem.solve().value, rel=1e-6)
+
+
+def test_only_cvxpy_problems():
+    with pytest.raises(TypeError, match="expected a cvxpy"):
+        bo.from_cvxpy(bo.Problem(bo.Minimize(bo.trace(bo.PSD(2)))))
+
+
+def test_variables_of_one_name_are_told_apart():
+    X, Y = (cp.Variable((2, 2), PSD=True, name="K") for _ in range(2))
+    names = [M.name for M in bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(X + Y)))).matrices]
+    assert len(set(names)) == 2
+    assert all(name.startswith("K#") for name in names)
+
+
+# --- There and back -----------------------------------------------------------------------------------
+
+
+@st.composite
+def declared(draw):
+    """Draw a problem that is feasible and bounded, and the kind of its objective."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n = draw(st.integers(2, 4))
+    kind = draw(st.sampled_from(["logdet", "von_neumann", "frobenius", "weighted", "linear"]))
+    G = rng.normal(size=(n, n))
+    X0 = G @ G.T / n + 0.5 * np.eye(n)
+    C = rng.normal(size=(n, n))
+    C = (C + C.T) / 2
+    X, u = bo.PSD(n, name="X"), bo.Variable(2, name="u", lower=0.1, upper=[3.0, np.pi])
+    objective = {
+        "logdet": lambda: bo.logdet_div(X, X0),
+        "von_neumann": lambda: bo.von_neumann_div(X, X0),
+        "frobenius": lambda: bo.frobenius_div(X, C),
+        "weighted": lambda: bo.frobenius_div(X, C, weights=1 + np.abs(C)),
+        "linear": lambda: bo.inner(C, X) + 0.0,
+    }[kind]() * draw(st.sampled_from([1.0, 0.3, 4.0]))
+    if draw(st.booleans()):
+        objective = objective + 0.2 * bo.inner(X0, X) + 1.5
+    z = rng.normal(size=n)
+    kinds = {
+        "equal": lambda: bo.diag(X) == np.diag(X0),
+        "entry": lambda: X[0, 1] >= X0[0, 1] + 0.1,
+        "between": lambda: bo.between(X[0, n - 1], X0[0, n - 1] - 0.1, X0[0, n - 1] + 0.1),
+        "distance": lambda: bo.sq_distance(X, 0, 1) <= 0.7 * (X0[0, 0] + X0[1, 1] - 2 * X0[0, 1]),
+        "quadratic": lambda: bo.quad_form(z, X) <= 0.9 * z @ X0 @ z,
+        "relative": lambda: bo.sq_distance(X, 0, 1) <= bo.quad_form(z, X) + 3,
+        "stack": lambda: bo.inner(np.array([C, X0]), X) <= [np.vdot(C, X0) + 1, np.vdot(X0, X0)],
+        "soft": lambda: bo.soft(bo.sq_distance(X, 0, 1) <= 0.4, gamma=0.8),
+        "soft from below": lambda: bo.soft(bo.diag(X)[:2] >= 2.0, gamma=[0.5, 0.9]),
+        "hinge": lambda: bo.soft(bo.inner(C, X) == 0.3, gamma=0.2, penalty="hinge"),
+        "variables": lambda: X[0, 0] + u[0] - 2 * u[1] <= X0[0, 0] + 1,
+    }
+    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=4, unique=True))
+    rows = [bo.trace(X) <= 1.2 * np.trace(X0), *(kinds[name]() for name in chosen)]
+    if "variables" in chosen:
+        objective = objective + bo.sum(u)
+    sense = draw(st.booleans())
+    return bo.Problem(bo.Maximize(-objective) if sense else bo.Minimize(objective), rows), kind
+
+
+def pull(problem):
+    """Return ``A*(y)`` of the answer: where the matrix is inside the cone, the slope of the objective."""
+    program = problem.program()
+    return program.A.adjoint(problem.solution._raw.duals)
+
+
+@settings(max_examples=60)
+@given(declared())
+def test_there_and_back(case):
+    problem, kind = case
+    back = bo.from_cvxpy(problem.to_cvxpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        here, there = problem.solve(tol=1e-8), back.solve(tol=1e-8)
+    scale = 1 + abs(here.value)
+    assert there.status.startswith("optimal")
+    assert abs(here.value - there.value) <= here.error + there.error + 1e-7 * scale
+    if kind != "linear":
+        np.testing.assert_allclose(there.X, here.X, atol=1e-3 * (1 + np.abs(here.X).max()))
+    if kind in ("logdet", "von_neumann"):
+        here_pull, there_pull = pull(problem), pull(back)
+        np.testing.assert_allclose(there_pull, here_pull, atol=1e-2 * (1 + np.abs(here_pull).max()))
+
+
+@pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+@pytest.mark.parametrize("sense", [bo.Minimize, bo.Maximize])
+def test_duals_come_back(divergence, sense, rng):
+    G = rng.normal(size=(N, N))
+    X0 = G @ G.T / N + 0.5 * np.eye(N)
+    X, u, z = bo.PSD(N, name="X"), bo.Variable(2, name="u", nonneg=True), rng.normal(size=N)
+    rows = [
+        bo.diag(X)[:2] == 1.1 * np.diag(X0)[:2],
+        X[0, 1] >= X0[0, 1] + 0.1,
+        bo.between(X[[0, 1], [3, 4]], X0[[0, 1], [3, 4]] + [0.1, -0.2], X0[[0, 1], [3, 4]] + [0.3, -0.1]),
+        bo.quad_form(z, X) <= 0.9 * z @ X0 @ z + u[0],
+        bo.soft(bo.sq_distance(X, 2, [3, 4]) <= 0.4, gamma=0.8),
+        bo.soft(bo.trace(X) == 3.0, gamma=0.1, penalty="hinge"),
+        2 * u[1] >= 1,
+    ]
+    objective = divergence(X, X0) + bo.sum(u)
+    problem = bo.Problem(sense(objective if sense is bo.Minimize else -objective), rows)
+    back = bo.from_cvxpy(problem.to_cvxpy())
+    here, there = problem.solve(tol=1e-8), back.solve(tol=1e-8)
+    assert there.value == pytest.approx(here.value, rel=1e-6)
+    np.testing.assert_allclose(there.X, here.X, atol=1e-4)
+    found = iter(back.constraints)
+    for c in rows:
+        dual = np.asarray(next(found).dual_value)
+        if c.sense == "between":
+            dual = np.asarray(next(found).dual_value) - dual
+        np.testing.assert_allclose(dual, np.ravel(c.dual_value), atol=1e-3)
+
+
+def test_problems_from_cvxpy_pickle(rng):
+    X = cp.Variable((N, N), PSD=True)
+    ours = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.sum_squares(X - 2)), [cp.diag(X) == 1, X[0, 1] <= 0.5]))
+    before = pickle.loads(pickle.dumps(ours))
+    value = ours.solve().value
+    after = pickle.loads(pickle.dumps(ours))
+    assert before.solve().value == after.value == after.solve().value == value
