@@ -166,6 +166,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         citation=answer.citation or solver.citation,
+        _ray=None if held or infeasible else tuple(answer.X),
     )
 
 
