@@ -16,10 +16,11 @@ variables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ from bregopt.program.rows import Coordinates, SparseRows
 __all__ = ["Conic", "Reading", "read_conic"]
 
 _ROOT = np.sqrt(2.0)
+_NOT_MUCH = 4  # times as many rows and free variables
 _PSD_TOL = 1e-14  # of a matrix's norm: by how much one that counts as psd may miss it
 
 
@@ -133,44 +135,84 @@ class Reading(Protocol):
         ...
 
 
-def read_conic(conic: Conic) -> Reading:
-    """Return a conic program, with at least one psd matrix, as a :class:`Program`."""
-    kept = _needed(conic)
-    reading = _read(conic if kept.all() else _with_rows(conic, kept))
-    return reading if kept.all() else _Padded(reading, kept)
+def read_conic(conic: Conic) -> Iterator[Reading]:
+    """Yield a conic program, with at least one psd matrix, as a :class:`Program`: the smaller reading first.
+
+    The other one follows where it is not much larger: it may have an interior where the first has none.
+    """
+    kept = _needed_rows(conic) & _needed_matrices(conic)
+    needed = _with_rows(conic, kept)
+    pivots = _pivots(needed)
+    (m, k), gone = needed.A.shape, len(pivots.rows)
+    boxes = np.count_nonzero(np.diff(needed.A.indptr)[needed.zero : needed.linear] == 1)
+    ways: list[tuple[int, Callable[[], Reading]]] = [
+        (m - boxes + k - 2 * gone, lambda: _direct(needed, pivots)),
+        (k + needed.zero, lambda: _Dual(needed, _dual_program(needed))),
+    ]
+    ways.sort(key=itemgetter(0))
+    for size, read in ways:
+        if size <= _NOT_MUCH * ways[0][0]:
+            yield _Padded(read(), kept)
 
 
-def _read(conic: Conic) -> Reading:
-    rows, columns = _pivots(conic)
-    m, k = conic.A.shape
-    boxes = np.count_nonzero(np.diff(conic.A.indptr)[conic.zero : conic.linear] == 1)
-    direct = (m - len(rows) - boxes) + (k - len(rows))
-    return _direct(conic, rows, columns) if direct <= k + conic.zero else _Dual(conic, _dual_program(conic))
+# --- What others imply ------------------------------------------------------------------------------
 
 
-# --- Matrices that are there twice ------------------------------------------------------------------
+def _needed_rows(conic: Conic) -> Mask:
+    """Return which rows are left without those, not of a matrix, that a parallel one implies.
+
+    CVXPY bounds both of two entries that are one, and a solution with the same row twice has no interior.
+    """
+    A, kept = conic.A[: conic.linear], np.ones(len(conic.b), dtype=bool)
+    used = np.flatnonzero(np.diff(A.indptr))
+    if len(used) == 0:
+        return kept
+    size = A.data[A.indptr[used]]  # parallel rows are the same where the first entry is one
+    scaled = sp.csr_array(sp.diags_array(1 / size) @ A[used])
+    _, first, group = np.unique(scaled @ _numbers(A.shape[1]), return_index=True, return_inverse=True)
+    same = np.diff((scaled - scaled[first[group]]).tocsr().indptr) == 0
+    used, size, group, end = used[same], size[same], group[same], (conic.b[used] / size)[same]
+    # Ends of a row in common: equal to `end`, at most, or at least.
+    kind = np.where(used < conic.zero, 0, np.where(size > 0, 1, 2))
+    lowest, highest = np.full((2, len(first)), np.inf)
+    for ends, sign in ((lowest, 1.0), (highest, -1.0)):
+        np.minimum.at(ends, group[kind == 0], sign * end[kind == 0])
+    tightest = np.where(kind == 2, -end, end)
+    order = np.lexsort((tightest, kind, group))
+    before = np.r_[-1, order[:-1]]
+    follows = (group[order] == group[before]) & (kind[order] == kind[before]) & (np.arange(len(order)) > 0)
+    implied = np.zeros(len(order), dtype=bool)
+    implied[order] = follows & ((kind[order] > 0) | (end[order] == end[before]))
+    equal = np.isfinite(lowest[group])
+    implied |= equal & (kind == 1) & (-highest[group] <= end)
+    implied |= equal & (kind == 2) & (lowest[group] >= end)
+    kept[used[implied]] = False
+    return kept
 
 
-def _needed(conic: Conic) -> Mask:
+def _numbers(k: int) -> Array:
+    """Return numbers with which rows are told apart."""
+    return np.random.default_rng(0).uniform(1.0, 2.0, k)
+
+
+def _needed_matrices(conic: Conic) -> Mask:
     """Return which rows are left without matrices ``B - A(x)`` that another one, less a psd matrix, implies.
 
     A psd variable that is asked to be psd once more, as it is or beyond some multiple of the identity.
     """
     kept = np.ones(len(conic.b), dtype=bool)
-    seen: dict[tuple[Any, ...], list[int]] = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     S = conic.matrices(conic.b[conic.linear :])
     for b, span in enumerate(conic.spans):
         A = conic.A[span]
-        alike = seen.setdefault((A.data.tobytes(), A.indices.tobytes(), A.indptr.tobytes()), [])
-        for other in list(alike):
-            if _psd(S[b] - S[other]):
-                kept[span] = False
-                break
-            if _psd(S[other] - S[b]):
-                kept[conic.spans[other]] = False
-                alike.remove(other)
-        if kept[span.start]:
-            alike.append(b)
+        others = alike.setdefault((A.data.tobytes(), A.indices.tobytes(), A.indptr.tobytes()), [])
+        if any(_psd(S[b] - S[other]) for other in others):
+            kept[span] = False
+            continue
+        for other in [other for other in others if _psd(S[other] - S[b])]:
+            kept[conic.spans[other]] = False
+            others.remove(other)
+        others.append(b)
     return kept
 
 
@@ -179,8 +221,14 @@ def _psd(S: Array) -> bool:
 
 
 def _with_rows(conic: Conic, kept: Mask) -> Conic:
-    orders = tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start])
-    return replace(conic, A=conic.A[np.flatnonzero(kept)], b=conic.b[kept], orders=orders)
+    return Conic(
+        A=conic.A[np.flatnonzero(kept)],
+        b=conic.b[kept],
+        c=conic.c,
+        zero=int(kept[: conic.zero].sum()),
+        nonneg=int(kept[conic.zero : conic.linear].sum()),
+        orders=tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start]),
+    )
 
 
 class _Padded:
@@ -244,7 +292,15 @@ class _Direct:
         return z
 
 
-def _pivots(conic: Conic) -> tuple[IntArray, IntArray]:
+class _Pivots(NamedTuple):
+    """Rows, columns and entries."""
+
+    rows: IntArray
+    columns: IntArray
+    entries: Array
+
+
+def _pivots(conic: Conic) -> _Pivots:
     """Return psd rows and a variable for each that occurs in no other of these rows.
 
     First variables that alone are an entry of a matrix, then, in rows without these, such that occur in no
@@ -252,23 +308,23 @@ def _pivots(conic: Conic) -> tuple[IntArray, IntArray]:
     """
     psd = conic.A[conic.linear :]
     count = np.diff(psd.indptr)
-    single = np.flatnonzero(count == 1)
-    alone, first = np.unique(psd.indices[psd.indptr[single]], return_index=True)
+    single = psd.indptr[np.flatnonzero(count == 1)]
+    alone, first = np.unique(psd.indices[single], return_index=True)
     taken = np.zeros(psd.shape[1], dtype=bool)
     taken[alone] = True
     row = np.repeat(np.arange(psd.shape[0]), count)
     open_row = np.bincount(row, weights=taken[psd.indices], minlength=psd.shape[0]) == 0
     once = np.bincount(psd.indices, minlength=psd.shape[1]) == 1
     own = np.flatnonzero(open_row[row] & once[psd.indices])
-    more, at = np.unique(row[own], return_index=True)
-    rows = np.concatenate([single[first], more]) + conic.linear
-    return rows, np.concatenate([alone, psd.indices[own[at]]])
+    _, at = np.unique(row[own], return_index=True)
+    chosen = np.concatenate([single[first], own[at]])
+    return _Pivots(row[chosen] + conic.linear, psd.indices[chosen], psd.data[chosen])
 
 
-def _direct(conic: Conic, D: IntArray, P: IntArray) -> _Direct:
+def _direct(conic: Conic, pivots: _Pivots) -> _Direct:
     A, b, c = conic.A, conic.b, conic.c
+    D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     F = np.setdiff1d(np.arange(A.shape[1]), P)
-    T = 1 / np.asarray(A[D, P]).ravel()
     others = np.setdiff1d(np.arange(A.shape[0]), D)
     box = _box(conic, others, F)
     R = np.setdiff1d(others, box)

@@ -30,7 +30,7 @@ _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's own
 _START = "BREGOPT start"  # where the last answer is kept for the next start
 _REFERENCE = "cvxpy"
-_LIMITS = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+_MOMENT = 1e-3  # the least time limit, in seconds
 _BIBTEX = """\
 @misc{bregopt,
   title = {bregopt: convex problems over positive semidefinite matrices, solved with a certificate},
@@ -120,7 +120,9 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
         reason = _not_ours(data)
         if reason is None:
-            found = _solve(data, warm_start, verbose, options, solver_cache)
+            ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
+            cache = {} if solver_cache is None else solver_cache
+            found = _solve(_conic(data), warm_start, ours, cache)
             if isinstance(found, _Outcome):
                 return found
             reason = found
@@ -172,45 +174,63 @@ def _conic(data: Mapping[str, Any]) -> Conic:
     return Conic(A, b, c, int(dims.zero), int(dims.nonneg), tuple(map(int, dims.psd)))
 
 
-def _solve(
-    data: Mapping[str, Any],
-    warm_start: bool,
-    verbose: bool,
-    options: dict[str, Any],
-    cache: dict[str, Any] | None,
+def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]) -> _Outcome | str:
+    """Return the answer of a route, or why there is none.
+
+    Where it is not one to tolerance, the program is read from its other side too.
+    """
+    begin, limit = time.perf_counter(), options.get("time_limit")
+    inaccurate, reasons = [], []
+    for reading in read_conic(conic):
+        if limit is not None:
+            options = {**options, "time_limit": max(limit - (time.perf_counter() - begin), _MOMENT)}
+        found = _by_route(conic, reading, warm_start, options, cache)
+        if isinstance(found, str):
+            reasons.append(found)
+        elif found.status == CLARABEL.ALMOST_SOLVED:
+            inaccurate.append(found)
+        else:
+            return found
+    return min(inaccurate, key=_worst) if inaccurate else "; ".join(reasons)
+
+
+def _worst(found: _Outcome) -> float:
+    return max(found.stats[name] for name in ("gap", "primal_residual", "dual_residual"))
+
+
+def _by_route(
+    conic: Conic, reading: Reading, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
 ) -> _Outcome | str:
-    """Return the answer of a route, or why there is none."""
-    begin = time.perf_counter()
-    conic = _conic(data)
-    reading = read_conic(conic)
-    program = reading.program
-    options = {"tol": _TOL, **options, "verbose": verbose}
-    route = options.pop("route", "auto")
-    registry.check_options(route, options)
+    program, form = reading.program, _form(reading)
+    route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
+    registry.check_options(route, own)
     if route == "auto":
-        route = next(name for name in registry.solvers() if registry.takes(program, name, options))
+        route = next(name for name in registry.solvers() if registry.takes(program, name, own))
     if route == _REFERENCE:
-        refusals = [f"{r.solver}: {r.refusal}" for r in registry.routes(program, **options) if r.refusal]
-        return f"no route takes it ({'; '.join(refusals)})"
-    cache, shape = {} if cache is None else cache, (reading.dual, program.m, program.k, conic.orders)
-    start = cache[_START][1] if warm_start and cache.get(_START, (None,))[0] == shape else None
+        refusals = [f"{r.solver}: {r.refusal}" for r in registry.routes(program, **own) if r.refusal]
+        return f"no route takes its {form} form ({'; '.join(refusals)})"
+    shape, start = (form, program.m, program.k, conic.orders), None
+    if warm_start and cache.get(_START, (None,))[0] == shape:
+        start = cache[_START][1]
     try:
-        solution = registry.solve(program, route, start, **options)
+        solution = registry.solve(program, route, start, warn=False, **own)
     except InfeasibleRowError as error:
         return _refused(reading, route, error)
     except (SolverError, MemoryError) as error:
-        return f"{route} failed: {error!r}"
-    if _gave_up(solution):
-        return f"{route} found {solution.status}: {solution.stop_reason}"
+        return f"{route} failed on its {form} form: {error!r}"
+    if _gave_up(solution, own):
+        return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
     if solution.status == Status.OPTIMAL:
         cache[_START] = shape, solution
-    return _outcome(conic, reading, solution, time.perf_counter() - begin)
+    return _outcome(conic, reading, solution)
 
 
-def _gave_up(solution: Solution) -> bool:
+def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
     """Whether a route came to no answer, for no limit of the user's."""
     unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
-    return solution.status in unproven and not solution.stop_reason.startswith(_LIMITS)
+    limits = [StopReason.TIME_LIMIT, StopReason.INTERRUPTED]
+    limits += [StopReason.MAX_ITER] if options.get("max_iter") is not None else []
+    return solution.status in unproven and not solution.stop_reason.startswith(tuple(limits))
 
 
 def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcome | str:
@@ -229,7 +249,7 @@ def _form(reading: Reading) -> str:
     return "dual" if reading.dual else "primal"
 
 
-def _outcome(conic: Conic, reading: Reading, solution: Solution, seconds: float) -> _Outcome:
+def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
     word = _WORDS[Status(solution.status)][reading.dual]
     x, z = np.zeros(len(conic.c)), None
     if solution.X is not None:
@@ -245,6 +265,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution, seconds: float)
         "dual_residual": solution.dual_residual,
         "stop_reason": solution.stop_reason,
     }
+    seconds = solution.timings["total"]
     return _Outcome(word, x, z, float(conic.c @ x), seconds, solution.iterations, stats)
 
 

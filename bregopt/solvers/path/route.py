@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
+import numpy as np
+
+from bregopt.arrays import Array
 from bregopt.program import Program, find_faces
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.path.central_path import follow_path
 from bregopt.solvers.path.slacks import fold_slacks
 from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
 
 __all__ = ["Path", "PathSettings"]
 
@@ -50,9 +54,20 @@ class Path:
         return memory + (f"; {found}" if found else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        idle = _idle(program)
+        if idle is not None:
+            none = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+            return Answer(none, idle, np.zeros(program.m), StopReason.UNBOUNDED, 0)
         folded = fold_slacks(program)
         begin = None if start is None else folded.shrink(start)
         return folded.restore(follow_path(find_faces(folded.program), settings, begin, progress))
+
+
+def _idle(program: Program) -> Array | None:
+    """Return the direction of the variables without bound or row that have a price, if there are any."""
+    end = np.where(program.c > 0, program.u_lo, program.u_hi)
+    idle = (program.c != 0) & np.isinf(end) & (program.column_sizes == 0)
+    return np.where(idle, -np.sign(program.c), 0.0) if idle.any() else None
 
 
 def memory_needed(program: Program) -> int:
