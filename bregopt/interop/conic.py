@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.interop.families import recognise
 from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 
@@ -414,18 +415,21 @@ def _blocks(conic: Conic, place: IntArray, price: Array) -> tuple[Block, ...]:
     cost = np.zeros(len(conic.places.block))
     cost[place] = price
     used = np.flatnonzero(cost)
-    found = _families(conic, np.zeros(len(used), dtype=np.intp), used, cost[used])
-    rows = {b: family for b, _, family in found}
+    rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
     return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
 
 
 def _map(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
     """Return the map whose row ``row[k]`` has ``value[k]`` times the psd row number ``place[k]``."""
-    terms = [Term(b, at, family) for b, at, family in _families(conic, row, place, value)]
+    terms = [
+        Term(b, at[local], family)
+        for b, at, rows in _sparse(conic, row, place, value)
+        for local, family in recognise(rows)
+    ]
     return LinearMap(m, conic.orders, tuple(terms))
 
 
-def _families(
+def _sparse(
     conic: Conic, row: IntArray, place: IntArray, value: Array
 ) -> Iterator[tuple[int, IntArray, SparseRows]]:
     """Yield each block with entries, which rows these are in, and the rows."""

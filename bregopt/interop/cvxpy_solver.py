@@ -191,11 +191,7 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
             inaccurate.append(found)
         else:
             return found
-    return min(inaccurate, key=_worst) if inaccurate else "; ".join(reasons)
-
-
-def _worst(found: _Outcome) -> float:
-    return max(found.stats[name] for name in ("gap", "primal_residual", "dual_residual"))
+    return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
 
 
 def _by_route(
@@ -261,6 +257,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
         "route": solution.solver,
         "form": _form(reading),
         "gap": solution.gap,
+        "error": solution.error,
         "primal_residual": solution.primal_residual,
         "dual_residual": solution.dual_residual,
         "stop_reason": solution.stop_reason,
