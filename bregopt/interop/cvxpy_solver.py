@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy.settings as s
@@ -18,13 +18,13 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt.arrays import Array
-from bregopt.errors import InfeasibleRowError, SolverError
+from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.interop.conic import Conic, Reading, read_conic
-from bregopt.program import is_farkas
+from bregopt.program import Program, is_farkas
 from bregopt.solvers import registry
 from bregopt.solvers.solution import Solution, Status, StopReason
 
-__all__ = ["BREGOPT", "Bregopt", "register"]
+__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's own
@@ -53,6 +53,14 @@ _WORDS = {
     Status.UNBOUNDED: (CLARABEL.DUAL_INFEASIBLE, CLARABEL.PRIMAL_INFEASIBLE),
     Status.UNBOUNDED_INACCURATE: (CLARABEL.ALMOST_DUAL_INFEASIBLE, CLARABEL.ALMOST_PRIMAL_INFEASIBLE),
     Status.USER_LIMIT: (CLARABEL.MAX_ITERATIONS, CLARABEL.MAX_ITERATIONS),
+}
+
+
+_TURNED = {
+    Status.INFEASIBLE: Status.UNBOUNDED,
+    Status.INFEASIBLE_INACCURATE: Status.UNBOUNDED_INACCURATE,
+    Status.UNBOUNDED: Status.INFEASIBLE,
+    Status.UNBOUNDED_INACCURATE: Status.INFEASIBLE_INACCURATE,
 }
 
 
@@ -153,6 +161,43 @@ def register() -> None:
     for names in (defines.CONIC_SOLVERS, defines.INSTALLED_SOLVERS, defines.INSTALLED_CONIC_SOLVERS):
         if _NAME not in names:
             names.append(_NAME)
+
+
+class ConicProblem:
+    """A CVXPY problem as the program that :data:`BREGOPT` solves; the problem is left as it is.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it has no psd cone, or others.
+    """
+
+    def __init__(self, problem: Any) -> None:
+        data, _, inverse = problem.get_problem_data(BREGOPT)
+        reason = _not_ours(data)
+        if reason is not None:
+            raise UnsupportedProblemError(f"the CVXPY problem is no semidefinite program: {reason}")
+        self._offset = float(inverse[-1][s.OFFSET])
+        self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
+        self._reading = next(iter(read_conic(_conic(data))))
+
+    def program(self) -> Program:
+        """Return what solvers receive."""
+        return self._reading.program
+
+    def solve(self, solver: str, **options: Any) -> Solution:
+        """Return the answer of a route, its status and values those of the CVXPY problem."""
+        raw = registry.solve(self.program(), solver, warn=False, **options)
+        turn = -1.0 if self._reading.dual else 1.0
+        status = _TURNED.get(raw.status, raw.status) if self._reading.dual else raw.status
+        value, bound = (
+            self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value)
+        )
+        return replace(raw, status=status, value=value, dual_value=bound)
 
 
 def _not_ours(data: Mapping[str, Any]) -> str | None:
