@@ -15,6 +15,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
+from bregopt.interop.cvxpy_problems.leaves import is_symmetric
 from bregopt.interop.cvxpy_problems.walk import Curve, Elements, one_number
 
 __all__ = ["Penalty", "Read", "Spectral", "read_curve"]
@@ -89,7 +90,9 @@ def _relative_entropy(atom: Any, elements: Elements) -> Read:
     """``tr(F log F) - <log Y, F>``."""
     F, Y = atom.args
     if not Y.is_constant():
-        raise UnsupportedProblemError("the objective contains quantum_rel_entr with a variable second argument")
+        raise UnsupportedProblemError(
+            "the objective contains quantum_rel_entr with a variable second argument"
+        )
     eigenvalues, Q = np.linalg.eigh(np.asarray(Y.value, dtype=float))
     if eigenvalues[0] <= 0:
         raise UnsupportedProblemError(
@@ -104,7 +107,9 @@ def _relative_entropy(atom: Any, elements: Elements) -> Read:
 def _quad_over_lin(atom: Any, elements: Elements) -> Read:
     x, y = atom.args
     if atom.size > 1 or not y.is_constant():
-        raise UnsupportedProblemError("the objective contains quad_over_lin with an axis or a variable divisor")
+        raise UnsupportedProblemError(
+            "the objective contains quad_over_lin with an axis or a variable divisor"
+        )
     return _squares(x, float(elements.weight.sum()) / one_number(y))
 
 
@@ -216,8 +221,8 @@ def _penalty(kind: str, x: Any, elements: Elements, sense: str = "==", bound: An
 
 
 def _symmetric(F: Any, atom: str) -> Any:
-    if not F.is_symmetric():
-        raise UnsupportedProblemError(f"the objective contains {atom} of a matrix not known to be symmetric")
+    if not (F.is_symmetric() or is_symmetric(F)):
+        raise UnsupportedProblemError(f"the objective contains {atom} of a matrix that is not symmetric")
     return F
 
 
@@ -228,7 +233,9 @@ def _exponent(atom: Any) -> float:
 
 def _two(atom: Any) -> tuple[Any, Any]:
     if len(atom.args) != 2:
-        raise UnsupportedProblemError(f"the objective contains {type(atom).__name__} of more than two arguments")
+        raise UnsupportedProblemError(
+            f"the objective contains {type(atom).__name__} of more than two arguments"
+        )
     a, b = atom.args
     return a, b
 
@@ -241,5 +248,7 @@ def _above_zero(atom: Any, elements: Elements) -> tuple[Any, Array]:
         raise UnsupportedProblemError(f"the objective contains {name} with a variable second argument")
     bound = np.broadcast_to(np.asarray(b.value, dtype=float), atom.shape).ravel(order="F")[elements.at]
     if (bound <= 0).any():
-        raise UnsupportedProblemError(f"the objective contains {name} with a second argument that is not above 0")
+        raise UnsupportedProblemError(
+            f"the objective contains {name} with a second argument that is not above 0"
+        )
     return x, bound

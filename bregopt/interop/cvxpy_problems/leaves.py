@@ -35,12 +35,14 @@ __all__ = [
     "claim_of",
     "expression_of",
     "is_matrix",
+    "is_symmetric",
     "joined",
     "matrix",
     "vector",
 ]
 
 _FOREIGN = ("complex", "imag", "hermitian", "boolean", "integer")
+_ROUND_OFF = 1e-12  # of the largest coefficient
 # Rows with at most this share of nonzeros are held by their terms.
 _SPARSE_SHARE = 0.2
 
@@ -120,6 +122,25 @@ def is_matrix(variable: Any) -> bool:
     return bool(symmetric) and not held["diag"] and not held.get("sparsity")
 
 
+def is_symmetric(matrix: Any) -> bool:
+    """Whether an affine square matrix is symmetric whatever its variables are, up to round-off."""
+    whole, skew = rows_of(matrix), rows_of(matrix - matrix.T)
+    return bool(np.abs(skew.constant).max() <= _ROUND_OFF * np.abs(whole.constant).max()) and all(
+        abs(_coefficients(v, skew)).max() <= _ROUND_OFF * abs(_coefficients(v, whole)).max()
+        for v in whole.variables
+    )
+
+
+def _coefficients(variable: Any, rows: Rows) -> Any:
+    """Return the coefficients of a variable in rows, those of mirrored entries in one place."""
+    row, at, weight = joined(
+        [*rows.elements.get(variable, []), *map(_spelled_out, rows.quadratics.get(variable, []))]
+    )
+    if is_matrix(variable):
+        at = _pairs(at, variable.shape[0])
+    return sp.csr_array((weight, (row, at)), (rows.m, variable.size))
+
+
 def claim_of(matrix: Any) -> Claim | None:
     """Return what an affine matrix, were its symmetric part psd, claims of one symmetric variable.
 
@@ -131,14 +152,12 @@ def claim_of(matrix: Any) -> Claim | None:
     (X,) = rows.variables
     if X.shape != matrix.shape or not is_matrix(X):
         return None
-    row, at, weight = joined(rows.elements[X])
-    from_, to = _pairs(at, n), _pairs(row, n)
-    half = np.where(row % n == row // n, weight, weight / 2)
-    slope = sp.csr_array((half, (to, from_)), (n * n, n * n))
-    scale = float(slope.trace()) / (n * (n + 1) / 2)
-    each = np.unique(_pairs(np.arange(n * n), n))
-    same = sp.csr_array((np.full(len(each), scale), (each, each)), (n * n, n * n))
-    if scale == 0 or abs(slope - same).max() > 0:
+    slope = _coefficients(X, rows).tocoo()
+    to = _pairs(np.arange(n * n), n)
+    symmetric = sp.csr_array((slope.data, (to[slope.coords[0]], slope.coords[1])), (n * n, n * n))
+    count = np.bincount(to, minlength=n * n).astype(float)
+    scale = float(symmetric.trace()) / n**2
+    if scale == 0 or abs(symmetric - scale * sp.diags_array(count)).max() > 0:
         return None
     constant = rows.constant.reshape((n, n), order="F")
     return Claim(X, float(np.sign(scale)), abs(scale), -(constant + constant.T) / (2 * abs(scale)))

@@ -123,9 +123,7 @@ def lower(problem: Any) -> Lowered:
     """
     goal = read_objective(problem.objective)
     claims = {
-        c: claim_of(c.args[0])
-        for c in problem.constraints
-        if type(c).__name__ == "PSD" and len(c.shape) == 2
+        c: claim_of(c.args[0]) for c in problem.constraints if type(c).__name__ == "PSD" and len(c.shape) == 2
     }
     leaves = _leaves(problem, goal, [claim for claim in claims.values() if claim is not None])
     rows, trivial = _rows(problem, leaves)
@@ -143,7 +141,9 @@ def lower(problem: Any) -> Lowered:
 
 def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
     """Return what each variable becomes: a psd matrix if it is one, if it is claimed to be, or if it must be."""
-    held = {c.variable for c in map(claim_of, (s.matrix for s in goal.spectral)) if c is not None and _plain(c)}
+    held = {
+        c.variable for c in map(claim_of, (s.matrix for s in goal.spectral)) if c is not None and _plain(c)
+    }
     names = Counter(variable.name() for variable in problem.variables())
     leaves: dict[Any, Leaf] = {}
     for variable in problem.variables():
@@ -189,9 +189,10 @@ def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint],
 
 
 def _compared(body: Expression, sense: str) -> Constraint:
-    bound = -body.constant + 0.0
-    left = body.variable_part()
-    return left == bound if sense == "==" else left <= bound if sense == "<=" else left >= bound
+    """Return ``body sense 0``, for an expression that has variables."""
+    bound = Expression(body.shape, -body.constant + 0.0)
+    lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
+    return Constraint(body.variable_part(), lower, upper, sense)
 
 
 def _holds(value: Array, sense: str) -> bool:

@@ -33,10 +33,7 @@ class Elements:
     weight: Array
 
     def moved(self, at: IntArray) -> Elements:
-        """Return them as other elements, of an argument; those at negative numbers are zero and left out."""
-        if len(at) and at.min() < 0:
-            kept = at >= 0
-            return Elements(self.row[kept], at[kept], self.weight[kept])
+        """Return them as other elements, of an argument."""
         return Elements(self.row, at, self.weight)
 
     def times(self, weight: Any) -> Elements:
@@ -177,8 +174,8 @@ def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
     moved = np.asarray(atom.numeric(numbers), dtype=float).ravel(order="F")
     at = moved[elements.at].astype(np.intp) - 1
     for start, end, argument in zip(ends, ends[1:], atom.args, strict=False):
-        inside = (at >= start) & (at < end)
-        _walk(argument, elements.moved(np.where(inside, at - start, -1)), rows)
+        k = np.flatnonzero((at >= start) & (at < end))
+        _walk(argument, elements.taken(k, at[k] - start, 1.0), rows)
 
 
 def _summed(atom: Any, elements: Elements, rows: Rows) -> None:
@@ -267,7 +264,7 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
         stand_in.value = np.zeros(stand_in.shape)
     alone = atom.copy([inner.get(number, argument) for number, argument in enumerate(atom.args)])
     if not (atom.is_atom_affine() and alone.is_affine()):
-        raise UnsupportedProblemError(f"{type(atom).__name__} is not affine")
+        raise UnsupportedProblemError(f"{type(atom).__name__.removesuffix('Approx')} is not affine")
     slopes = alone.grad
     for number, stand_in in inner.items():
         slope = slopes[stand_in]
