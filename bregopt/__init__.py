@@ -11,6 +11,7 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
+from bregopt.interop.cvxpy_problems import from_cvxpy
 from bregopt.interop.sdpa import dimacs_errors, read_sdpa, write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.constraints import Constraint, between, soft
@@ -51,6 +52,7 @@ __all__ = [
     "diag",
     "dimacs_errors",
     "frobenius_div",
+    "from_cvxpy",
     "inner",
     "learn_kernel",
     "logdet_div",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.errors import ConvergenceWarning, SolverError, did_you_mean, require
+from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
 from bregopt.solvers import registry
@@ -168,6 +168,8 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     if not own:
         raise ValueError("solvers is empty; expected at least one name")
     _check_heard(options, own)
+    for name, known in own.items():
+        registry.check_options(asked[name][0], known)
     # The first comes last, so that its answer is the one the problem keeps.
     found = {name: _solved(problem, asked[name][0], own[name]) for name in reversed(own)}
     return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
@@ -180,19 +182,22 @@ def _checkable(problem: Any) -> Any:
     cvxpy = sys.modules.get("cvxpy")
     if cvxpy is None or not isinstance(problem, cvxpy.Problem):
         raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem or a cvxpy.Problem")
+    from bregopt.interop.cvxpy_problems import from_cvxpy
     from bregopt.interop.cvxpy_solver import ConicProblem
 
-    return ConicProblem(problem)
+    try:
+        return from_cvxpy(problem)
+    except UnsupportedProblemError as error:
+        try:
+            return ConicProblem(problem)
+        except UnsupportedProblemError as reason:
+            raise UnsupportedProblemError(f"{reason}; nor can it be read as it is written: {error}") from None
 
 
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the route and its options that a name stands for."""
-    if not isinstance(name, str) or name in registry.solvers():
-        return name, {}
-    backends = registry.backends()
-    if name not in backends:
-        raise ValueError(f"unknown solver {name!r}{did_you_mean(name, [*registry.solvers(), *backends])}")
-    return "cvxpy", {"backend": name}
+    """Return the route and its options that a name stands for: CVXPY writes its solvers in capitals."""
+    foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
+    return ("cvxpy", {"backend": name}) if foreign else (name, {})
 
 
 def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:

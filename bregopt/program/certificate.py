@@ -79,7 +79,8 @@ class Certificate:
 
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
 _NEGLIGIBLE = 1e-3
-_ROUND_OFF = 1e-9  # of a row's norm times the trace: violations are not asked to be relative to less
+# Of a row's norm times the trace, or the largest variable: violations are not asked to be relative to less.
+_ROUND_OFF = 1e-9
 _BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
 _LARGEST = 1e3  # times the largest trace that the bounds state: beyond, a matrix runs away and is no unit
 _NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
@@ -308,7 +309,8 @@ def primal_residual(program: Program, X: Sequence[Array], u: Array, activity: Ar
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
     size = np.maximum(*ends)
     if program.k:
-        size = np.maximum(size, program.absolute_B @ np.abs(u))
+        least = _ROUND_OFF * np.abs(u).max()
+        size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
     roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
     for term in program.A.terms:
         root = roots[term.block]

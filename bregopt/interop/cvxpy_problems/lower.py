@@ -1,0 +1,282 @@
+"""From a CVXPY problem, as it was written, to one of ours, and the answer back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
+from bregopt.interop.cvxpy_problems.curves import Spectral
+from bregopt.interop.cvxpy_problems.leaves import (
+    Claim,
+    Leaf,
+    Matrix,
+    box,
+    claim_of,
+    expression_of,
+    is_matrix,
+    matrix,
+    vector,
+)
+from bregopt.interop.cvxpy_problems.objective import Goal, objective_of, read_objective
+from bregopt.interop.cvxpy_problems.walk import Elements, rows_of
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD
+from bregopt.program.certificate import divergence_of
+from bregopt.program.rows import Entries
+from bregopt.solvers.solution import Solution
+
+__all__ = ["Lowered", "lower"]
+
+_SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
+_CONSTANT_TOL = 1e-9  # by how much a constraint without variables may fail to hold
+_IMPLIED_TOL = 1e-12  # of the largest entry: by how much a difference may fail to be psd
+
+
+@dataclass(frozen=True, eq=False)
+class _Cone:
+    """A psd constraint that holds because `psd` is: its dual is that of `psd` over `scale`, or zero."""
+
+    psd: PSD | None
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """Our problem, and where the parts of CVXPY's are in it.
+
+    Parameters
+    ----------
+    problem : Problem
+    leaves : dict from cvxpy.Variable to Matrix or Vector
+    rows : dict from constraint of CVXPY to constraint of ours
+    cones : dict from psd constraint of CVXPY to what holds it
+    trivial : list
+        Constraints without a variable, which hold.
+    """
+
+    problem: Problem
+    leaves: dict[Any, Leaf]
+    rows: dict[Any, Constraint]
+    cones: dict[Any, _Cone]
+    trivial: list[Any]
+
+    def primal(self) -> dict[int, Array]:
+        """Return the values of CVXPY's variables by their numbers."""
+        return {variable.id: leaf.value() for variable, leaf in self.leaves.items()}
+
+    def duals(self, solution: Solution) -> dict[int, Array]:
+        """Return the duals of CVXPY's constraints by their numbers, in its signs."""
+        if solution.duals is None:
+            return {}
+        slacks = self._slacks(solution)
+        duals = {c.id: np.zeros(c.shape) for c in self.trivial}
+        for c, ours in self.rows.items():
+            duals[c.id] = np.reshape(np.asarray(ours.dual_value), c.shape, order="F")
+        for c, cone in self.cones.items():
+            duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
+        return duals
+
+    def _slacks(self, solution: Solution) -> dict[PSD, Array]:
+        """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
+
+        LogDet and von Neumann answers are inside the cone, where it is zero. Farkas vectors know no objective.
+        """
+        assert solution._raw is not None
+        program, y = self.problem.program(), solution._raw.duals
+        slacks = {}
+        for b, (X, block) in enumerate(zip(self.problem.matrices, program.blocks, strict=True)):
+            if solution._raw.X is None:
+                slack = -program.A.adjoint(y, b)
+            elif block.nearness is None:
+                slack = block.C - program.A.adjoint(y, b)
+            elif block.nearness.divergence == "frobenius":
+                gradient = divergence_of(block.nearness).gradient(np.asarray(X.value))
+                slack = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
+            else:
+                slack = np.zeros((block.n, block.n))
+            slacks[X] = slack
+        return slacks
+
+
+def lower(problem: Any) -> Lowered:
+    """Return our problem for a CVXPY problem, at the current values of its parameters.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+
+    Raises
+    ------
+    UnsupportedProblemError
+        Something in it is not of our kind; the message says what.
+    ValueError
+        A parameter without value.
+    """
+    goal = read_objective(problem.objective)
+    claims = {
+        c: claim_of(c.args[0]) for c in problem.constraints if type(c).__name__ == "PSD" and len(c.shape) == 2
+    }
+    leaves = _leaves(problem, goal, [claim for claim in claims.values() if claim is not None])
+    rows, trivial = _rows(problem, leaves)
+    cones, linked = _cones(claims, leaves)
+    spectral, more = _arguments(goal.spectral, leaves)
+    objective, paid = objective_of(goal, leaves, spectral)
+    sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
+    constraints = [*rows.values(), *linked, *more, *_boxes(leaves), *paid]
+    try:
+        ours = Problem(sense, constraints)
+    except ValueError as error:
+        raise UnsupportedProblemError(str(error)) from None
+    return Lowered(ours, leaves, rows, cones, trivial)
+
+
+def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
+    """Return what each variable becomes: a psd matrix if it is one, if it is claimed to be, or if it must be."""
+    held = {
+        c.variable for c in map(claim_of, (s.matrix for s in goal.spectral)) if c is not None and _plain(c)
+    }
+    names = Counter(variable.name() for variable in problem.variables())
+    leaves: dict[Any, Leaf] = {}
+    for variable in problem.variables():
+        name = variable.name() if names[variable.name()] == 1 else f"{variable.name()}#{variable.id}"
+        own = [c for c in claims if c.variable is variable]
+        if not is_matrix(variable):
+            leaves[variable] = vector(variable, name)
+        elif variable.attributes["NSD"]:
+            leaves[variable] = matrix(variable, name, sign=-1.0)
+        elif variable in held:
+            leaves[variable] = matrix(variable, name)
+        elif variable.attributes["PSD"]:
+            above = [c for c in own if c.sign > 0 and _is_psd(c.shift)]
+            leaves[variable] = matrix(variable, name, shift=above[0].shift if above else None)
+        elif own:
+            leaves[variable] = matrix(variable, name, own[0].sign, own[0].shift)
+        else:
+            leaves[variable] = vector(variable, name)
+    return leaves
+
+
+def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint], list[Any]]:
+    """Return the constraints that are rows, and those without variables."""
+    rows, trivial = {}, []
+    for number, c in enumerate(problem.constraints):
+        kind = type(c).__name__
+        if kind == "PSD" and len(c.shape) == 2:
+            continue
+        if kind not in _SENSES:
+            raise UnsupportedProblemError(f"constraint {number} is of the kind {kind}")
+        try:
+            found = rows_of(c.expr)
+        except UnsupportedProblemError as error:
+            raise UnsupportedProblemError(f"constraint {number}: {error}") from None
+        body = expression_of(found, leaves, f"CVXPY's constraint {number}")
+        if not body.is_constant:
+            rows[c] = _compared(body, _SENSES[kind])
+        elif _holds(body.constant, _SENSES[kind]):
+            trivial.append(c)
+        else:
+            raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
+    return rows, trivial
+
+
+def _compared(body: Expression, sense: str) -> Constraint:
+    """Return ``body sense 0``, for an expression that has variables."""
+    bound = Expression(body.shape, -body.constant + 0.0)
+    lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
+    return Constraint(body.variable_part(), lower, upper, sense)
+
+
+def _holds(value: Array, sense: str) -> bool:
+    violation = np.abs(value) if sense == "==" else value if sense == "<=" else -value
+    return bool((violation <= _CONSTANT_TOL).all())
+
+
+def _cones(
+    claims: dict[Any, Claim | None], leaves: dict[Any, Leaf]
+) -> tuple[dict[Any, _Cone], list[Constraint]]:
+    """Return what holds each psd constraint, and the rows that make a matrix of ours equal to one of CVXPY's.
+
+    A multiplier is given to the first of several constraints that say the same.
+    """
+    cones: dict[Any, _Cone] = {}
+    linked: list[Constraint] = []
+    given: set[PSD] = set()
+    for number, (c, claim) in enumerate(claims.items()):
+        leaf = None if claim is None else leaves[claim.variable]
+        if claim is not None and isinstance(leaf, Matrix) and _implied(claim, leaf):
+            same = np.array_equal(claim.shift, leaf.shift) and leaf.psd not in given
+            cones[c] = _Cone(leaf.psd if same else None, claim.scale)
+            given.add(leaf.psd)
+        else:
+            block, row = _linked(c.args[0], leaves, f"S{number}")
+            cones[c] = _Cone(block, 1.0)
+            linked.append(row)
+    return cones, linked
+
+
+def _implied(claim: Claim, leaf: Matrix) -> bool:
+    """Whether a psd matrix ``M`` makes the claim ``sign (sign' (M + shift')) - shift`` psd, too."""
+    return claim.sign == leaf.sign and _is_psd(leaf.shift - claim.shift)
+
+
+def _arguments(
+    spectral: list[Spectral], leaves: dict[Any, Leaf]
+) -> tuple[list[tuple[Spectral, PSD, float]], list[Constraint]]:
+    """Return each spectral term with the matrix of ours that its argument is a multiple of, and rows for that."""
+    found, linked = [], []
+    for number, term in enumerate(spectral):
+        claim = claim_of(term.matrix)
+        leaf = None if claim is None else leaves[claim.variable]
+        if claim is not None and _plain(claim) and isinstance(leaf, Matrix) and leaf.sign > 0:
+            found.append((term, leaf.psd, claim.scale))
+        else:
+            block, row = _linked(term.matrix, leaves, f"F{number}")
+            found.append((term, block, 1.0))
+            linked.append(row)
+    return found, linked
+
+
+def _linked(F: Any, leaves: dict[Any, Leaf], name: str) -> tuple[PSD, Constraint]:
+    """Return a psd matrix of ours, and the rows that make it the symmetric part of an affine matrix."""
+    n = F.shape[0]
+    i, j = np.triu_indices(n)
+    row = np.tile(np.arange(len(i)), 2)
+    at = np.concatenate([i + n * j, j + n * i])
+    rows = rows_of(F, Elements(row, at, np.full(len(row), 0.5)), len(i))
+    body = expression_of(rows, leaves, f"entries of a psd matrix of order {n}")
+    block = PSD(n, name=name)
+    entries = Expression(
+        (len(i),), np.zeros(len(i)), {block: Entries(n, i, j, -np.ones(len(i)))}, label=f"entries of {name}"
+    )
+    return block, _compared(body.plus(entries), "==")
+
+
+def _boxes(leaves: dict[Any, Leaf]) -> list[Constraint]:
+    """Return the bounds that attributes set to entries of matrices, and to some elements of other variables."""
+    constraints = []
+    for variable, leaf in leaves.items():
+        for end, sense in zip(box(variable), (">=", "<="), strict=True):
+            at = np.flatnonzero(np.isfinite(end))
+            if len(at) and (isinstance(leaf, Matrix) or len(at) < variable.size):
+                elements = Elements(np.arange(len(at)), at, np.ones(len(at)))
+                rows = rows_of(variable - end.reshape(variable.shape, order="F"), elements, len(at))
+                body = expression_of(rows, {variable: leaf}, f"bounds of {variable.name()}")
+                constraints.append(_compared(body, sense))
+    return constraints
+
+
+def _plain(claim: Claim) -> bool:
+    return claim.sign > 0 and not claim.shift.any()
+
+
+def _is_psd(S: Array) -> bool:
+    return bool(np.linalg.eigvalsh(S)[0] >= -_IMPLIED_TOL * np.abs(S).max())

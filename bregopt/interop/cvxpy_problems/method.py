@@ -1,0 +1,123 @@
+"""``prob.solve(method="bregopt")`` on CVXPY problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import cvxpy.reductions.solution as cp_solution
+
+from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
+from bregopt.interop.cvxpy_problems.lower import Lowered, lower
+from bregopt.solvers import registry
+from bregopt.solvers.solution import Solution
+
+__all__ = ["solve"]
+
+# What CVXPY's own solve takes and has no meaning here.
+_CVXPYS = ("warm_start", "enforce_dpp", "ignore_dpp", "canon_backend")
+_OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
+
+
+def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options: Any) -> Any:
+    """Solve a CVXPY problem by bregopt; call it as ``problem.solve(method="bregopt", ...)``.
+
+    Values of variables, duals, status and ``solver_stats`` are set on the problem; the answer with its
+    certificate is ``problem.solver_stats.extra_stats``.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+    solver : str or solver class
+        A route of ours, as for :meth:`bregopt.Problem.solve`.
+    strict : bool
+        Raise an error, rather than warn and let CVXPY choose, where the problem is not of our kind.
+    **options
+        Of the route, as for :meth:`bregopt.Problem.solve`; what only CVXPY knows is handed on to it, should
+        it be asked.
+
+    Returns
+    -------
+    float
+        The optimal value.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        With `strict`: the problem is not of our kind; the message says why.
+    TypeError, ValueError
+        Unknown solver or option, or a parameter without value.
+
+    Warns
+    -----
+    UserWarning
+        The problem went on to CVXPY's own choice; the message says why.
+    """
+    if not isinstance(strict, bool):
+        raise TypeError(f"strict is {strict!r}; expected True or False")
+    try:
+        for flag, what in _OTHER_THEORIES.items():
+            if options.get(flag):
+                raise UnsupportedProblemError(f"{flag}=True declares it {what}")
+        lowered = lower(problem)
+    except UnsupportedProblemError as error:
+        if strict:
+            raise UnsupportedProblemError(f"bregopt does not take this problem: {error}") from None
+        warn_caller(f"bregopt does not take this problem, CVXPY chooses a solver: {error}", UserWarning)
+        return problem.solve(**_theirs(options))
+    ours = {name: value for name, value in options.items() if name not in (*_CVXPYS, *_OTHER_THEORIES)}
+    try:
+        answer = lowered.problem.solve(solver, **ours)
+    except InfeasibleRowError:
+        return _contradicted(problem)
+    return _hand_over(problem, lowered, answer)
+
+
+def _theirs(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without those that only we know."""
+    ours = {name for route in registry.solvers() for name in registry.own_options(route, options)}
+    return {name: value for name, value in options.items() if name == "verbose" or name not in ours}
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Who solved, as CVXPY asks for it when it unpacks an answer."""
+
+    route: str
+
+    @property
+    def solver(self) -> _Named:
+        """The solver, which is its own chain of reductions."""
+        return self
+
+    def name(self) -> str:
+        """Return what ``solver_stats.solver_name`` shows."""
+        return f"bregopt: {self.route}"
+
+    def invert(self, solution: Any, inverse_data: Any) -> Any:
+        """Return the answer, which is in the user's terms already."""
+        return solution
+
+
+def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
+    """Set values, duals, status and statistics of a CVXPY problem by its own means, and return its value."""
+    names = cp.settings
+    statistics = {
+        names.SOLVE_TIME: answer.timings["solve"],
+        names.SETUP_TIME: answer.timings["setup"],
+        names.NUM_ITERS: answer.iterations,
+        names.EXTRA_STATS: answer,
+    }
+    values = {} if answer.X is None else lowered.primal()
+    found = cp_solution.Solution(answer.status, answer.value, values, lowered.duals(answer), statistics)
+    problem.unpack_results(found, _Named(answer.solver), None)
+    return problem.value
+
+
+def _contradicted(problem: Any) -> Any:
+    """Set what is known where one row alone contradicts the rest: no certificate is needed, and none made."""
+    none = cp_solution.failure_solution(cp.settings.INFEASIBLE)
+    none.opt_val = -none.opt_val if isinstance(problem.objective, cp.Maximize) else none.opt_val
+    problem.unpack_results(none, _Named("one row alone"), None)
+    return problem.value

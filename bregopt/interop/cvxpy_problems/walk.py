@@ -1,0 +1,329 @@
+"""Affine CVXPY expressions as rows of coefficients, read from the expression tree as it was written.
+
+A row asks for weighted elements of an expression. Each atom says which elements of its arguments they are made
+of, and so the rows sink from the root to the variables. Nothing is canonicalised and no Kronecker product is
+formed: an entry of a matrix costs the same whatever its order. Elements are numbered by columns, as CVXPY does.
+
+One function below for each kind of atom, and the tables of their names; what is in none is asked for its
+Jacobian, which CVXPY computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.errors import UnsupportedProblemError
+
+__all__ = ["Curve", "Elements", "Quadratics", "Rows", "every_element", "one_number", "rows_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """Weighted elements of an expression: row ``row[k]`` holds ``weight[k]`` times element ``at[k]``."""
+
+    row: IntArray
+    at: IntArray
+    weight: Array
+
+    def moved(self, at: IntArray) -> Elements:
+        """Return them as other elements, of an argument."""
+        return Elements(self.row, at, self.weight)
+
+    def times(self, weight: Any) -> Elements:
+        """Return them with other weights."""
+        return Elements(self.row, self.at, self.weight * weight)
+
+    def taken(self, k: IntArray, at: IntArray, weight: Any) -> Elements:
+        """Return number ``k[l]`` as ``weight[l]`` times element ``at[l]`` of an argument, for every ``l``."""
+        return Elements(self.row[k], at, self.weight[k] * weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratics:
+    """Row ``row[k]`` holds ``weight[k] z_k'X z_k``; the ``z_k`` are the rows of `Z`."""
+
+    row: IntArray
+    Z: Array
+    weight: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Weighted elements of an atom that is not affine, met in an objective."""
+
+    name: str
+    atom: Any
+    elements: Elements
+
+
+@dataclass(eq=False)
+class Rows:
+    """What was found at the leaves of `m` rows.
+
+    Parameters
+    ----------
+    m : int
+    constant : array of shape (m,)
+    elements : dict from cvxpy.Variable to list of Elements
+    quadratics : dict from cvxpy.Variable to list of Quadratics
+        Of symmetric variables.
+    curves : list of Curve, or None where everything must be affine
+    """
+
+    m: int
+    constant: Array
+    elements: dict[Any, list[Elements]] = field(default_factory=dict)
+    quadratics: dict[Any, list[Quadratics]] = field(default_factory=dict)
+    curves: list[Curve] | None = None
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables met, each once."""
+        return list(dict.fromkeys([*self.elements, *self.quadratics]))
+
+
+def every_element(expression: Any) -> Elements:
+    """Return a row for each element of an expression, by columns."""
+    order = np.arange(expression.size)
+    return Elements(order, order, np.ones(expression.size))
+
+
+def rows_of(
+    expression: Any, elements: Elements | None = None, m: int | None = None, curved: bool = False
+) -> Rows:
+    """Return rows of an expression down to its variables, at the current values of the parameters.
+
+    Parameters
+    ----------
+    expression : cvxpy.Expression
+    elements : Elements, optional
+        What the rows ask for; every element by default.
+    m : int, optional
+        The number of rows, by default the size of the expression.
+    curved : bool
+        Whether to collect atoms that are not affine rather than to refuse them.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        An atom that is not affine.
+    ValueError
+        A parameter without value.
+    """
+    m = expression.size if m is None else m
+    rows = Rows(m, np.zeros(m), curves=[] if curved else None)
+    _walk(expression, every_element(expression) if elements is None else elements, rows)
+    return rows
+
+
+def one_number(expression: Any) -> float:
+    """Return the value of a constant scalar expression."""
+    return float(_numbers(expression).ravel()[0])
+
+
+def _walk(atom: Any, elements: Elements, rows: Rows) -> None:
+    if not len(elements.at):
+        return
+    if atom.is_constant():
+        value = _numbers(atom).ravel(order="F")[elements.at]
+        rows.constant += np.bincount(elements.row, weights=elements.weight * value, minlength=rows.m)
+    elif isinstance(atom, cp.Variable):
+        rows.elements.setdefault(atom, []).append(elements)
+    else:
+        name = type(atom).__name__
+        _RULES.get(name, _moved if name in _MOVING else _by_jacobian)(atom, elements, rows)
+
+
+def _added(atom: Any, elements: Elements, rows: Rows) -> None:
+    for argument in atom.args:
+        _walk(argument, elements.moved(_broadcast(argument, atom.shape, elements.at)), rows)
+
+
+def _negated(atom: Any, elements: Elements, rows: Rows) -> None:
+    _walk(atom.args[0], elements.times(-1.0), rows)
+
+
+def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
+    """A slice is arithmetic on the numbers: no array of the size of the matrix is made."""
+    key, shape = atom.get_data()[0], atom.args[0].shape
+    if len(key) != len(shape) or None in key:
+        return _moved(atom, elements, rows)
+    at, rest, stride = np.zeros(len(elements.at), dtype=np.intp), elements.at, 1
+    for part, n in zip(key, shape, strict=True):
+        span = range(part.start, part.stop, part.step)
+        rest, here = np.divmod(rest, len(span))
+        at += (span.start + span.step * here) * stride
+        stride *= n
+    return _walk(atom.args[0], elements.moved(at), rows)
+
+
+def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
+    """An atom that only moves elements is given their numbers, and shows where they go; zero is no element."""
+    ends = np.cumsum([0, *(argument.size for argument in atom.args)])
+    numbers = [
+        np.arange(start + 1.0, start + argument.size + 1).reshape(argument.shape, order="F")
+        for start, argument in zip(ends, atom.args, strict=False)
+    ]
+    moved = np.asarray(atom.numeric(numbers), dtype=float).ravel(order="F")
+    at = moved[elements.at].astype(np.intp) - 1
+    for start, end, argument in zip(ends, ends[1:], atom.args, strict=False):
+        k = np.flatnonzero((at >= start) & (at < end))
+        _walk(argument, elements.taken(k, at[k] - start, 1.0), rows)
+
+
+def _summed(atom: Any, elements: Elements, rows: Rows) -> None:
+    argument = atom.args[0]
+    axes = range(argument.ndim) if atom.axis is None else np.atleast_1d(atom.axis)
+    axes = [int(axis) % argument.ndim for axis in axes]
+    numbers = np.arange(argument.size).reshape(argument.shape, order="F")
+    members = np.moveaxis(numbers, axes, range(-len(axes), 0)).reshape(atom.size, -1, order="F")
+    _gathered(argument, elements, members, rows)
+
+
+def _traced(atom: Any, elements: Elements, rows: Rows) -> None:
+    n = atom.args[0].shape[0]
+    _gathered(atom.args[0], elements, np.arange(n)[None] * (n + 1), rows)
+
+
+def _gathered(argument: Any, elements: Elements, members: IntArray, rows: Rows) -> None:
+    """Element ``k`` is the sum of the elements ``members[k]`` of the argument."""
+    k = np.repeat(np.arange(len(elements.at)), members.shape[1])
+    _walk(argument, elements.taken(k, members[elements.at].ravel(), 1.0), rows)
+
+
+def _multiplied(atom: Any, elements: Elements, rows: Rows) -> None:
+    first, second = atom.args
+    constant, argument = (first, second) if first.is_constant() else (second, first)
+    factor = _numbers(_affine_factor(atom, constant)).ravel(order="F")
+    weighted = elements.times(factor[_broadcast(constant, atom.shape, elements.at)])
+    _walk(argument, weighted.moved(_broadcast(argument, atom.shape, elements.at)), rows)
+
+
+def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
+    argument, divisor = atom.args
+    by = _numbers(_affine_factor(atom, divisor)).ravel(order="F")[
+        _broadcast(divisor, atom.shape, elements.at)
+    ]
+    _walk(argument, elements.times(1 / by).moved(_broadcast(argument, atom.shape, elements.at)), rows)
+
+
+def _product(atom: Any, elements: Elements, rows: Rows) -> None:
+    """``left @ right`` with one constant factor: an element takes a row of the left or a column of the right."""
+    left, right = atom.args
+    if left.ndim > 2 or right.ndim > 2:
+        return _by_jacobian(atom, elements, rows)
+    p = left.shape[0] if left.ndim == 2 else 1
+    i, j = elements.at % p, elements.at // p
+    if _sandwiched(atom, elements, rows, i, j):
+        return None
+    if left.is_constant():
+        matrix = _sparse_rows(_numbers(left, keep_sparse=True))
+        k, at, weight = _spread(matrix, i)
+        return _walk(right, elements.taken(k, at + matrix.shape[1] * j[k], weight), rows)
+    matrix = _sparse_rows(_numbers(_affine_factor(atom, right), keep_sparse=True).T)
+    k, at, weight = _spread(matrix, j)
+    return _walk(left, elements.taken(k, i[k] + p * at, weight), rows)
+
+
+def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntArray) -> bool:
+    """Keep elements ``z'X z`` of ``A @ X @ B``, with `X` a symmetric variable, by their ``z``, if all are."""
+    left, right = atom.args
+    if right.is_constant() and type(left).__name__ == "MulExpression":
+        (first, X), last = left.args, right
+    elif left.is_constant() and type(right).__name__ == "MulExpression":
+        first, (X, last) = left, right.args
+    else:
+        return False
+    if not (isinstance(X, cp.Variable) and X.is_symmetric() and first.is_constant() and last.is_constant()):
+        return False
+    Z, W = np.atleast_2d(_numbers(first))[i], np.atleast_2d(_numbers(last).T)[j]
+    if not np.array_equal(Z, W):
+        return False
+    rows.quadratics.setdefault(X, []).append(Quadratics(elements.row, Z, elements.weight))
+    return True
+
+
+def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
+    """What CVXPY knows of an atom is its Jacobian, taken at stand-ins for the arguments that are zero."""
+    if rows.curves is not None and not atom.is_atom_affine():
+        rows.curves.append(Curve(type(atom).__name__, atom, elements))
+        return
+    inner = {
+        number: cp.Variable(argument.shape)
+        for number, argument in enumerate(atom.args)
+        if not argument.is_constant()
+    }
+    for stand_in in inner.values():
+        stand_in.value = np.zeros(stand_in.shape)
+    alone = atom.copy([inner.get(number, argument) for number, argument in enumerate(atom.args)])
+    if not (atom.is_atom_affine() and alone.is_affine()):
+        raise UnsupportedProblemError(f"{type(atom).__name__.removesuffix('Approx')} is not affine")
+    slopes = alone.grad
+    for number, stand_in in inner.items():
+        slope = slopes[stand_in]
+        slope = slope if sp.issparse(slope) else np.reshape(slope, (stand_in.size, atom.size))
+        k, at, weight = _spread(sp.csr_array(sp.csr_array(slope).T), elements.at)
+        _walk(atom.args[number], elements.taken(k, at, weight), rows)
+    at_zero = np.ravel(alone.value, order="F")[elements.at]
+    rows.constant += np.bincount(elements.row, weights=elements.weight * at_zero, minlength=rows.m)
+
+
+_RULES: dict[str, Callable[[Any, Elements, Rows], None]] = {
+    "AddExpression": _added,
+    "NegExpression": _negated,
+    "index": _indexed,
+    "Sum": _summed,
+    "Trace": _traced,
+    "multiply": _multiplied,
+    "DivExpression": _divided,
+    "MulExpression": _product,
+}
+_MOVING = frozenset(
+    "special_index transpose reshape diag_mat diag_vec upper_tri Promote broadcast_to Hstack Vstack Concatenate "
+    "conj real symmetric_wrap psd_wrap nsd_wrap nonneg_wrap nonpos_wrap Wrap".split()
+)
+
+
+def _affine_factor(atom: Any, factor: Any) -> Any:
+    if not factor.is_constant():
+        raise UnsupportedProblemError(f"{type(atom).__name__} has no constant factor: it is not affine")
+    return factor
+
+
+def _spread(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
+    """Return the nonzeros of the given rows of a CSR matrix: which of the rows, column, value."""
+    count = np.diff(matrix.indptr)[row]
+    k = np.repeat(np.arange(len(row)), count)
+    at = np.arange(len(k)) + np.repeat(matrix.indptr[row] - np.cumsum(count) + count, count)
+    return k, matrix.indices[at].astype(np.intp), matrix.data[at]
+
+
+def _sparse_rows(matrix: Any) -> Any:
+    """Return a matrix in CSR form; a vector is one row."""
+    return sp.csr_array(matrix if sp.issparse(matrix) else np.atleast_2d(matrix))
+
+
+def _broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
+    """Return which elements of an argument stand at places of a larger shape that it is broadcast to."""
+    if argument.shape == shape:
+        return at
+    numbers = np.arange(argument.size).reshape(argument.shape, order="F")
+    return np.broadcast_to(numbers, shape).ravel(order="F")[at]
+
+
+def _numbers(expression: Any, keep_sparse: bool = False) -> Any:
+    """Return the value of a constant expression, an array; on wish sparse where CVXPY holds it so."""
+    value = expression.value
+    if value is None:
+        names = ", ".join(p.name() for p in expression.parameters() if p.value is None)
+        raise ValueError(f"parameter {names} of the CVXPY problem has no value; set .value before solving")
+    if sp.issparse(value):
+        return value if keep_sparse else value.toarray()
+    return np.asarray(value, dtype=float)

@@ -1,0 +1,452 @@
+"""``problem.solve(method="bregopt")``: the same answers as CVXPY's own solvers, written where CVXPY writes them."""
+
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+import bregopt.cvxpy  # registers the method
+
+N = 4
+RNG = np.random.default_rng(20261121)
+_G = RNG.normal(size=(N, N))
+K = _G @ _G.T / N + 0.3 * np.eye(N)
+K_INVERSE = np.linalg.inv(K)
+_w, _Q = np.linalg.eigh(K)
+LOG_K = (_Q * np.log(_w)) @ _Q.T
+A = RNG.normal(size=(N, N))
+A = A + A.T
+Z = RNG.normal(size=N)
+V = RNG.normal(size=(N, 9))
+PAIRS = np.triu_indices(N, 1)
+STABLE = RNG.normal(size=(N, N)) - 3 * np.eye(N)
+
+
+def rows(X):
+    """Return rows of every kind on a matrix near a correlation matrix."""
+    return [
+        cp.diag(X) == 1,
+        X[0, 1] >= 0.2,
+        cp.quad_form(Z, X) <= 3,
+        cp.trace(A @ X) <= 2,
+        X[0, 0] + X[1, 1] - 2 * X[0, 1] <= 1.4,
+        X[2, :2] <= X[0, 2:] + 0.3,
+        cp.sum(X) <= 9,
+    ]
+
+
+def psd():
+    return cp.Variable((N, N), PSD=True)
+
+
+def nearness(objective):
+    X = psd()
+    return cp.Problem(objective(X), rows(X))
+
+
+def shifted():
+    X = cp.Variable((N, N), symmetric=True)
+    return cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [cp.diag(X) == 1, X >> 0.3 * np.eye(N)])
+
+
+def turned():
+    X = cp.Variable((N, N), NSD=True)
+    return cp.Problem(cp.Minimize(cp.trace(A @ X)), [cp.diag(X) == -1])
+
+
+def below():
+    X = cp.Variable((N, N), symmetric=True)
+    return cp.Problem(cp.Minimize(cp.trace(A @ X)), [2 * X << np.eye(N), cp.diag(X) == -1])
+
+
+def twice_psd():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(A @ X)), [cp.diag(X) == 1, X >> 0, 3 * X >> 0])
+
+
+def eigenvalue():
+    t, x = cp.Variable(), cp.Variable(2)
+    return cp.Problem(
+        cp.Minimize(t), [t * np.eye(N) - A - x[0] * K - x[1] * K_INVERSE >> 0, cp.sum(x) == 1, x >= 0]
+    )
+
+
+def markov_chain():
+    P, t = cp.Variable((N, N), symmetric=True), cp.Variable()
+    mean = np.ones((N, N)) / N
+    edges = [P @ np.ones(N) == 1, P >= 0, P[0, 3] == 0]
+    return cp.Problem(cp.Minimize(t), [*edges, P - mean << t * np.eye(N), P - mean >> -t * np.eye(N)])
+
+
+def completion():
+    W = cp.Variable((2 * N, 2 * N), symmetric=True)
+    known = np.arange(0, N * N, 2)
+    block = cp.vec(W[:N, N:], order="F")
+    return cp.Problem(cp.Minimize(cp.trace(W) / 2), [W >> 0, block[known] == A.ravel()[known]])
+
+
+def lyapunov():
+    P = cp.Variable((N, N), symmetric=True)
+    return cp.Problem(
+        cp.Minimize(cp.trace(P)), [STABLE @ P + P @ STABLE.T << -np.eye(N), P >> 0.1 * np.eye(N)]
+    )
+
+
+def design():
+    x = cp.Variable(9, nonneg=True)
+    return cp.Problem(cp.Maximize(cp.log_det(V @ cp.diag(x) @ V.T)), [cp.sum(x) == 1])
+
+
+def lasso():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(K @ X) - cp.log_det(X) + 0.1 * cp.norm1(X)))
+
+
+def margins():
+    X, xi = psd(), cp.Variable(2, nonneg=True)
+    held = [X[0, 0] >= 1 - xi[0], X[1, 1] - X[0, 1] >= 2 - xi[1], cp.trace(X) <= 2]
+    return cp.Problem(cp.Minimize(cp.trace(X) + 2 * cp.sum(xi)), held)
+
+
+def boxes():
+    X, x = psd(), cp.Variable(3, bounds=[np.array([0.0, -np.inf, -1.0]), 2.0])
+    D = cp.Variable((2, 2), diag=True)
+    return cp.Problem(
+        cp.Maximize(cp.sum(x) - cp.trace(X) + cp.sum(D)),
+        [X[0, :3] >= x, cp.diag(D) <= X[1, 1:3], cp.diag(D)[1] <= 0.5, X[0, 1] <= 1],
+    )
+
+
+def elementwise():
+    X = cp.Variable((N, N), symmetric=True)
+    return cp.Problem(cp.Minimize(cp.trace(A @ X)), [X >> 0, cp.diag(X) == 1, X >= 0, X <= 0.8 + np.eye(N)])
+
+
+def two_matrices():
+    X, Y = psd(), psd()
+    return cp.Problem(cp.Minimize(cp.trace(X + Y)), [(X - Y)[PAIRS] == 1, X[0, 0] <= Y[1, 1]])
+
+
+def pieces():
+    X = psd()
+    objective = cp.sum(cp.abs(X[PAIRS] - 0.3)) + cp.pos(X[0, 1] - 0.1) - cp.sum(cp.minimum(X[2], 0.2))
+    return cp.Problem(cp.Minimize(objective), [cp.diag(X) == 1, *rows(X)[3:5]])
+
+
+def parameters():
+    X, mu, P = psd(), cp.Parameter(nonneg=True, value=1.5), cp.Parameter((N, N), value=K_INVERSE)
+    b = cp.Parameter(value=0.9)
+    return cp.Problem(cp.Minimize(cp.trace(P @ X) - mu * cp.log_det(X)), [cp.diag(X) == b, *rows(X)[3:]])
+
+
+def stacked():
+    X, t = psd(), cp.Variable()
+    lmi = cp.bmat(
+        [[X, cp.reshape(X @ Z, (N, 1), order="F")], [cp.reshape(Z @ X, (1, N), order="F"), t * np.eye(1)]]
+    )
+    return cp.Problem(cp.Minimize(t + cp.trace(K @ X)), [lmi >> 0, cp.diag(X) >= 1])
+
+
+PROBLEMS = {
+    "logdet": lambda: nearness(lambda X: cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X))),
+    "logdet maximised": lambda: nearness(
+        lambda X: cp.Maximize((3 * cp.log_det(2 * X) - cp.trace(K_INVERSE @ X)) / 2 + 1)
+    ),
+    "logdet alone": lambda: nearness(lambda X: cp.Maximize(cp.log_det(X))),
+    "logdet and an indefinite cost": lambda: nearness(lambda X: cp.Minimize(cp.trace(A @ X) - cp.log_det(X))),
+    "frobenius": lambda: nearness(lambda X: cp.Minimize(cp.sum_squares(X - A))),
+    "frobenius as a norm": lambda: nearness(
+        lambda X: cp.Minimize(0.5 * cp.norm(2 * X - A, "fro") ** 2 + cp.trace(X))
+    ),
+    "frobenius by entries": lambda: nearness(lambda X: cp.Minimize(cp.sum(cp.square(A - X)))),
+    "frobenius weighted": lambda: nearness(
+        lambda X: cp.Minimize(cp.sum_squares(cp.multiply(1 + np.abs(A), X - A)))
+    ),
+    "frobenius, one triangle": lambda: nearness(
+        lambda X: cp.Minimize(cp.sum_squares(cp.upper_tri(X)) + 2 * cp.sum_squares(cp.diag(X) - 1))
+    ),
+    "frobenius and a square": lambda: nearness(
+        lambda X: cp.Minimize(cp.sum_squares(X - A) + 3 * cp.square(cp.trace(K @ X) - 2))
+    ),
+    "linear": lambda: nearness(lambda X: cp.Maximize(cp.trace(A @ X))),
+    "shifted": shifted,
+    "turned": turned,
+    "below": below,
+    "psd twice": twice_psd,
+    "eigenvalue": eigenvalue,
+    "markov chain": markov_chain,
+    "completion": completion,
+    "lyapunov": lyapunov,
+    "design": design,
+    "lasso": lasso,
+    "margins": margins,
+    "boxes": boxes,
+    "elementwise": elementwise,
+    "two matrices": two_matrices,
+    "pieces": pieces,
+    "parameters": parameters,
+    "stacked": stacked,
+}
+
+
+UNIQUE_DUALS = (
+    "logdet",
+    "logdet maximised",
+    "frobenius",
+    "linear",
+    "shifted",
+    "turned",
+    "eigenvalue",
+    "parameters",
+)
+
+
+def lagrangian_minimum(problem):
+    """Return the least value, near the answer, of the Lagrangian with the duals that the problem holds.
+
+    With CVXPY's signs that is the optimum itself if, and only if, the duals are optimal.
+    """
+    maximise = isinstance(problem.objective, cp.Maximize)
+    lagrangian = -problem.objective.args[0] if maximise else problem.objective.args[0]
+    for c in problem.constraints:
+        dual = -c.dual_value if isinstance(c, cp.constraints.PSD) else c.dual_value
+        lagrangian += cp.vdot(dual, c.expr)
+    near = [cp.abs(v - v.value) <= 1 for v in problem.variables()]
+    least = cp.Problem(cp.Minimize(lagrangian), near).solve(solver="CLARABEL")
+    return -least if maximise else least
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_agrees_with_clarabel(name):
+    problem = PROBLEMS[name]()
+    problem.solve(solver="CLARABEL")
+    value, duals = problem.value, [np.array(c.dual_value) for c in problem.constraints]
+    returned = problem.solve(method="bregopt", strict=True, tol=1e-8)
+    assert problem.status == "optimal"
+    assert returned == problem.value == pytest.approx(value, rel=1e-6, abs=1e-6)
+    for c, dual in zip(problem.constraints, duals, strict=True):
+        assert np.max(c.violation()) == pytest.approx(0, abs=1e-5)
+        assert np.shape(c.dual_value) == c.shape
+        if name in UNIQUE_DUALS:
+            np.testing.assert_allclose(c.dual_value, dual, atol=1e-3 * (1 + np.abs(dual).max()))
+    assert lagrangian_minimum(problem) == pytest.approx(value, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["von_neumann", "quantum"])
+def test_entropies_agree_with_scs(name):
+    """SCS, with CVXPY's approximation of the quantum entropy; its value is in the solution."""
+    X = psd()
+    entropy = {
+        "von_neumann": cp.Minimize(-cp.von_neumann_entr(X) - cp.trace(LOG_K @ X)),
+        "quantum": cp.Minimize(2 * cp.quantum_rel_entr(X, K) + X[0, 2]),
+    }[name]
+    problem = cp.Problem(entropy, rows(X)[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver="SCS", eps=1e-6, max_iters=20_000)
+    value, matrix = problem.solution.opt_val, X.value
+    problem.solve(method="bregopt", strict=True)
+    assert problem.solution.opt_val == pytest.approx(value, rel=1e-4)
+    np.testing.assert_allclose(X.value, matrix, atol=1e-3)
+
+
+def test_divergences_take_their_own_route():
+    for name in ("logdet", "logdet maximised", "frobenius", "frobenius weighted", "parameters"):
+        problem = PROBLEMS[name]()
+        problem.solve(method="bregopt", strict=True)
+        assert problem.solver_stats.solver_name == "bregopt: bregman"
+
+
+def test_statistics_hold_the_certificate():
+    problem = PROBLEMS["linear"]()
+    problem.solve(method="bregopt", tol=1e-7, solver="path")
+    stats = problem.solver_stats
+    assert stats.solver_name == "bregopt: path"
+    assert stats.num_iters > 0
+    assert stats.solve_time > 0
+    assert isinstance(stats.extra_stats, bo.Solution)
+    assert stats.extra_stats.gap < 1e-7
+
+
+def test_infeasible_brings_a_farkas_vector():
+    X = psd()
+    held = [cp.diag(X) == 1, X[0, 1] >= 0.9, X[0, 2] >= 0.9, X[1, 2] <= 0, X >> 0]
+    problem = cp.Problem(cp.Minimize(cp.trace(A @ X)), held)
+    assert problem.solve(method="bregopt", strict=True) == np.inf
+    assert problem.status == "infeasible"
+    assert X.value is None
+    # A combination of the rows that no psd matrix meets: v'(diag X - 1) + ... <= 0 fails for every X psd.
+    v, l1, l2, l3, S = (c.dual_value for c in held)
+    M = np.diag(v)
+    for (i, j), w in zip([(0, 1), (0, 2), (1, 2)], [-l1, -l2, l3], strict=True):
+        M[i, j] += w / 2
+        M[j, i] += w / 2
+    np.testing.assert_allclose(M, S, atol=1e-9 * np.abs(M).max())
+    assert np.linalg.eigvalsh(M)[0] > -1e-9 * np.abs(M).max()
+    assert -v.sum() + 0.9 * (l1 + l2) > 0
+
+
+def test_one_row_that_contradicts_is_infeasible():
+    X = psd()
+    problem = cp.Problem(cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), [X[0, 0] <= -1])
+    assert problem.solve(method="bregopt", strict=True) == np.inf
+    assert problem.status == "infeasible"
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+def test_unbounded(sense):
+    X = psd()
+    sign = 1 if sense is cp.Minimize else -1
+    problem = cp.Problem(sense(-sign * cp.trace(X)), [X[0, 1] >= 0.9])
+    assert problem.solve(method="bregopt", strict=True) == -sign * np.inf
+    assert problem.status == "unbounded"
+
+
+def soc():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(X)), [cp.norm(X[0]) <= 1, X[1, 1] == 1])
+
+
+def no_matrix():
+    x = cp.Variable(3)
+    return cp.Problem(cp.Minimize(cp.sum(x)), [x >= 1])
+
+
+def power():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.power(X[0, 0], 3)), [X[0, 0] >= 1])
+
+
+def some_squares():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.sum_squares(X[0]) + cp.trace(X)), [X[0, 1] == 1])
+
+
+def not_symmetric():
+    X = cp.Variable((N, N))
+    return cp.Problem(cp.Maximize(cp.log_det(X)), [X == X.T, cp.trace(X) == 1])
+
+
+def entropy_of_the_second():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.quantum_rel_entr(K, X)), [cp.trace(X) == 1])
+
+
+def hermitian():
+    X = cp.Variable((2, 2), hermitian=True)
+    return cp.Problem(cp.Minimize(cp.real(cp.trace(X))), [X >> 0, cp.real(X[0, 0]) >= 1])
+
+
+def constant_row():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(X)), [X[0, 1] == 1, cp.Constant(1) >= 2])
+
+
+FOREIGN = {
+    "constraint 0: Pnorm is not affine": soc,
+    "no bo.PSD variable": no_matrix,
+    "the power 3": power,
+    "constraint 1 has no variable": constant_row,
+    "squares of some entries": some_squares,
+    "variable second argument": entropy_of_the_second,
+    "hermitian": hermitian,
+}
+
+
+@pytest.mark.parametrize("reason", FOREIGN)
+def test_what_is_not_ours_says_why(reason):
+    with pytest.raises(bo.UnsupportedProblemError, match=reason):
+        FOREIGN[reason]().solve(method="bregopt", strict=True)
+
+
+def test_what_is_not_ours_goes_on_with_one_warning():
+    problem = soc()
+    with pytest.warns(UserWarning, match="Pnorm is not affine") as caught:
+        value = problem.solve(method="bregopt", tol=1e-7, verbose=False)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert value == pytest.approx(soc().solve(), rel=1e-6)
+    assert "bregopt" not in problem.solver_stats.solver_name
+
+
+def test_other_theories_go_on():
+    x = cp.Variable(pos=True)
+    problem = cp.Problem(cp.Minimize(x + 1 / x))
+    with pytest.warns(UserWarning, match="gp=True"):
+        assert problem.solve(method="bregopt", gp=True) == pytest.approx(2, rel=1e-5)
+
+
+def test_options_are_checked():
+    problem = PROBLEMS["linear"]()
+    with pytest.raises(TypeError, match="toll"):
+        problem.solve(method="bregopt", toll=1e-3)
+    with pytest.raises(TypeError, match="strict"):
+        problem.solve(method="bregopt", strict=1)
+    with pytest.raises(ValueError, match="unknown solver"):
+        problem.solve(method="bregopt", solver="CLARABEL")
+    problem.solve(method="bregopt", warm_start=True, enforce_dpp=True, verbose=False)
+
+
+def test_a_parameter_without_value_is_named():
+    X, b = psd(), cp.Parameter(name="budget")
+    with pytest.raises(ValueError, match="budget"):
+        cp.Problem(cp.Minimize(cp.trace(X)), [X[0, 1] >= b]).solve(method="bregopt")
+
+
+def test_inaccurate_warns_at_the_users_line():
+    problem = PROBLEMS["linear"]()
+    with pytest.warns(UserWarning) as caught:
+        problem.solve(method="bregopt", max_iter=2)
+    ours = [w for w in caught if issubclass(w.category, bo.ConvergenceWarning)]
+    assert [w.filename for w in ours] == [__file__]
+    assert problem.status in ("user_limit", "optimal_inaccurate")
+
+
+def test_answers_follow_parameters():
+    X, b = psd(), cp.Parameter()
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [cp.trace(X) == b])
+    for value in (1.0, 2.0):
+        b.value = value
+        problem.solve(method="bregopt")
+        assert np.trace(X.value) == pytest.approx(value, abs=1e-5)
+
+
+def test_problems_pickle_before_and_after():
+    problem = PROBLEMS["frobenius"]()
+    before = pickle.loads(pickle.dumps(problem))
+    value = problem.solve(method="bregopt")
+    after = pickle.loads(pickle.dumps(problem))
+    assert before.solve(method="bregopt") == value
+    assert after.value == value
+    assert after.solver_stats.extra_stats.gap == problem.solver_stats.extra_stats.gap
+    assert after.solve(method="bregopt") == value
+    np.testing.assert_array_equal(after.constraints[0].dual_value, problem.constraints[0].dual_value)
+
+
+def test_threads_get_the_same_answers():
+    alone = {name: PROBLEMS[name]().solve(method="bregopt") for name in ("logdet", "linear", "shifted")}
+    shared = PROBLEMS["logdet"]()
+    found = []
+
+    def work(name):
+        found.append((name, PROBLEMS[name]().solve(method="bregopt")))
+        found.append(("logdet", shared.solve(method="bregopt")))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in [*alone, *alone]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 12
+    assert all(value == alone[name] for name, value in found)
+
+
+def test_bregopt_does_not_import_cvxpy():
+    code = "import bregopt, sys; sys.exit('cvxpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
