@@ -2,10 +2,10 @@
 
     python benchmarks/sweep.py [--sides 100] [--order 100]
 
-Three ways to write the same kind of problem: in CVXPY with rows one by one, in CVXPY with one constraint for
-all rows, and in bregopt's own language. Each is solved for every right-hand side twice: as a new problem, built,
-compiled and solved from nothing, and as one problem whose parameter changes, solved from its last answer. Both
-must come to the same values.
+A semidefinite program with distances at least given numbers, written in three ways: in CVXPY with rows one by
+one, in CVXPY with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness.
+Each is solved for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and
+as one problem whose parameter changes, solved from its last answer. Both must come to the same values.
 """
 
 import argparse

@@ -71,10 +71,6 @@ class CrossCheck:
     rows : tuple of CrossCheckRow
         In the order in which they were asked.
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        The rows, where pandas is installed; otherwise the text that ``print`` shows.
     """
 
     rows: tuple[CrossCheckRow, ...]
@@ -86,6 +82,7 @@ class CrossCheck:
 
     @property
     def table(self) -> Any:
+        """The rows as a ``pandas.DataFrame``; without pandas the text that ``print`` shows."""
         try:
             return self.to_frame()
         except ImportError:
@@ -153,6 +150,8 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
         If a name is unknown, or an option to all the routes.
     UnsupportedProblemError
         If a named route does not take the problem, or a CVXPY problem has cones that no route has.
+    InfeasibleRowError
+        If one row alone contradicts ``X psd``, before any route is asked.
     """
     if isinstance(solvers, str):
         raise TypeError(

@@ -1,6 +1,6 @@
 """bregopt for CVXPY users: importing this module adds ``problem.solve(method="bregopt")`` to CVXPY.
 
-:data:`BREGOPT` is a conic solver for ``problem.solve(solver=BREGOPT)``; :func:`register` gives it a name there.
+:data:`BREGOPT` is a conic solver for ``problem.solve(solver=BREGOPT)``; :func:`register` gives it a name.
 """
 
 from __future__ import annotations

@@ -193,11 +193,10 @@ class ConicProblem:
         """Return the answer of a route, its status and values those of the CVXPY problem."""
         raw = registry.solve(self.program(), solver, warn=False, **options)
         turn = -1.0 if self._reading.dual else 1.0
-        status = _TURNED.get(raw.status, raw.status) if self._reading.dual else raw.status
-        value, bound = (
-            self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value)
-        )
-        return replace(raw, status=status, value=value, dual_value=bound)
+        status = Status(raw.status)
+        status = _TURNED.get(status, status) if self._reading.dual else status
+        value, bound = (self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value))
+        return replace(raw, status=status.value, value=value, dual_value=bound)
 
 
 def _not_ours(data: Mapping[str, Any]) -> str | None:
