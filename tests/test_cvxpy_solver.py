@@ -42,16 +42,11 @@ def max_cut(n=8, seed=0, value=1.0):
 
 # --- CVXPY's own acceptance tests -------------------------------------------------------------------
 
-SUITES = (
-    helpers.StandardTestLPs,
-    helpers.StandardTestQPs,
-    helpers.StandardTestSOCPs,
-    helpers.StandardTestSDPs,
-    helpers.StandardTestECPs,
-    helpers.StandardTestMixedCPs,
-    helpers.StandardTestPCPs,
-    helpers.StandardTestInfeasibleProblems,
-)
+KINDS = ["LPs", "QPs", "SOCPs", "SDPs", "ECPs", "MixedCPs", "PCPs", "InfeasibleProblems"]
+# Older versions of CVXPY have fewer of them.
+SUITES = [
+    getattr(helpers, f"StandardTest{kind}") for kind in KINDS if hasattr(helpers, f"StandardTest{kind}")
+]
 INTEGERS = "integers: neither our routes nor Clarabel take them, and CVXPY refuses at once"
 BOUNDS = "asks for bounds as data of their own; they come as rows, and box and duals are the same"
 EXCEPTIONS = {
@@ -75,7 +70,7 @@ def test_acceptance(suite, name):
 
 def test_integers_are_refused():
     x = cp.Variable(integer=True)
-    with pytest.raises(cp.SolverError, match="mixed-integer"):
+    with pytest.raises(cp.SolverError, match="mixed-integer|no conic solvers"):
         cp.Problem(cp.Minimize(x), [x >= 0.5]).solve(solver=BREGOPT)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import cvxpy.settings as s
@@ -44,18 +45,17 @@ _CLARABEL_NAMES = {
     "time_limit": ("time_limit",),
 }
 _OTHER_CONES = {"soc": "second-order", "exp": "exponential", "p3d": "power", "pnd": "power"}
-# What we hold in the words of the parent, and the same where the dual was read.
+# What we hold, in Clarabel's words, which the parent reads.
 _WORDS = {
-    Status.OPTIMAL: (CLARABEL.SOLVED, CLARABEL.SOLVED),
-    Status.OPTIMAL_INACCURATE: (CLARABEL.ALMOST_SOLVED, CLARABEL.ALMOST_SOLVED),
-    Status.INFEASIBLE: (CLARABEL.PRIMAL_INFEASIBLE, CLARABEL.DUAL_INFEASIBLE),
-    Status.INFEASIBLE_INACCURATE: (CLARABEL.ALMOST_PRIMAL_INFEASIBLE, CLARABEL.ALMOST_DUAL_INFEASIBLE),
-    Status.UNBOUNDED: (CLARABEL.DUAL_INFEASIBLE, CLARABEL.PRIMAL_INFEASIBLE),
-    Status.UNBOUNDED_INACCURATE: (CLARABEL.ALMOST_DUAL_INFEASIBLE, CLARABEL.ALMOST_PRIMAL_INFEASIBLE),
-    Status.USER_LIMIT: (CLARABEL.MAX_ITERATIONS, CLARABEL.MAX_ITERATIONS),
+    Status.OPTIMAL: "Solved",
+    Status.OPTIMAL_INACCURATE: "AlmostSolved",
+    Status.INFEASIBLE: "PrimalInfeasible",
+    Status.INFEASIBLE_INACCURATE: "AlmostPrimalInfeasible",
+    Status.UNBOUNDED: "DualInfeasible",
+    Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
+    Status.USER_LIMIT: "MaxIterations",
 }
-
-
+# What an answer to the dual says of the problem.
 _TURNED = {
     Status.INFEASIBLE: Status.UNBOUNDED,
     Status.INFEASIBLE_INACCURATE: Status.UNBOUNDED_INACCURATE,
@@ -148,8 +148,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
 
     def cite(self, data: Mapping[str, Any]) -> str:
         """Return what to cite, in BibTeX."""
-        parent: str = super().cite(data)
-        return parent if _not_ours(data) else _BIBTEX
+        return super().cite(data) if _not_ours(data) else _BIBTEX
 
 
 BREGOPT = Bregopt()
@@ -183,7 +182,8 @@ class ConicProblem:
             raise UnsupportedProblemError(f"the CVXPY problem is no semidefinite program: {reason}")
         self._offset = float(inverse[-1][s.OFFSET])
         self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
-        self._reading = next(iter(read_conic(_conic(data))))
+        # Read directly where that is one of the two: its messages are about the problem itself.
+        self._reading = min(read_conic(_conic(data)), key=attrgetter("dual"))
 
     def program(self) -> Program:
         """Return what solvers receive."""
@@ -193,8 +193,7 @@ class ConicProblem:
         """Return the answer of a route, its status and values those of the CVXPY problem."""
         raw = registry.solve(self.program(), solver, warn=False, **options)
         turn = -1.0 if self._reading.dual else 1.0
-        status = Status(raw.status)
-        status = _TURNED.get(status, status) if self._reading.dual else status
+        status = _status(self._reading, raw.status)
         value, bound = (self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value))
         return replace(raw, status=status.value, value=value, dual_value=bound)
 
@@ -203,7 +202,7 @@ def _not_ours(data: Mapping[str, Any]) -> str | None:
     """Return why a program is not one of ours, None where it is."""
     dims = data[CLARABEL.DIMS]
     for cone, kind in _OTHER_CONES.items():
-        if getattr(dims, cone):
+        if getattr(dims, cone, None):  # older versions of CVXPY know fewer
             return f"it has {kind} cones"
     if s.P in data and data[s.P].count_nonzero():
         return "its objective is quadratic"
@@ -231,7 +230,7 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
         found = _by_route(conic, reading, warm_start, options, cache)
         if isinstance(found, str):
             reasons.append(found)
-        elif found.status == CLARABEL.ALMOST_SOLVED:
+        elif found.status == _WORDS[Status.OPTIMAL_INACCURATE]:
             inaccurate.append(found)
         else:
             return found
@@ -282,7 +281,13 @@ def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcom
         return f"{route} found no proof: {error}"
     z = None if reading.dual else reading.z((), np.zeros(program.k), y, priced=False)
     stats = {"route": route, "form": _form(reading), "stop_reason": StopReason.INFEASIBLE.value}
-    return _Outcome(_WORDS[Status.INFEASIBLE][reading.dual], np.zeros(0), z, np.nan, 0.0, 0, stats)
+    return _Outcome(_WORDS[_status(reading, Status.INFEASIBLE)], np.zeros(0), z, np.nan, 0.0, 0, stats)
+
+
+def _status(reading: Reading, found: str) -> Status:
+    """Return what an answer to a reading says of the problem."""
+    status = Status(found)
+    return _TURNED.get(status, status) if reading.dual else status
 
 
 def _form(reading: Reading) -> str:
@@ -290,12 +295,12 @@ def _form(reading: Reading) -> str:
 
 
 def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
-    word = _WORDS[Status(solution.status)][reading.dual]
+    status = _status(reading, solution.status)
     x, z = np.zeros(len(conic.c)), None
     if solution.X is not None:
         x = reading.x(solution.X, solution.u, solution.duals)
         z = reading.z(solution.X, solution.u, solution.duals)
-    elif word in (CLARABEL.PRIMAL_INFEASIBLE, CLARABEL.ALMOST_PRIMAL_INFEASIBLE):
+    elif status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE):
         z = reading.z(solution._ray or (), solution.u, solution.duals, priced=False)
     stats = {
         "route": solution.solver,
@@ -307,7 +312,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
         "stop_reason": solution.stop_reason,
     }
     seconds = solution.timings["total"]
-    return _Outcome(word, x, z, float(conic.c @ x), seconds, solution.iterations, stats)
+    return _Outcome(_WORDS[status], x, z, float(conic.c @ x), seconds, solution.iterations, stats)
 
 
 def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:
