@@ -15,7 +15,7 @@ ROUTES = ("bregman", "path", "psdboost", "cvxpy")
 METHODS = {
     "bregman": ({"method": "newton"}, {"method": "cyclic"}),
     "path": ({},),
-    "psdboost": ({},),
+    "psdboost": ({"master": "lp"}, {"master": "psd"}),
     "cvxpy": ({},),
 }
 TOL = 1e-7

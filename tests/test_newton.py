@@ -289,7 +289,7 @@ class TestHardCases:
 
     @pytest.mark.parametrize("divergence", ATOMS)
     def test_working_set_of_rows(self, divergence, monkeypatch):
-        from bregopt.solvers.bregman import working_set
+        from bregopt.solvers.bregman import route
 
         rng = np.random.default_rng(3)
         X0, X = positive_definite(8, rng), bo.PSD(8)
@@ -299,7 +299,7 @@ class TestHardCases:
         rows.append(bo.soft(X[i, j] >= 0.1, gamma=0.3, penalty="hinge"))
         problem = bo.Problem(bo.Minimize(ATOMS[divergence](X, X0)), rows)
         all_rows = problem.solve(tol=1e-9)
-        monkeypatch.setattr(working_set, "_MANY", 10)
+        monkeypatch.setattr(route, "_MANY", 10)
         some = problem.solve(tol=1e-9)
         assert "rows" in some.history
         assert "rows" not in all_rows.history

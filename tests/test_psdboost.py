@@ -10,12 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import certify
+from bregopt.program import Face, certify
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.psdboost import PSDBoost, PSDBoostSettings, generation
-from bregopt.solvers.psdboost.oracle import leading_directions
+from bregopt.solvers.psdboost.oracle import Reward, leading
 
-PUBLISHED = {"cuts_per_round": 1, "smoothing": 0.0}
+
+def reward_of(H):
+    """Return a reward that is the matrix given."""
+    X = bo.PSD(len(H))
+    return Reward(bo.Problem(bo.Maximize(bo.inner(H, X)), [bo.trace(X) == 1]).program(), np.zeros(1))
+
+
+PUBLISHED = {"master": "lp", "cuts_per_round": 1, "smoothing": 0.0}
+LINEAR, SEMIDEFINITE = {"master": "lp"}, {"master": "psd"}
+MASTERS = [LINEAR, SEMIDEFINITE]
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
@@ -49,7 +58,9 @@ def margin_by_clarabel(far, near, C):
     return problem.value
 
 
-@pytest.mark.parametrize("options", [{}, PUBLISHED, {"cuts_per_round": 3, "smoothing": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{}, LINEAR, SEMIDEFINITE, PUBLISHED, {"cuts_per_round": 3, "smoothing": 0.5}]
+)
 @pytest.mark.parametrize(("R", "D", "price", "seed"), [(20, 3, 5.0, 0), (60, 6, 3.0, 1), (40, 5, 1.0, 2)])
 def test_margins_agree_with_clarabel(R, D, price, seed, options):
     far, near = comparisons(R, D, seed)
@@ -199,24 +210,30 @@ def test_time_limit_stops():
     assert sol.status == "user_limit"
 
 
-def test_interrupt_returns_the_best_iterate(monkeypatch):
+@pytest.mark.parametrize("options", MASTERS)
+def test_interrupt_returns_the_best_iterate(monkeypatch, options):
     far, near = comparisons(60, 6, 1)
-    solve, calls = generation.Master.solve, []
+    reference = margin_by_clarabel(far, near, 3 / 60)
+    name = "LinearMaster" if options is LINEAR else "SemidefiniteMaster"
+    master = getattr(generation, name)
+    solve, calls = master.solve, []
 
-    def interrupted(self, seconds):
+    def interrupted(self, seconds, gap):
         calls.append(seconds)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return solve(self, seconds)
+        return solve(self, seconds, gap)
 
-    monkeypatch.setattr(generation.Master, "solve", interrupted)
+    monkeypatch.setattr(master, "solve", interrupted)
     with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
-        sol = margin_problem(far, near, 3 / 60).solve(solver="psdboost", tol=1e-8)
+        sol = margin_problem(far, near, 3 / 60).solve(solver="psdboost", tol=1e-8, **options)
     assert sol.status == "user_limit"
-    assert np.isfinite([sol.value, sol.dual_value]).all()
+    assert sol.primal_residual <= 1e-8
+    assert sol.value <= reference + 1e-7 <= sol.dual_value + 2e-7
 
 
-def test_warm_start_needs_fewer_rounds():
+@pytest.mark.parametrize("options", MASTERS)
+def test_warm_start_needs_fewer_rounds(options):
     far, near = comparisons(120, 8, 8)
     price, R = bo.Parameter(value=3 / 120), 120
     X, rho, xi = bo.PSD(8), bo.Variable(), bo.Variable(R, nonneg=True)
@@ -225,11 +242,11 @@ def test_warm_start_needs_fewer_rounds():
     problem = bo.Problem(
         bo.Maximize(rho - price.value * bo.sum(xi)), [margins >= rho - xi + shift, bo.trace(X) == 1]
     )
-    cold = problem.solve(solver="psdboost", tol=1e-7)
+    cold = problem.solve(solver="psdboost", tol=1e-7, **options)
     shift.value = 0.01
-    warm = problem.solve(solver="psdboost", tol=1e-7, warm_start=True)
+    warm = problem.solve(solver="psdboost", tol=1e-7, **options, warm_start=True)
     assert warm.value == pytest.approx(cold.value - 0.01, abs=1e-6)
-    assert warm.iterations < cold.iterations / 2
+    assert warm.iterations <= (cold.iterations / 2 if options is LINEAR else cold.iterations)
 
 
 @pytest.mark.parametrize(
@@ -254,11 +271,12 @@ def test_bad_options_are_named(options, error):
 def test_oracle_returns_leading_eigenpairs(n, rng):
     H = rng.normal(size=(n, n))
     H = H + H.T
-    values, V = leading_directions(H, 3)
-    assert (np.diff(values) <= 0).all()
-    np.testing.assert_allclose(values, np.linalg.eigvalsh(H)[::-1][:3])
-    np.testing.assert_allclose(H @ V, V * values, atol=1e-12)
-    np.testing.assert_allclose(V.T @ V, np.eye(V.shape[1]), atol=1e-12)
+    found = leading(reward_of(H), Face.whole(n), 3, 0.0)
+    assert (np.diff(found.values) <= 0).all()
+    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(H)[::-1][:3])
+    np.testing.assert_allclose(H @ found.vectors, found.vectors * found.values, atol=1e-12)
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(min(n, 3)), atol=1e-12)
+    assert found.values[0] <= found.bound <= found.values[0] + 1e-12 * max(1, abs(found.values[0])) * n
 
 
 def test_any_multipliers_give_a_valid_bound(rng):

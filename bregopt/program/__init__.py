@@ -3,6 +3,7 @@
 from bregopt.program.bounds import Bounds, Penalty, Target
 from bregopt.program.certificate import (
     Certificate,
+    bound_inside,
     certificate_inside,
     certificate_of,
     certify,
@@ -35,6 +36,7 @@ __all__ = [
     "Target",
     "Term",
     "TraceBound",
+    "bound_inside",
     "certificate_inside",
     "certificate_of",
     "certify",

@@ -21,11 +21,13 @@ from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
 from bregopt.program.bounds import Penalty
 from bregopt.program.face import Face
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Nearness, Program
 from bregopt.program.trace_bound import TraceBound, trace_bound
 
 __all__ = [
     "Certificate",
+    "bound_inside",
     "certificate_inside",
     "certificate_of",
     "certify",
@@ -102,15 +104,15 @@ def divergence_of(nearness: Nearness) -> Divergence:
 
 
 def certify(
-    program: Program, X: Sequence[Array], u: Array, y: Array, faces: Sequence[Face] | None = None
+    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None = None
 ) -> Certificate:
     """Return what a primal and a dual point prove; `y` is clipped to its range first.
 
     Parameters
     ----------
     program : Program
-        With dense blocks: a low-rank one is certified on its range space.
-    X : sequence of arrays of shape (n_b, n_b)
+        Without low-rank divergences: those are certified on their range spaces.
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
     u : array of shape (k,)
     y : array of shape (m,)
     faces : sequence of Face, optional
@@ -120,7 +122,7 @@ def certify(
     activity = program.activity(X, u)
     linear, magnitude = _linear_terms(program, X, u, activity)
     divergences = [
-        block.nearness.mu * divergence_of(block.nearness).value(X_b)
+        block.nearness.mu * divergence_of(block.nearness).value(np.asarray(X_b))
         for block, X_b in zip(program.blocks, X, strict=True)
         if block.nearness is not None
     ]
@@ -176,7 +178,7 @@ def certificate_of(
 
 
 def certificate_inside(
-    program: Program, X: Sequence[Array], u: Array, y: Array, activity: Array, dual_residual: float
+    program: Program, X: Sequence[Matrix], u: Array, y: Array, activity: Array, dual_residual: float
 ) -> Certificate:
     """Return the certificate of an interior point of a semidefinite program, where no eigenvalue is needed.
 
@@ -184,7 +186,7 @@ def certificate_inside(
     ----------
     program : Program
         Without divergences.
-    X : sequence of arrays of shape (n_b, n_b)
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
         Positive semidefinite.
     u : array of shape (k,)
         In its box.
@@ -193,8 +195,7 @@ def certificate_inside(
         How far ``C - A*(y)`` is from the positive definite matrix that the route holds for it.
     """
     primal, magnitude = _linear_terms(program, X, u, activity)
-    box, miss, left = _box_minimum(program, u, y)
-    dual = float(program.bounds.conjugate(y).sum()) + box + program.offset
+    dual, miss, left = bound_inside(program, u, y)
     violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
     return Certificate(
         primal=primal,
@@ -208,7 +209,16 @@ def certificate_inside(
     )
 
 
-def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
+def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
+    """Return Lagrange's bound of multipliers for which every ``C - A*(y)`` is psd.
+
+    And how far ``c - B'y`` is from zero in free variables, relatively, and what that is worth at `u`.
+    """
+    box, miss, left = _box_minimum(program, u, y)
+    return float(program.bounds.conjugate(y).sum()) + box + program.offset, miss, left
+
+
+def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:
     """Return the traces times the norms of what ``C - A*(y)`` is made of, where the objective is linear.
 
     Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
@@ -219,7 +229,7 @@ def _linear_unit(program: Program, X: Sequence[Array], y: Array) -> float:
     acting = np.where(counted, y, 0.0)
     most = _LARGEST * max(program.stated_traces, default=math.inf)
     return sum(
-        min(_typical_trace(program, b, float(np.trace(X[b]))), most)
+        min(_typical_trace(program, b, float(X[b].trace())), most)
         * (float(np.linalg.norm(block.C)) + float(np.linalg.norm(program.A.adjoint(acting, b))))
         for b, block in enumerate(program.blocks)
         if block.nearness is None
@@ -236,7 +246,7 @@ def _relative(primal: float, dual: float, worth: float, offset: float, scale: fl
     return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
 
 
-def _linear_terms(program: Program, X: Sequence[Array], u: Array, activity: Array) -> tuple[float, float]:
+def _linear_terms(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> tuple[float, float]:
     """Return what is linear in the objective, penalties and offset with it, and its terms' magnitudes."""
     terms = [float(program.bounds.penalty(activity).sum()), float(program.c @ u)]
     terms += [block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)]
@@ -245,7 +255,7 @@ def _linear_terms(program: Program, X: Sequence[Array], u: Array, activity: Arra
 
 
 def _dual(
-    program: Program, X: Sequence[Array], u: Array, y: Array, faces: Sequence[Face] | None
+    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None
 ) -> tuple[float, float, float, float]:
     """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
     terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
@@ -254,10 +264,10 @@ def _dual(
         W = block.C - adjoint
         if block.nearness is not None:
             divergence = divergence_of(block.nearness)
-            terms.append(divergence.dual_term(W, block.nearness.mu, X[b]))
+            terms.append(divergence.dual_term(W, block.nearness.mu, np.asarray(X[b])))
             unit += block.nearness.mu * divergence.unit
             continue
-        bound, trace = _trace_bounds(program)[b], float(np.trace(X[b]))
+        bound, trace = _trace_bounds(program)[b], float(X[b].trace())
         seen = W if faces is None else faces[b].seen(W)
         smallest = _least_eigenvalue(seen, bound is not None and bound.exact)
         if bound is not None:
@@ -302,7 +312,7 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     )
 
 
-def primal_residual(program: Program, X: Sequence[Array], u: Array, activity: Array) -> float:
+def primal_residual(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> float:
     """Return the largest relative violation of a row or of the box, from activities that are at hand."""
     bounds = program.bounds
     violation = np.where(bounds.hard, bounds.violation(activity), 0.0)
@@ -322,10 +332,12 @@ def primal_residual(program: Program, X: Sequence[Array], u: Array, activity: Ar
     return max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))
 
 
-def _cone_residual(program: Program, X: Sequence[Array]) -> float:
+def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     """Return how far the matrices are outside the cone, where their divergence is finite there."""
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
+        if isinstance(X_b, LowRank):
+            continue
         if block.nearness is None or block.nearness.divergence == "frobenius":
             average = float(np.trace(X_b)) / len(X_b)
             smallest = _least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)), False)

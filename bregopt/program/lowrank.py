@@ -58,6 +58,15 @@ class LowRank:
         """Return the trace."""
         return float(np.vdot(self.factor, self.factor))
 
+    def diagonal(self) -> Array:
+        """Return the diagonal, by the name that arrays have for it."""
+        return self.diag()
+
+    def eigenvalues(self) -> Array:
+        """Return the eigenvalues that the factor can have, ascending: as many as it has columns at most."""
+        eigenvalues: Array = np.square(np.linalg.svd(self.factor, compute_uv=False)[::-1])
+        return eigenvalues
+
     def __getitem__(self, key: Any) -> Any:
         """Return entries as ``dense()[key]`` would, computing only those asked for."""
         n = self.factor.shape[0]

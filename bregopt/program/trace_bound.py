@@ -13,12 +13,21 @@ from bregopt.program.rows import Entries, Rows, SparseRows
 __all__ = ["TraceBound", "trace_bound"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TraceBound:
-    """``tr X <= value``, or ``tr X = value`` where `exact`."""
+    """``tr X <= value``, or ``tr X = value`` where `exact`.
+
+    Parameters
+    ----------
+    value : float
+    exact : bool
+    multipliers : array of shape (m,)
+        Of the rows that imply it: ``t >= 0`` with ``t'hi = value`` and ``A*(t) - I`` psd, zero where `exact`.
+    """
 
     value: float
     exact: bool
+    multipliers: Array
 
     def least(self, smallest_eigenvalue: float) -> float:
         """Return the least ``<W, X>`` over psd ``X`` of this trace, from the smallest eigenvalue of ``W``."""
@@ -36,17 +45,26 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     equal = program.bounds.lo[at] == upper
     best: TraceBound | None = None
     entry = np.full(n, np.inf)
-    entry_equal = np.zeros(n, dtype=bool)
-    for w, hi, same in zip(weights, upper, equal, strict=True):
+    entry_equal, entry_row = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp)
+    for row, (w, hi, same) in enumerate(zip(weights, upper, equal, strict=True)):
         support = np.flatnonzero(w)
         if len(support) == n:
-            found = TraceBound(float(hi / w.min()), bool(same and w.max() - w.min() <= 1e-14 * w.max()))
-            best = _tighter(best, found)
+            level = bool(same and w.max() - w.min() <= 1e-14 * w.max())
+            t = _scattered(program.m, at[[row]], 1 / w.min())
+            best = _tighter(best, TraceBound(float(hi / w.min()), level, t))
         elif len(support) == 1 and hi / w[support[0]] < entry[support[0]]:
-            entry[support[0]], entry_equal[support[0]] = hi / w[support[0]], same
+            i = support[0]
+            entry[i], entry_equal[i], entry_row[i] = hi / w[i], same, row
     if np.isfinite(entry).all():
-        best = _tighter(best, TraceBound(float(entry.sum()), bool(entry_equal.all())))
+        t = _scattered(program.m, at[entry_row], 1 / weights[entry_row, np.arange(n)])
+        best = _tighter(best, TraceBound(float(entry.sum()), bool(entry_equal.all()), t))
     return best
+
+
+def _scattered(m: int, rows: IntArray, value: Array | float) -> Array:
+    t = np.zeros(m)
+    t[rows] = value
+    return t
 
 
 def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:

@@ -140,8 +140,8 @@ class Answer:
 
     Parameters
     ----------
-    X : sequence of arrays of shape (n_b, n_b)
-        Positive semidefinite. For an unbounded problem, the ray.
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
+        Positive semidefinite. For an unbounded problem, the ray, dense.
     u : array of shape (k,)
     y : array of shape (m,)
         Multipliers, positive at lower bounds. For an infeasible problem, the Farkas vector.
@@ -155,7 +155,7 @@ class Answer:
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
     """
 
-    X: Sequence[Array]
+    X: Sequence[Any]
     u: Array
     y: Array
     stop: StopReason

@@ -49,7 +49,7 @@ def run(
     )
     ready = time.perf_counter()
     answer = solver.solve(reduced, settings, _started(start, reduced), progress)
-    answer = replace(answer, X=tuple((M + M.T) / 2 for M in answer.X))
+    answer = replace(answer, X=tuple(M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
@@ -116,10 +116,10 @@ def _started(start: Solution | None, program: Program) -> Start | None:
             f"expected {program.m} and {program.k}"
         )
     fits = len(start.X) == len(program.blocks) and all(
-        not isinstance(X, LowRank) and len(X) == block.n
+        X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(tuple(start.X) if fits else (), start.u, start.duals)
+    return Start(tuple(np.asarray(X) for X in start.X) if fits else (), start.u, start.duals)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:

@@ -136,8 +136,8 @@ class Solution:
 
 
 def _rank(X: Matrix) -> int:
-    """Return how many eigenvalues count; those of ``F F'`` are those of ``F'F``."""
-    eigenvalues = np.linalg.eigvalsh(X.factor.T @ X.factor if isinstance(X, LowRank) else X)
+    """Return how many eigenvalues count."""
+    eigenvalues = X.eigenvalues() if isinstance(X, LowRank) else np.linalg.eigvalsh(X)
     return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0)))
 
 

@@ -14,6 +14,8 @@ from bregopt.program.rows.base import Coordinates, Pieces
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
+_FEW = 0.5  # of the rows, below which those that act are taken out of a product
+
 
 @dataclass(frozen=True, eq=False)
 class RankOne:
@@ -81,6 +83,9 @@ def paired(U: Any, W: Any, X: Matrix) -> Array:
 
 def products(U: Any, W: Any, weight: Array) -> Array:
     """Return ``sum_k weight_k (u_k w_k' + w_k u_k') / 2`` as a dense symmetric array."""
+    acting = np.flatnonzero(weight)
+    if len(acting) < _FEW * len(weight):
+        U, W, weight = U[acting], W[acting], weight[acting]
     if sp.issparse(U):
         half = (U.T @ sp.diags_array(weight) @ W).toarray()
     else:

@@ -12,6 +12,7 @@ from bregopt.errors import did_you_mean
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.program.certificate import divergence_of
 from bregopt.program.range_space import definite_sign
+from bregopt.program.rows import Entries
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.bregman.cyclic import cyclic_projection
@@ -19,13 +20,14 @@ from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.hildreth import dykstra_hildreth
 from bregopt.solvers.bregman.logdet_newton import logdet_newton
 from bregopt.solvers.bregman.weighted import weighted_frobenius
-from bregopt.solvers.bregman.working_set import many_may_rest, on_working_set
 from bregopt.solvers.progress import Progress
+from bregopt.solvers.working_set import Split, may_rest, on_working_set
 
 __all__ = ["Bregman", "BregmanSettings"]
 
 _Algorithm = Callable[[Program, Any, Start | None, Progress], Answer]
 _METHODS = ("auto", "newton", "cyclic")
+_MANY = 300  # rows that may rest, from which a working set pays
 _WEIGHTED = "weighted majorisation"
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
@@ -103,7 +105,7 @@ class Bregman:
         if method == _WEIGHTED:
             return f"{method}, by Newton's method for the plain distance"
         alone = settings.method == "auto" and method == "cyclic"
-        on_some = method == "newton" and many_may_rest(program)
+        on_some = method == "newton" and _many_may_rest(program)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
         return f"method {method!r}{why}"
 
@@ -112,8 +114,10 @@ class Bregman:
         assert kind is not None
         method = _method(program, settings)
         run, citation = _ALGORITHMS[kind, method]
-        if method == "newton" and many_may_rest(program):
-            answer = on_working_set(run, program, settings, start, progress)
+        if method == "newton" and _many_may_rest(program):
+            begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
+            first = Split.resting(program.bounds, None if begin is None else begin.y)
+            answer = on_working_set(run, program, settings, first, begin, progress)
         else:
             answer = run(program, settings, start, progress)
         return replace(answer, citation=citation)
@@ -136,6 +140,19 @@ def _method(program: Program, settings: Any) -> str:
         return str(settings.method)
     alone = program.m == 1 and program.divergences[0] == "logdet" and program.blocks[0].cost is None
     return "cyclic" if alone else "newton"
+
+
+def _many_may_rest(program: Program) -> bool:
+    """Whether so many rows may rest that a method had better see those that act.
+
+    On the dual, rows that are orthogonal to each other do not hold each other up, however many they are.
+    """
+    rest = may_rest(program.bounds)
+    if program.divergences[0] != "logdet":
+        for term in program.A.terms:
+            if isinstance(term.rows, Entries):
+                rest[term.at] = False
+    return int(rest.sum()) > max(_MANY, 3 * program.blocks[0].n)
 
 
 def _weighted(program: Program) -> bool:

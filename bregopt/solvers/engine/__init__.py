@@ -1,6 +1,7 @@
 """The primal-dual Newton method that routes share: all rows at once."""
 
 from bregopt.solvers.engine.action import RowAction
+from bregopt.solvers.engine.central_path import follow_path
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor, conjugate_gradients
 from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual, root_of
@@ -18,6 +19,7 @@ __all__ = [
     "Scene",
     "conjugate_gradients",
     "first_iterate",
+    "follow_path",
     "root_of",
     "system_for",
     "warm_iterate",

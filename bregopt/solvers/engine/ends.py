@@ -161,7 +161,7 @@ class Ends:
             p = np.where(free, 0.0, nu / s)
         else:
             own = np.maximum(sides.sign * y[row], 0.0)
-            least = np.minimum(nu / np.maximum(own, 1e-300), size)
+            least = np.minimum(nu / np.maximum(own, 1e-300), np.where(own > 0, 1e3, 1.0) * size)
             s = np.maximum(sides.sign * (activity[row] - bound), least)
             p = np.where(free, y[row], np.maximum(own, nu / s))
         p[h] = np.minimum(p[h], gamma[h] / 2 if y is None else (1 - 1e-3) * gamma[h])

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.program import Face, Program
+from bregopt.arrays import Array, Mask
+from bregopt.program import Face, Penalty, Program
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
@@ -24,6 +24,7 @@ __all__ = ["first_iterate", "warm_iterate"]
 _IDENTITY = 1e-9  # how near a combination of rows must be to the identity
 _ABOVE = 1.1  # how far inside the cone a first Z is
 _PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
+_ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
 _AWAY = 0.1  # from the boundary after a warm start, as a fraction of the mean eigenvalue
 
 
@@ -48,25 +49,14 @@ def first_iterate(
         The ``C`` of the engine.
     faces : sequence of Face
     """
-    least = _least(program, faces)
-    u = _middle(program)
-    X = least.X
-    if X is None:
-        size = _PRIMAL * program.natural_size
-        X = tuple(size * face.lift(np.eye(face.order)) for face in faces)
-    order = sum(face.order for face in faces)
-    mean_X = sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
-    C = [face.seen(cost) for face, cost in zip(faces, costs, strict=True)]
-    if least.y is not None:
-        below = max(_lower_bound(C_b) for C_b in C)
-        size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
-        t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
-        at = engine.begin(X, u, mean_X * t, -t * least.y)
-        if at is not None:
-            return at
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
+    if at is not None:
+        return at
+    X = _least(program, faces).X or _identities(program, faces)
     d = _DUAL * _dual_size(program, costs)
     Z = [d * np.eye(face.n) for face in faces]
-    at = engine.begin(X, u, mean_X * d, None, Z)
+    at = engine.begin(X, _middle(program), _mean_eigenvalue(program, faces, X) * d, None, Z)
     assert at is not None
     return at
 
@@ -74,9 +64,42 @@ def first_iterate(
 def warm_iterate(
     engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
 ) -> Iterate | None:
-    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none."""
+    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none.
+
+    Where a point strictly inside the dual cone is known, by going a part of the way towards that.
+    """
     if len(start.X) != len(faces):
         return None
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else _towards(engine, program, costs, faces, start, inside)
+    return _lifted_start(engine, program, costs, faces, start) if at is None else at
+
+
+def _towards(
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    start: Start,
+    inside: _Inside,
+) -> Iterate | None:
+    """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
+    X = tuple(_between(X_b, own) for X_b, own in zip(start.X, inside.X, strict=True))
+    y = _between(program.bounds.clip(start.y), inside.y)
+    gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
+    nu = gap / max(sum(face.order for face in faces), 1)
+    return engine.begin(X, _between(start.u, inside.u), nu, y) if nu > 0 else None
+
+
+def _between(a: Array, b: Array) -> Array:
+    middle: Array = (1 - _AWAY) * a + _AWAY * b
+    return middle
+
+
+def _lifted_start(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+) -> Iterate | None:
+    """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     X, Z, mean = [], [], 0.0
     y = program.bounds.clip(start.y)
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
@@ -88,6 +111,42 @@ def warm_iterate(
         mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
     u = np.clip(start.u, *_inner_box(program))
     return engine.begin(X, u, mean / len(faces), y, Z)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inside:
+    """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the central path that it is near."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+    nu: float
+
+
+def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
+    """Return such a point where a combination of equalities is the identity, None elsewhere."""
+    least = _least(program, faces)
+    if least.y is None:
+        return None
+    X = least.X or _identities(program, faces)
+    y = _paying(program)
+    C = [face.seen(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
+    below = max(_lower_bound(C_b) for C_b in C)
+    size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
+    t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
+    nu = t * _mean_eigenvalue(program, faces, X)
+    return _Inside(X, _meeting(program, X, _middle(program), y, nu), y - t * least.y, nu)
+
+
+def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
+    """Return multiples of the identity on the faces, large beside what the bounds speak of."""
+    size = _PRIMAL * program.natural_size
+    return tuple(size * face.lift(np.eye(face.order)) for face in faces)
+
+
+def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]) -> float:
+    order = sum(face.order for face in faces)
+    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
 
 
 def _least(program: Program, faces: Sequence[Face]) -> _Least:
@@ -110,6 +169,51 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
         for b, face in enumerate(faces)
     )
     return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
+
+
+def _paying(program: Program) -> Array:
+    """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero where none are found.
+
+    The least ones, each relative to the price of its hinge.
+    """
+    bounds, free = program.bounds, _free(program)
+    none = np.zeros(program.m)
+    hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
+    if not free.any() or len(hinge) == 0:
+        return none
+    B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
+    y = none.copy()
+    y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
+    lower, upper = (end[hinge] for end in bounds.dual_range())
+    room = _ROOM * gamma
+    inside = (lower + room <= y[hinge]) & (y[hinge] <= upper - room) & (np.abs(y[hinge]) >= room)
+    paid = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
+    return y if inside.all() and paid else none
+
+
+def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
+    """Return the variables with the free ones such that rows with multipliers are near their centres.
+
+    There a slack is ``nu / y`` and the give of a hinge ``nu / (gamma - y)``.
+    """
+    k = np.flatnonzero(y)
+    if len(k) == 0:
+        return u
+    bounds, free = program.bounds, _free(program)
+    p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
+    centre = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
+    met = u.copy()
+    met[free] = 0.0
+    weight = p[:, None]
+    missing = centre - program.activity(X, met)[k]
+    met[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * missing, rcond=None)[0]
+    return met
+
+
+def _free(program: Program) -> Mask:
+    """Mask of the variables without bounds."""
+    mask: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi)
+    return mask
 
 
 def _on(face: Face, S: Array) -> Array:

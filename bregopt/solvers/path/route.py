@@ -7,19 +7,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.program import Program, find_faces
+from bregopt.program import Program, find_faces, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
-from bregopt.solvers.path.central_path import follow_path
-from bregopt.solvers.path.slacks import fold_slacks
+from bregopt.solvers.engine import follow_path
+from bregopt.solvers.path.triage import first_split
 from bregopt.solvers.progress import Progress
+from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.solution import StopReason
+from bregopt.solvers.working_set import Split, may_rest, on_working_set
 
 __all__ = ["Path", "PathSettings"]
 
 _MATRICES = 16  # of each block's order, held at a time
 _SCHUR = 3  # of the order of the rows
+_MANY = 300  # rows of a first working set,
+_ORDERS = 4  # or so many times the order,
+_TIMES = 3  # and how many times as many make it worth while
 _SHARE = 0.8  # of the machine's memory
 
 
@@ -51,28 +55,58 @@ class Path:
     def choice(self, program: Program, settings: Any) -> str:
         found = find_faces(program).summary
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
-        return memory + (f"; {found}" if found else "")
+        some = "on a working set of rows" if _many_may_rest(fold_slacks(program).program) else ""
+        return "; ".join(part for part in (memory, some, found) if part)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        idle = _idle(program)
-        if idle is not None:
-            none = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
-            return Answer(none, idle, np.zeros(program.m), StopReason.UNBOUNDED, 0)
         folded = fold_slacks(program)
+        ray = _alone(folded.program)
+        if ray is not None:
+            return folded.restore(ray)
         begin = None if start is None else folded.shrink(start)
-        return folded.restore(follow_path(find_faces(folded.program), settings, begin, progress))
+        run = _on_working_set if _many_may_rest(folded.program) else _on_all_rows
+        return folded.restore(run(folded.program, settings, begin, progress))
 
 
-def _idle(program: Program) -> Array | None:
-    """Return the direction of the variables without bound or row that have a price, if there are any."""
-    end = np.where(program.c > 0, program.u_lo, program.u_hi)
-    idle = (program.c != 0) & np.isinf(end) & (program.column_sizes == 0)
-    return np.where(idle, -np.sign(program.c), 0.0) if idle.any() else None
+def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    return follow_path(find_faces(program), settings, start, progress)
+
+
+def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    count = _drawn(program)
+    split = first_split(_on_all_rows, program, settings, count, progress)
+    return on_working_set(_on_all_rows, program, settings, split, None, progress, loose=True)
+
+
+def _alone(program: Program) -> Answer | None:
+    """Return the ray of a free variable that no prices outweigh, such as a margin's, if there is one."""
+    least, largest = Split(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
+    X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    for j in np.flatnonzero((program.c > largest) | (program.c < least)):
+        u = np.zeros(program.k)
+        u[j] = -1.0 if program.c[j] > largest[j] else 1.0
+        if is_ray(program, X, u):
+            return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, 0)
+    return None
+
+
+def _many_may_rest(program: Program) -> bool:
+    """Whether so many rows may rest that a working set pays."""
+    return int(may_rest(program.bounds).sum()) > _TIMES * _drawn(program)
+
+
+def _drawn(program: Program) -> int:
+    """Return how many of the rows that may rest are drawn first."""
+    return max(_MANY, _ORDERS * max(block.n for block in program.blocks))
 
 
 def memory_needed(program: Program) -> int:
     """Return about how many bytes a solution takes."""
-    return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * program.m**2)
+    rest = int(may_rest(program.bounds).sum()) if _many_may_rest(program) else 0
+    triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
+    # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
+    unknowns = program.m - rest + min(rest, 2 * triangles)
+    return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * unknowns**2)
 
 
 def _memory() -> int | None:

@@ -79,10 +79,12 @@ class Reference:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none.
 
-        Where the backend falls short of the tolerance in our units, it is asked once more in the user's.
+        Where the backend falls short of the tolerance in our units, it is asked once more in the user's; not
+        where it was told how far to go.
         """
         answer, certificate = _certified(program, scale(program), settings, progress)
-        if answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol):
+        short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
+        if short and not settings.backend_options:
             other, proven = _certified(program, unscaled(program), settings, progress)
             if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
                 answer, certificate = other, proven

@@ -17,15 +17,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program import Certificate, Faces, Program, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.engine import (
-    DefiniteFactor,
-    Gram,
-    Iterate,
-    PrimalDual,
-    first_iterate,
-    root_of,
-    warm_iterate,
-)
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import DefiniteFactor
+from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -119,7 +114,7 @@ class _Path:
         falls = certificate.primal < self._program.offset
         if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
-            if is_ray(whole, X, u):
+            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(whole, X, u):
                 return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
         return None
 

@@ -10,8 +10,7 @@ one inside, so that HiGHS's absolute tolerances mean the same at every scale of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
 from typing import Any
 
 import highspy
@@ -21,42 +20,17 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
+from bregopt.solvers.psdboost.outcome import Outcome, State
+from bregopt.solvers.psdboost.scale import Scale
 
-__all__ = ["Master", "Outcome", "State"]
+__all__ = ["LinearMaster"]
 
 _TOLERANCE = 1e-9
+# Columns that may stay, of those in use, and rounds without use.
+_FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
+_SHELF = 2_000  # directions that may come back
+_NO_WEIGHT = 1e-4  # of the largest singular value of a factor
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
-
-
-class State(Enum):
-    """How a master ended."""
-
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    FAILED = "failed"
-    CUT_SHORT = "cut short"
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """A solved master, in the program's units.
-
-    Parameters
-    ----------
-    state : State
-    theta : array of shape (columns,)
-        Weights of the columns, which sum to at most one.
-    u : array of shape (k,)
-        Ordinary variables; a direction where the master is unbounded.
-    y : array of shape (m,)
-        Multipliers, positive at lower bounds; a Farkas vector of the master where it is infeasible.
-    """
-
-    state: State
-    theta: Array
-    u: Array
-    y: Array
 
 
 _FINISHED = {
@@ -67,7 +41,7 @@ _FINISHED = {
 }
 
 
-class Master:
+class LinearMaster:
     """The restricted master over the directions added so far.
 
     Parameters
@@ -81,7 +55,9 @@ class Master:
     def __init__(self, program: Program, tau: float) -> None:
         self._program, self._tau = program, tau
         self.directions = np.zeros((program.blocks[0].n, 0))
-        self._scale = _Scale(program, tau)
+        self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
+        self._shelf = self.directions
+        self._scale = Scale(program, tau)
         self._model = _new_model()
         self._add_rows()
         self._add_variables()
@@ -98,9 +74,15 @@ class Master:
             cost[k] = self._tau * self._program.blocks[0].cost_value(vv) / self._scale.objective
         self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
         self.directions = np.hstack([self.directions, V])
+        self._idle = np.append(self._idle, np.zeros(count, dtype=int))
 
-    def solve(self, seconds: float | None) -> Outcome:
-        """Solve the master, from its last basis, in at most so many seconds."""
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._program.m
+
+    def solve(self, seconds: float | None, gap: float) -> Outcome:
+        """Solve the master, from its last basis, in at most so many seconds; exactly, whatever the gap."""
         model = self._model
         limit = np.inf if seconds is None else model.getRunTime() + max(seconds, 0.0)
         _checked(model.setOptionValue("time_limit", limit), "time_limit")
@@ -114,12 +96,63 @@ class Master:
         if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
             _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
+        theta = np.maximum(columns[k + self._slacks :], 0.0)
+        y = self._scale.objective * self._scale.row * rows
         return Outcome(
             state,
-            np.maximum(columns[k + self._slacks :], 0.0),
+            self._point(theta) if state is State.OPTIMAL else LowRank(np.zeros((len(self.directions), 1))),
             self._scale.variable * columns[:k],
-            self._scale.objective * self._scale.row * rows,
+            self._program.bounds.clip(y) if state is State.OPTIMAL else y,
         )
+
+    def recall(self, reward: Callable[[Array], Array], count: int) -> None:
+        """Take back from the shelf up to `count` directions that pay most.
+
+        Parameters
+        ----------
+        reward : callable
+            Returns the rewards of the directions in the columns of an array.
+        count : int
+        """
+        if self._shelf.shape[1] == 0:
+            return
+        pays = reward(self._shelf)
+        best = np.argsort(-pays)[:count]
+        best = best[pays[best] > 0]
+        back = self._shelf[:, best]
+        self._shelf = np.delete(self._shelf, best, axis=1)
+        self.add(back)
+
+    def compress(self, X: LowRank) -> None:
+        """Put directions on the shelf that were long not used, once there are far more than used ones.
+
+        What the present point is made of comes in as its eigenvectors, fewer directions with the same sum
+        (the aggregation of bundle methods, Shen et al. 2008, §5.1).
+        """
+        used = int((self._idle == 0).sum())
+        if len(self._idle) <= max(_FEW_COLUMNS, _SPARE * used):
+            return
+        out = np.flatnonzero(self._idle > _IDLE)
+        if len(out) == 0:
+            return
+        first = self._program.k + self._slacks
+        status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
+        _checked(status, "deleteCols")
+        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -_SHELF:]
+        self.directions = np.delete(self.directions, out, axis=1)
+        self._idle = np.delete(self._idle, out)
+        Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
+        self.add(Q[:, s > _NO_WEIGHT * s.max(initial=0.0)])
+
+    def _point(self, theta: Array) -> LowRank:
+        """Return ``sum_k theta_k tau v_k v_k'``."""
+        status = self._model.getBasis().col_status[self._program.k + self._slacks :]
+        basic = np.array([column == highspy.HighsBasisStatus.kBasic for column in status], dtype=bool)
+        self._idle = np.where(basic, 0, self._idle + 1)
+        used = np.flatnonzero(theta)
+        if len(used) == 0:
+            return LowRank(np.zeros((len(self.directions), 1)))
+        return LowRank(self.directions[:, used] * np.sqrt(self._tau * theta[used]))
 
     def _vectors(self, state: State) -> tuple[Array, Array]:
         """Return the solution by columns and by rows, or the ray that takes its place."""
@@ -175,24 +208,6 @@ class Master:
                 len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data
             )
             _checked(status, "addCols")
-
-
-class _Scale:
-    """Factors that bring rows, ordinary variables and the objective to size one."""
-
-    def __init__(self, program: Program, tau: float) -> None:
-        size = tau * program.A.norms()
-        alone = np.asarray(abs(program.B).max(axis=1).todense()).ravel() if program.k else np.zeros(program.m)
-        size = np.where(size > 0, size, np.where(alone > 0, alone, 1.0))
-        self.row = 1 / size
-        self.variable = np.ones(program.k)
-        if program.k:
-            largest = np.asarray(abs(sp.diags_array(self.row) @ program.B).max(axis=0).todense()).ravel()
-            self.variable = 1 / np.where(largest > 0, largest, 1.0)
-        cost = program.blocks[0].cost
-        terms = [0.0 if cost is None else tau * float(cost.norms()[0])]
-        terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
-        self.objective = max(terms) or 1.0
 
 
 def _new_model() -> Any:

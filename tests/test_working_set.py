@@ -1,0 +1,231 @@
+"""Working sets of rows on the route `path`: the same answers as with all rows, whatever the first guess."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.program import certify
+from bregopt.solvers import working_set
+from bregopt.solvers.engine.central_path import follow_path
+from bregopt.solvers.path import route
+from bregopt.solvers.path.triage import _best_variables
+from bregopt.solvers.slacks import fold_slacks
+from bregopt.solvers.working_set import Split
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Take a working set from a dozen rows on."""
+    monkeypatch.setattr(route, "_MANY", 6)
+    monkeypatch.setattr(route, "_ORDERS", 1)
+    monkeypatch.setattr(route, "_TIMES", 1)
+
+
+def comparisons(seed, R, D, apart=1.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(R, D)) + apart * np.eye(D)[0], rng.normal(size=(R, D))
+
+
+def margin_problem(far, near, price):
+    """Return eq. 3 of PSDBoost with ``C R = price``."""
+    R, D = far.shape
+    X, rho, xi = bo.PSD(D), bo.Variable(name="rho"), bo.Variable(R, nonneg=True, name="xi")
+    margins = bo.quad_form(far, X) - bo.quad_form(near, X)
+    return bo.Problem(bo.Maximize(rho - price / R * bo.sum(xi)), [margins >= rho - xi, bo.trace(X) == 1])
+
+
+def margin_by_clarabel(far, near, price):
+    R, D = far.shape
+    X, rho, xi = cp.Variable((D, D), PSD=True), cp.Variable(), cp.Variable(R, nonneg=True)
+    margins = cp.sum(cp.multiply(far @ X, far), axis=1) - cp.sum(cp.multiply(near @ X, near), axis=1)
+    problem = cp.Problem(cp.Maximize(rho - price / R * cp.sum(xi)), [margins >= rho - xi, cp.trace(X) == 1])
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+def solve(problem, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        return problem.solve(solver="path", **options)
+
+
+@pytest.mark.usefixtures("small")
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    R=st.integers(13, 70),
+    D=st.integers(1, 6),
+    price=st.sampled_from([1.2, 2.0, 10.0, 1000.0]),
+)
+def test_margins_agree_with_clarabel(seed, R, D, price):
+    far, near = comparisons(seed, R, D)
+    sol = solve(margin_problem(far, near, price), tol=1e-7)
+    assert sol.status == "optimal"
+    assert "rows" in sol.history
+    reference = margin_by_clarabel(far, near, price)
+    assert sol.value == pytest.approx(reference, abs=2e-6 * max(1, abs(reference)))
+    assert sol.dual_value >= sol.value - 1e-9 * max(1, abs(sol.value))
+
+
+@pytest.mark.usefixtures("small")
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), hinge=st.booleans(), n=st.integers(2, 5), m=st.integers(13, 60))
+def test_rows_of_every_kind_agree_with_all_rows_at_once(seed, hinge, n, m):
+    rng = np.random.default_rng(seed)
+    X, u = bo.PSD(n), bo.Variable(2, name="u")
+    Z = rng.normal(size=(m, n))
+    G = rng.normal(size=(n, n))
+    inside = np.einsum("ki,ij,kj->k", Z, G @ G.T / n, Z)
+    width = rng.uniform(0, 1, m)
+    rows = bo.between(bo.quad_form(Z, X) + rng.normal(size=(m, 2)) @ u, inside - width, inside + width)
+    C = rng.normal(size=(n, n))
+    problem = bo.Problem(
+        bo.Minimize(bo.inner(C + C.T, X) + u[0]),
+        [
+            bo.soft(rows, gamma=rng.uniform(0.1, 2), penalty="hinge") if hinge else rows,
+            bo.trace(X) <= 3 * n,
+            u <= 5,
+            u >= -5,
+        ],
+    )
+    sol = solve(problem, tol=1e-7)
+    program = problem.program()
+    folded = fold_slacks(program).program
+    reference = problem.solve(solver="cvxpy")
+    assert folded.m == program.m
+    assert sol.status == reference.status == "optimal"
+    assert sol.value == pytest.approx(reference.value, abs=1e-5 * max(1, abs(reference.value)))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(6))
+def test_unbounded_margins_are_proven_so(seed):
+    far, near = comparisons(seed, 60, 3)
+    sol = solve(margin_problem(far, near, 0.5))
+    assert sol.status == "unbounded"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(6))
+def test_infeasible_rows_are_proven_so(seed):
+    rng = np.random.default_rng(seed)
+    Z, X = rng.normal(size=(60, 3)), bo.PSD(3)
+    lower = rng.uniform(0, 0.1, 60)
+    lower[17] = 2 * Z[17] @ Z[17]
+    rows = [bo.quad_form(Z, X) >= lower, bo.trace(X) <= 1]
+    sol = solve(bo.Problem(bo.Minimize(X[0, 0]), rows))
+    assert sol.status == "infeasible"
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_that_all_act():
+    # As many rows as entries, all equal at the answer.
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(15, 5))
+    far = np.repeat(Z, 4, axis=0)
+    sol = solve(margin_problem(far, 0 * far, 50.0), tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(margin_by_clarabel(far, 0 * far, 50.0), abs=1e-6)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("split", ["resting", "given way", "wrong"])
+def test_any_first_split_leads_to_the_answer(split, monkeypatch):
+    far, near = comparisons(3, 60, 4)
+    problem = margin_problem(far, near, 3.0)
+    expected = margin_by_clarabel(far, near, 3.0)
+
+    def first(method, program, settings, count, progress):
+        rest = Split.resting(program.bounds)
+        held = np.zeros(program.m)
+        if split != "resting":
+            held = np.where(rest.working, 0.0, program.bounds.gamma)
+        if split == "wrong":
+            held[::2] = 0.0
+        return Split(rest.working, held)
+
+    monkeypatch.setattr(route, "first_split", first)
+    sol = solve(problem, tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_stalled_round_is_no_answer(monkeypatch):
+    """A method that gives up on few rows gets more of them."""
+    far, near = comparisons(5, 60, 4)
+
+    def weak(faces, settings, start, progress):
+        answer = follow_path(faces, settings, start, progress)
+        if faces.program.m < 30:
+            return type(answer)(answer.X, answer.u, 0 * answer.y, bo.solvers.solution.StopReason.STALLED, 1)
+        return answer
+
+    monkeypatch.setattr(route, "follow_path", weak)
+    sol = solve(margin_problem(far, near, 3.0), tol=1e-7)
+    assert sol.status == "optimal"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("option", [{"max_iter": 20}, {"time_limit": 1e-6}])
+def test_limits_keep_a_valid_answer(option):
+    far, near = comparisons(1, 200, 6)
+    sol = solve(margin_problem(far, near, 10.0), tol=1e-9, **option)
+    assert sol.status == "user_limit"
+    reference = margin_by_clarabel(far, near, 10.0)
+    assert sol.value <= reference + 1e-6
+    assert sol.dual_value >= reference - 1e-6
+
+
+@pytest.mark.usefixtures("small")
+def test_interrupt_between_rounds_keeps_the_best(monkeypatch):
+    far, near = comparisons(1, 200, 6)
+    original, calls = working_set._Rounds._joining, []
+
+    def interrupted(self, split, answer):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(self, split, answer)
+
+    monkeypatch.setattr(working_set._Rounds, "_joining", interrupted)
+    sol = solve(margin_problem(far, near, 10.0), tol=1e-9)
+    assert "Interrupted" in sol.stop_reason
+    assert sol.dual_value >= margin_by_clarabel(far, near, 10.0) - 1e-6
+
+
+def test_memory_is_not_asked_for_rows_that_rest():
+    far, near = comparisons(0, 30_000, 8)
+    program = margin_problem(far, near, 10.0).program()
+    assert route.memory_needed(program) < 1e9
+    assert route.Path().refusal(program, route.PathSettings()) is None
+
+
+def test_many_rows_and_the_multipliers_of_all():
+    far, near = comparisons(2, 3000, 6)
+    problem = margin_problem(far, near, 10.0)
+    sol = solve(problem, tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.history["rows"].max() < 1500
+    y = sol.duals[0]
+    assert abs(y).sum() == pytest.approx(1, abs=1e-6)
+    raw = sol._raw
+    assert certify(problem.program(), raw.X, raw.u, raw.duals).gap <= 1e-7
+
+
+def test_best_margin_is_the_quantile(rng):
+    far, near = comparisons(0, 40, 3)
+    program = fold_slacks(margin_problem(far, near, 8.0).program()).program
+    matrices = program.A.apply((np.eye(3) / 3,))
+    u = _best_variables(program, matrices, np.zeros(1))
+
+    def objective(rho):
+        return float(program.c @ [rho]) + program.bounds.penalty(matrices + program.B @ np.array([rho])).sum()
+
+    best = min(objective(rho) for rho in np.linspace(-10, 10, 2001))
+    assert objective(u[0]) <= best + 1e-12
