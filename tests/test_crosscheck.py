@@ -239,9 +239,7 @@ def test_solvers_of_cvxpy_are_certified_like_routes(problem):
         bo.cross_check(problem, solvers=("bregman", "CLARABELL"))
 
 
-@pytest.mark.parametrize(
-    "name", ["max_cut", "lovasz_theta_lmi", "nearest_correlation_frobenius"]
-)
+@pytest.mark.parametrize("name", ["max_cut", "lovasz_theta_lmi", "nearest_correlation_frobenius"])
 def test_problems_of_cvxpy_are_taken(name):
     problem = CASES[name][0]()
     check = bo.cross_check(problem, tol=1e-7)
