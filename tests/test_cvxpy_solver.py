@@ -70,7 +70,7 @@ def test_acceptance(suite, name):
 
 def test_integers_are_refused():
     x = cp.Variable(integer=True)
-    with pytest.raises(cp.SolverError, match="mixed-integer|no conic solvers"):
+    with pytest.raises(cp.SolverError, match=r"mixed-integer|no conic solvers"):
         cp.Problem(cp.Minimize(x), [x >= 0.5]).solve(solver=BREGOPT)
 
 
