@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.arrays import symmetric_matrix
 from bregopt.interop import sdpa
 from bregopt.interop.matrices import SUFFIXES, Table, read_matrix, write_csv
-from bregopt.interop.spec import Spec, load_spec
+from bregopt.interop.spec import Spec, load_spec, self_contained, spec_text
 from bregopt.solvers.base import Settings
 
 __all__ = ["main"]
@@ -205,7 +206,43 @@ def _check(options: argparse.Namespace) -> int:
     common = {name: value for name, value in spec.options.items() if name in _COMMON}
     report = bo.cross_check(spec.problem, options.solver, **{**common, **_settings(options)})
     sys.stdout.write(f"{spec.title}\n{report}\n")
+    if not all(row.agrees for row in report.rows):
+        path = _write_instance(options)
+        words = [f"--solver {row.solver}" for row in report.rows]
+        words += [
+            f"--{name.replace('_', '-')} {value}"
+            for name, value in _settings(options).items()
+            if name != "verbose"
+        ]
+        _say(f"the instance is in {path}; to see it again: bregopt check {path} {' '.join(words)}")
     return _SOLVED if report.ok else _NOT_SOLVED
+
+
+def _write_instance(options: argparse.Namespace) -> Path:
+    """Write the problem on which routes disagree to a file of its own in the working folder."""
+    given = options.file
+    if _is_sdpa(given):
+        path = Path(f"{given.name.lower().partition('.dat-s')[0]}-disagreement.dat-s")
+        bo.write_sdpa(bo.read_sdpa(given), path)
+        return path
+    path = Path(f"{given.stem}-disagreement.toml")
+    text = self_contained(given) if given.suffix.lower() == ".toml" else _matrix_spec(options)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _matrix_spec(options: argparse.Namespace) -> str:
+    values = read_matrix(options.file, options.key).values
+    divergence = options.divergence or "frobenius"
+    rows = ["diag(X) == 1"] if options.problem == _NEAREST_CORRELATION else []
+    return spec_text(
+        {
+            "title": f"{options.problem} of {options.file.name}, {divergence}",
+            "data": {"A": (values.toarray() if sp.issparse(values) else values).tolist()},
+            "variables": {"X": {"psd": values.shape[0]}},
+            "problem": {"minimize": f"{divergence}_div(X, A)", "subject_to": rows},
+        }
+    )
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.errors import ConvergenceWarning, SolverError, require
+from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
 from bregopt.solvers import registry
@@ -69,6 +70,7 @@ class CrossCheck:
     ----------
     rows : tuple of CrossCheckRow
         In the order in which they were asked.
+
     """
 
     rows: tuple[CrossCheckRow, ...]
@@ -77,6 +79,14 @@ class CrossCheck:
     def ok(self) -> bool:
         """Whether at least two routes answered and all agree; one answer alone is not a check."""
         return len(self.rows) >= 2 and all(row.agrees for row in self.rows)
+
+    @property
+    def table(self) -> Any:
+        """The rows as a ``pandas.DataFrame``; without pandas the text that ``print`` shows."""
+        try:
+            return self.to_frame()
+        except ImportError:
+            return str(self)
 
     def to_frame(self) -> Any:
         """Return the table as a ``pandas.DataFrame``, one row for each route.
@@ -109,7 +119,7 @@ class CrossCheck:
         return f"ok: {len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
 
 
-def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
+def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
     """Solve a problem by several routes and compare what they prove.
 
     Two answers agree if both are optimal (to tolerance or not) and their values differ by no more than the
@@ -117,13 +127,16 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
     unbounded. No tolerance is chosen: an inaccurate answer contradicts nothing inside its own large error,
     which the table shows.
 
-    Afterwards the problem holds the answer of the first route.
+    Afterwards the problem holds the answer of the first route. A CVXPY problem is left as it is.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or cvxpy.Problem
+        Of CVXPY, one that :func:`bregopt.from_cvxpy` takes or a semidefinite program.
     solvers : iterable of str, optional
-        Names of routes; None takes every registered one that takes the problem.
+        Names of routes, or of installed CVXPY solvers, such as "CLARABEL": these are asked by the route
+        `cvxpy`, so that their answers are certified like all others. None takes every registered route that
+        takes the problem.
     **options
         Of :meth:`Problem.solve`. A route is given those that it knows; each must be known by one of them.
 
@@ -136,26 +149,54 @@ def cross_check(problem: Problem, solvers: Iterable[str] | None = None, **option
     TypeError, ValueError
         If a name is unknown, or an option to all the routes.
     UnsupportedProblemError
-        If a named route does not take the problem.
+        If a named route does not take the problem, or a CVXPY problem has cones that no route has.
+    InfeasibleRowError
+        If one row alone contradicts ``X psd``, before any route is asked.
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem")
     if isinstance(solvers, str):
         raise TypeError(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
+    problem = _checkable(problem)
     registry.check_options("auto", options)
-    asked = registry.solvers() if solvers is None else dict.fromkeys(solvers)
-    own = {name: registry.own_options(name, options) for name in asked}
+    asked = {name: _route(name) for name in (registry.solvers() if solvers is None else solvers)}
+    own = {name: {**registry.own_options(route, options), **more} for name, (route, more) in asked.items()}
     if solvers is None:
         program = problem.program()
         own = {name: known for name, known in own.items() if registry.takes(program, name, known)}
     if not own:
         raise ValueError("solvers is empty; expected at least one name")
     _check_heard(options, own)
+    for name, known in own.items():
+        registry.check_options(asked[name][0], known)
     # The first comes last, so that its answer is the one the problem keeps.
-    found = {name: _solved(problem, name, own[name]) for name in reversed(own)}
+    found = {name: _solved(problem, asked[name][0], own[name]) for name in reversed(own)}
     return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
+
+
+def _checkable(problem: Any) -> Any:
+    """Return what has a program and can be solved by a named route."""
+    if isinstance(problem, Problem):
+        return problem
+    cvxpy = sys.modules.get("cvxpy")
+    if cvxpy is None or not isinstance(problem, cvxpy.Problem):
+        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem or a cvxpy.Problem")
+    from bregopt.interop.cvxpy_problems import from_cvxpy
+    from bregopt.interop.cvxpy_solver import ConicProblem
+
+    try:
+        return from_cvxpy(problem)
+    except UnsupportedProblemError as error:
+        try:
+            return ConicProblem(problem)
+        except UnsupportedProblemError as reason:
+            raise UnsupportedProblemError(f"{reason}; nor can it be read as it is written: {error}") from None
+
+
+def _route(name: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the route and its options that a name stands for: CVXPY writes its solvers in capitals."""
+    foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
+    return ("cvxpy", {"backend": name}) if foreign else (name, {})
 
 
 def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
@@ -165,7 +206,7 @@ def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> Non
             raise TypeError(f"no solver that is asked ({', '.join(own)}) has an option {option!r}")
 
 
-def _solved(problem: Problem, solver: str, options: dict[str, Any]) -> Solution | SolverError:
+def _solved(problem: Any, solver: str, options: dict[str, Any]) -> Solution | SolverError:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the status says it
         try:

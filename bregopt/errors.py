@@ -30,7 +30,17 @@ class UnsupportedProblemError(ValueError):
 
 
 class InfeasibleRowError(ValueError):
-    """One row alone contradicts ``X psd`` or the range space of ``X0``; the message names it."""
+    """One row alone contradicts ``X psd`` or the range space of ``X0``; the message names it.
+
+    Attributes
+    ----------
+    row : int or None
+        Its number in the program, where it needs no other row for that.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class SolverError(RuntimeError):

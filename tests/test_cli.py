@@ -16,6 +16,9 @@ import scipy.sparse as sp
 import bregopt as bo
 from bregopt import cli
 from bregopt.interop.matrices import read_matrix
+from bregopt.solvers import registry
+from bregopt.solvers.base import Answer, Capabilities, Settings
+from bregopt.solvers.solution import StopReason
 
 SPECS = Path(__file__).parents[1] / "examples" / "specs"
 NEAREST = ["--problem", "nearest-correlation"]
@@ -226,16 +229,43 @@ def test_check_takes_the_named_routes_and_options_of_all(tmp_path, capsys):
     assert "psdboost" not in out
 
 
-def test_check_of_a_disagreement_is_4(matrix, monkeypatch, capsys):
-    class Disagreement:
-        ok = False
+class Liar:
+    """A route that hands back something as converged."""
 
-        def __str__(self):
-            return "they differ"
+    name, summary, citation = "liar", "wrong", "none"
+    capabilities = Capabilities(objectives=frozenset({"logdet", "frobenius", "linear"}))
+    Settings = Settings
 
-    monkeypatch.setattr(bo, "cross_check", lambda problem, solvers, **options: Disagreement())
-    assert run("check", matrix, *NEAREST) == 4
-    assert "they differ" in capsys.readouterr().out
+    def refusal(self, program, settings):
+        return None
+
+    def choice(self, program, settings):
+        return ""
+
+    def solve(self, program, settings, start, progress):
+        X = [np.eye(block.n) * 2 for block in program.blocks]
+        return Answer(X, np.zeros(program.k), np.ones(program.m), StopReason.INFEASIBLE, 1)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "spec", "sdpa"])
+def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {**registry._registered, "liar": Liar})
+    file, more = matrix, NEAREST
+    if kind == "spec":
+        file, more = SPECS / "stress_test.toml", ()  # its data are in a file beside it
+    if kind == "sdpa":
+        X = bo.PSD(3)
+        file, more = tmp_path / "theta.dat-s.gz", ()
+        bo.write_sdpa(bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[0, 1] == 0]), file)
+    assert run("check", file, *more, "--tol", "1e-5", "--solver", "cvxpy", "--solver", "liar") == 4
+    out, err = capsys.readouterr()
+    assert "not ok: no agreement with cvxpy by liar" in out
+    (instance,) = tmp_path.glob("*-disagreement.*")
+    again = f"bregopt check {instance.name} --solver cvxpy --solver liar --tol 1e-05"
+    assert again in err
+    assert run(*again.split()[1:]) == 4
+    assert out.splitlines()[3].split()[:4] == capsys.readouterr().out.splitlines()[3].split()[:4]
 
 
 def test_explain_names_every_route(matrix, capsys):

@@ -1,10 +1,14 @@
 """cross_check: what agrees, what does not, and what it leaves behind."""
 
+import sys
+
 import depot
 import numpy as np
 import pytest
+from cvxpy_problems import CASES
 
 import bregopt as bo
+from bregopt.interop.cvxpy_solver import ConicProblem
 from bregopt.solvers import registry
 from bregopt.solvers.base import Answer, Capabilities, Settings
 from bregopt.solvers.solution import StopReason
@@ -215,8 +219,60 @@ def test_bad_solvers_are_refused(problem, solvers, error, words):
     assert problem.solution is None
 
 
+def test_the_table_is_a_frame_where_pandas_is(problem, monkeypatch):
+    check = bo.cross_check(problem, solvers=("bregman", "cvxpy"))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert check.table == str(check)
+    monkeypatch.undo()
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(check.table, pandas.DataFrame)
+    assert list(check.table["solver"]) == ["bregman", "cvxpy"]
+
+
+def test_solvers_of_cvxpy_are_certified_like_routes(problem):
+    check = bo.cross_check(problem, solvers=("bregman", "CLARABEL", "SCS"))
+    assert check.ok, f"\n{check}"
+    assert [row.solver for row in check.rows] == ["bregman", "CLARABEL", "SCS"]
+    assert "CLARABEL says" in check.rows[1].stop_reason or check.rows[1].status == "optimal"
+    assert all(np.isfinite(row.error) for row in check.rows)
+    with pytest.raises(ValueError, match="unknown backend 'CLARABELL'; did you mean 'CLARABEL'"):
+        bo.cross_check(problem, solvers=("bregman", "CLARABELL"))
+
+
+@pytest.mark.parametrize("name", ["max_cut", "lovasz_theta_lmi", "nearest_correlation_frobenius"])
+def test_problems_of_cvxpy_are_taken(name):
+    problem = CASES[name][0]()
+    check = bo.cross_check(problem, tol=1e-7)
+    assert len(check.rows) >= 2
+    assert check.ok, f"\n{check}"
+    assert problem.value is None  # it is left as it was
+    expected = problem.solve(solver="CLARABEL")
+    assert all(abs(row.value - expected) <= row.error + 1e-5 * (1 + abs(expected)) for row in check.rows)
+
+
+@pytest.mark.parametrize("name", ["infeasible_direct", "unbounded_lmi"])
+def test_problems_of_cvxpy_without_an_answer(name):
+    check = bo.cross_check(CASES[name][0](), solvers=("path", "CLARABEL"))
+    assert check.ok, f"\n{check}"
+    assert {row.status for row in check.rows} == {CASES[name][1]}
+
+
+def test_conic_problems_of_cvxpy_say_what_they_say_there():
+    for name in ("max_cut", "max_cut_dual", "hermitian", "infeasible_direct", "unbounded_direct"):
+        problem = CASES[name][0]()
+        found, expected = ConicProblem(problem).solve("path"), problem.solve(solver="CLARABEL")
+        assert found.status == problem.status
+        assert found.value == pytest.approx(expected, rel=1e-5)
+        assert found.dual_value == pytest.approx(expected, rel=1e-5)
+
+
+def test_problems_of_cvxpy_with_other_cones_are_refused():
+    with pytest.raises(bo.UnsupportedProblemError, match="it has second-order cones; nor can it be read"):
+        bo.cross_check(CASES["minimum_volume_ellipsoid"][0]())
+
+
 def test_bad_problem_and_option_are_refused(problem):
-    with pytest.raises(TypeError, match=r"expected a bo\.Problem"):
+    with pytest.raises(TypeError, match=r"expected a bo\.Problem or a cvxpy\.Problem"):
         bo.cross_check(problem.program())
     with pytest.raises(TypeError, match="tolerance"):
         bo.cross_check(problem, solvers=("cvxpy",), tolerance=1e-3)

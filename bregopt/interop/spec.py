@@ -6,6 +6,7 @@ spec file is run as Python; see :func:`bregopt.interop.evaluate.evaluate` for wh
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import tomllib
@@ -29,7 +30,7 @@ from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.solvers import registry
 
-__all__ = ["KEYS", "Spec", "load_spec"]
+__all__ = ["KEYS", "Spec", "load_spec", "self_contained", "spec_text"]
 
 # The keys of each table of a spec file; the options of a solver are checked by the solver.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -96,6 +97,51 @@ def load_spec(path: str | Path) -> Spec:
         with _named("solve"):
             solver, options = _solve(sections["solve"])
         return Spec(title, problem, solver, options)
+
+
+def self_contained(path: str | Path) -> str:
+    """Return the text of a spec whose data are all inside it, but for the factors of low-rank matrices.
+
+    Parameters
+    ----------
+    path : str or Path
+        A spec file that :func:`load_spec` reads. What it says of low-rank factors becomes absolute.
+    """
+    path = Path(path)
+    document = _document(path)
+    data = {name: _contained(value, path.parent) for name, value in document.get("data", {}).items()}
+    return spec_text({**document, "data": data} if data else document)
+
+
+def _contained(value: Any, folder: Path) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value.get("low_rank", False):
+        return {**value, "file": str((folder / value["file"]).resolve())}
+    values = _from_file(value, folder)
+    return (values.toarray() if sp.issparse(values) else values).tolist()
+
+
+def spec_text(document: dict[str, Any]) -> str:
+    """Return a spec as TOML: titles and other plain values first, then its tables.
+
+    Parameters
+    ----------
+    document : dict
+        Plain values, lists and dicts, with the keys of a spec file.
+    """
+    lines = [f"{key} = {_toml(value)}" for key, value in document.items() if not isinstance(value, dict)]
+    for key, table in document.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{key}]", *(f"{name} = {_toml(value)}" for name, value in table.items())]
+    return "\n".join([*lines, ""])
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML: what JSON writes is TOML too, but for tables."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager

@@ -77,7 +77,10 @@ class Compiled:
     def _with_nearness(self, block: Block) -> Block:
         for t in self.objective.expression.terms:
             if t.X.name == block.name and block.nearness is not None:
-                return replace(block, nearness=replace(block.nearness, mu=_weight(t, self.objective.sign)))
+                mu = _weight(t, self.objective.sign)
+                # The same nearness where the weight is the same: X0 stays factorised.
+                same = mu == block.nearness.mu
+                return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
         return block
 
     def _bounds(self) -> Bounds:

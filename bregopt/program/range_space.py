@@ -164,7 +164,8 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array) -> None:
         for reason, refused in reasons.items():
             where = np.flatnonzero(refused & checked[term.at])
             if len(where):
-                raise InfeasibleRowError(_why_impossible(program, int(term.at[where[0]]), reason))
+                k = int(term.at[where[0]])
+                raise InfeasibleRowError(_why_impossible(program, k, reason), k)
 
 
 def _why_impossible(program: Program, k: int, reason: str) -> str:

@@ -76,7 +76,8 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
 def _diagonal_rows(program: Program, block: int) -> tuple[Array, IntArray]:
     """Return weights on the diagonal, shape ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
     n = program.blocks[block].n
-    alone = program.bounds.hard & np.isfinite(program.bounds.hi) & (np.diff(program.B.indptr) == 0)
+    hi = program.bounds.hi
+    alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & (np.diff(program.B.indptr) == 0)
     for term in program.A.terms:
         if term.block != block:
             alone[term.at] = False

@@ -35,7 +35,9 @@ logger = logging.getLogger("bregopt")
 _NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
 
 
-def run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
+def run(
+    solver: Solver, program: Program, settings: Settings, start: Solution | None, warn: bool = True
+) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
     begin = time.perf_counter()
     reduced, spaces = to_range_space(program, settings.rank_tol)
@@ -59,7 +61,8 @@ def run(solver: Solver, program: Program, settings: Settings, start: Solution | 
         "total": done - begin,
     }
     solution = _solution(solver, answer, certificate, status, spaces, timings, progress)
-    _warn(solution, settings)
+    if warn:
+        _warn(solution, settings)
     return solution
 
 
@@ -166,6 +169,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         citation=answer.citation or solver.citation,
+        _ray=None if held or infeasible else tuple(answer.X),
     )
 
 

@@ -115,10 +115,15 @@ def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
     return "\n".join(lines)
 
 
-def solve(program: Program, solver: Any = "auto", start: Solution | None = None, **options: Any) -> Solution:
-    """Route a program, solve it there and certify the answer; see :meth:`bregopt.Problem.solve`."""
+def solve(
+    program: Program, solver: Any = "auto", start: Solution | None = None, warn: bool = True, **options: Any
+) -> Solution:
+    """Route a program, solve it there and certify the answer; see :meth:`bregopt.Problem.solve`.
+
+    Whoever reports a status in words of its own does not `warn`.
+    """
     cls = _choose(program, solver, options)
-    return driver.run(cls(), program, make_settings(cls, options), start)
+    return driver.run(cls(), program, make_settings(cls, options), start, warn)
 
 
 def translate(program: Program, solver: str) -> Any:

@@ -105,6 +105,7 @@ class Solution:
     history: dict[str, Array]
     citation: str
     _raw: Solution | None = field(default=None, repr=False)
+    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
 
     @cached_property
     def rank(self) -> Any:

@@ -1,0 +1,119 @@
+"""Many right-hand sides of one problem: a parameter that changes, against a new problem for each.
+
+    python benchmarks/sweep.py [--sides 100] [--order 100]
+
+A semidefinite program with distances at least given numbers, written in three ways: in CVXPY with rows one by
+one, in CVXPY with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness.
+Each is solved for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and
+as one problem whose parameter changes, solved from its last answer. Both must come to the same values.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+
+import cvxpy as cp
+import numpy as np
+
+import bregopt as bo
+from bregopt.cvxpy import BREGOPT
+
+ROWS = 200
+TOL = 1e-7
+AGREE = 1e-5  # of the value
+
+
+def instance(n: int, sides: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs of points, shape (ROWS, 2), a cost matrix, and right-hand sides, shape (sides, ROWS)."""
+    rng = np.random.default_rng(0)
+    pairs = rng.choice(n * (n - 1) // 2, ROWS, replace=False)
+    pairs = np.column_stack(np.triu_indices(n, 1))[pairs]
+    G = rng.normal(size=(n, n))
+    drift = np.cumsum(rng.normal(scale=0.01, size=(sides, ROWS)), axis=0)
+    return pairs, G @ G.T / n + np.eye(n), 1.0 + 0.2 * rng.random(ROWS) + drift
+
+
+def scalar_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> cp.Problem:
+    """Return the SDP of distances that are at least given numbers, a constraint for each."""
+    X = cp.Variable((n, n), PSD=True)
+    rows = [X[i, i] + X[j, j] - 2 * X[i, j] >= side[k] for k, (i, j) in enumerate(pairs)]
+    return cp.Problem(cp.Minimize(cp.trace(C @ X)), rows)
+
+
+def vector_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> cp.Problem:
+    """Return the same with one constraint."""
+    X, (i, j) = cp.Variable((n, n), PSD=True), pairs.T
+    d = cp.diag(X)
+    return cp.Problem(cp.Minimize(cp.trace(C @ X)), [d[i] + d[j] - 2 * X[i, j] >= side])
+
+
+def own_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> bo.Problem:
+    """Return the same in bregopt's language."""
+    X = bo.PSD(n)
+    return bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.sq_distance(X, *pairs.T) >= side])
+
+
+def own_nearness(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> bo.Problem:
+    """Return the matrix nearest to ``inv(C)`` in LogDet instead."""
+    X = bo.PSD(n)
+    return bo.Problem(bo.Minimize(bo.logdet_div(X, np.linalg.inv(C))), [bo.sq_distance(X, *pairs.T) >= side])
+
+
+def solve(problem: cp.Problem | bo.Problem, again: bool) -> float:
+    """Solve a problem, from its last answer if it is solved `again`, and return its value."""
+    if isinstance(problem, cp.Problem):
+        problem.solve(solver=BREGOPT, tol=TOL, warm_start=again)
+    else:
+        problem.solve(tol=TOL, warm_start=again)
+    return float(problem.value)
+
+
+def fresh(make: Callable[[object], object], sides: np.ndarray) -> Iterator[float]:
+    """Yield the values of new problems."""
+    for side in sides:
+        yield solve(make(side), again=False)
+
+
+def swept(make: Callable[[object], object], parameter: object, sides: np.ndarray) -> Iterator[float]:
+    """Yield the values of one problem whose parameter changes."""
+    problem = make(parameter)
+    for k, side in enumerate(sides):
+        parameter.value = side
+        yield solve(problem, again=k > 0)
+
+
+def timed(values: Iterator[float]) -> tuple[np.ndarray, float]:
+    """Return the values and the seconds that they took."""
+    begin = time.perf_counter()
+    return np.array(list(values)), time.perf_counter() - begin
+
+
+def main() -> None:
+    """Run the sweeps and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sides", type=int, default=100)
+    parser.add_argument("--order", type=int, default=100)
+    options = parser.parse_args()
+    pairs, C, sides = instance(options.order, options.sides)
+    print(f"{options.sides} right-hand sides, {ROWS} rows, order {options.order}, tol {TOL:g}; seconds")
+    print(f"{'':34}{'new problems':>14}{'one problem':>14}{'times faster':>14}{'values apart':>14}")
+    ways = (
+        ("CVXPY, rows one by one, BREGOPT", scalar_rows, cp.Parameter),
+        ("CVXPY, one constraint, BREGOPT", vector_rows, cp.Parameter),
+        ("bregopt, linear", own_rows, bo.Parameter),
+        ("bregopt, LogDet", own_nearness, bo.Parameter),
+    )
+    for title, build, parameter in ways:
+
+        def make(side: object, build: Callable[..., object] = build) -> object:
+            return build(options.order, pairs, C, side)
+
+        new, slow = timed(fresh(make, sides))
+        one, fast = timed(swept(make, parameter(ROWS), sides))
+        apart = float(np.max(np.abs(new - one) / (1 + np.abs(new))))
+        print(f"{title:34}{slow:14.2f}{fast:14.2f}{slow / fast:14.1f}{apart:14.1e}")
+        assert apart <= AGREE
+
+
+if __name__ == "__main__":
+    main()

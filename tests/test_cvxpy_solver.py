@@ -1,0 +1,355 @@
+"""BREGOPT as a conic solver of CVXPY: CVXPY's own acceptance tests, a table of problems, and manners."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from cvxpy.reductions.solvers import defines
+from cvxpy.tests import solver_test_helpers as helpers
+from cvxpy_problems import CASES, definite, laplacian, symmetric
+from cvxpy_problems import graph as random_graph
+
+import bregopt as bo
+from bregopt.cvxpy import BREGOPT, register
+from bregopt.interop.conic import read_conic
+from bregopt.interop.cvxpy_solver import _conic
+from bregopt.interop.families import recognise
+from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
+from bregopt.solvers import registry
+
+FINE = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
+OURS = {name: case for name, case in CASES.items() if case[3] == "path"}
+OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
+
+
+def solved(problem, **options):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        problem.solve(**options)
+    return problem
+
+
+def max_cut(n=8, seed=0, value=1.0):
+    X, d = cp.Variable((n, n), PSD=True, name="X"), cp.Parameter(n, value=np.full(n, value))
+    problem = cp.Problem(cp.Maximize(cp.trace(laplacian(random_graph(n, seed)) @ X) / 4), [cp.diag(X) == d])
+    return problem, X, d
+
+
+# --- CVXPY's own acceptance tests -------------------------------------------------------------------
+
+KINDS = ["LPs", "QPs", "SOCPs", "SDPs", "ECPs", "MixedCPs", "PCPs", "InfeasibleProblems"]
+# Older versions of CVXPY have fewer of them.
+SUITES = [
+    getattr(helpers, f"StandardTest{kind}") for kind in KINDS if hasattr(helpers, f"StandardTest{kind}")
+]
+INTEGERS = "integers: neither our routes nor Clarabel take them, and CVXPY refuses at once"
+BOUNDS = "asks for bounds as data of their own; they come as rows, and box and duals are the same"
+EXCEPTIONS = {
+    **dict.fromkeys([f"test_mi_lp_{k}" for k in range(7)], INTEGERS),
+    **dict.fromkeys(["test_mi_socp_1", "test_mi_socp_2", "test_mi_pcp_0"], INTEGERS),
+    **dict.fromkeys(["test_lp_bound_attr", "test_qp_bound_attr"], BOUNDS),
+    "test_lp_7": "needs the package sdpap",
+    "test_pcp_2": "passed on; Clarabel's own answer misses the three places that are asked",
+}
+ACCEPTANCE = [(suite, name) for suite in SUITES for name in dir(suite) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize(("suite", "name"), ACCEPTANCE, ids=[name for _, name in ACCEPTANCE])
+def test_acceptance(suite, name):
+    if name in EXCEPTIONS:
+        pytest.skip(EXCEPTIONS[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the back end for arrays of three dimensions
+        getattr(suite, name)(solver=BREGOPT)
+
+
+def test_integers_are_refused():
+    x = cp.Variable(integer=True)
+    with pytest.raises(cp.SolverError, match=r"mixed-integer|no conic solvers"):
+        cp.Problem(cp.Minimize(x), [x >= 0.5]).solve(solver=BREGOPT)
+
+
+# --- The table --------------------------------------------------------------------------------------
+
+
+def test_the_table_is_long():
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_status_and_duals_are_those_of_clarabel(name):
+    make, status, unique, route = CASES[name]
+    ours, theirs = solved(make(), solver=BREGOPT), solved(make(), solver=cp.CLARABEL, **FINE)
+    assert ours.status == status
+    assert theirs.status.removesuffix("_inaccurate") == status.removesuffix("_inaccurate")
+    assert ours.solver_stats.extra_stats["route"] == route
+    assert ours.solver_stats.solver_name == "BREGOPT"
+    assert ours.value == pytest.approx(theirs.value, rel=1e-6, abs=1e-6)
+    if status == "optimal" and unique:
+        for mine, other in zip(ours.constraints, theirs.constraints, strict=True):
+            for a, b in zip(_parts(mine), _parts(other), strict=True):
+                scale = 1 + max(np.abs(part).max() for c in theirs.constraints for part in _parts(c))
+                np.testing.assert_allclose(a, b, atol=2e-4 * scale)
+
+
+def _parts(constraint):
+    dual = constraint.dual_value
+    return [np.asarray(part) for part in dual] if isinstance(dual, list | tuple) else [np.asarray(dual)]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_answers_are_certificates(name):
+    make, status, _, _ = CASES[name]
+    data, _, _ = make().get_problem_data(BREGOPT)
+    conic, found = _conic(data), BREGOPT.solve_via_data(data, False, False, {})
+    A, b, c = conic.A, conic.b, conic.c
+    if status.startswith("optimal"):
+        size = 1 + max(abs(c @ found.x), np.abs(A.T @ found.z).max(), np.abs(found.z).max())
+        assert np.abs(A.T @ found.z + c).max() <= 1e-6 * size
+        assert abs(c @ found.x + b @ found.z) <= 1e-6 * size
+        assert _outside(conic, b - A @ found.x, dual=False) <= 1e-6 * (1 + np.abs(found.x).max())
+        assert _outside(conic, found.z, dual=True) <= 1e-6 * size
+    elif status == "infeasible":
+        size = np.abs(found.z).max()
+        assert np.abs(A.T @ found.z).max() <= 1e-8 * size * np.abs(A).max()
+        assert b @ found.z < -1e-6 * size
+        assert _outside(conic, found.z, dual=True) <= 1e-8 * size
+    else:
+        assert found.z is None
+
+
+def _outside(conic, s, dual):
+    """Return how far from its cone a vector is."""
+    zero, linear = s[: conic.zero], s[conic.zero : conic.linear]
+    matrices = conic.matrices(s[conic.linear :])
+    least = [0.0, *linear, *(np.linalg.eigvalsh(S)[0] for S in matrices)]
+    return max(-min(least), 0.0 if dual else np.abs(zero).max(initial=0.0))
+
+
+@pytest.mark.parametrize("name", OPTIMAL)
+def test_both_readings_have_one_value(name):
+    data, _, _ = CASES[name][0]().get_problem_data(BREGOPT)
+    values = []
+    for reading in read_conic(_conic(data)):
+        found = registry.solve(reading.program, "path", warn=False, tol=1e-7)
+        if found.status == "optimal":
+            values.append(-found.value if reading.dual else found.value)
+            assert found.error <= 1e-4 * (1 + abs(found.value))
+    if name != "nearest_euclidean_distance_matrix":
+        assert values
+    np.testing.assert_allclose(values, values[:1] * len(values), rtol=1e-5, atol=1e-5)
+
+
+def test_a_psd_variable_is_read_directly_and_an_inequality_as_the_dual():
+    direct, dual = (next(iter(read_conic(_conic(CASES[name][0]().get_problem_data(BREGOPT)[0]))))
+                    for name in ("max_cut", "max_cut_dual"))  # fmt: skip
+    assert (direct.dual, direct.program.m, direct.program.k) == (False, 8, 0)
+    assert (dual.dual, dual.program.m, dual.program.k) == (True, 8, 0)
+
+
+def test_a_matrix_that_is_psd_twice_is_one_block_and_parallel_rows_are_one():
+    X = cp.Variable((4, 4), PSD=True)
+    rows = [X >> 0, X >> 0.1 * np.eye(4), X >= 0, X[0, 1] == 0.2, X[0, 2] <= 3, 2 * X[0, 2] <= 5]
+    problem = cp.Problem(cp.Minimize(cp.trace(definite(4, 0) @ X)), [*rows, cp.trace(X) == 2])
+    program = next(iter(read_conic(_conic(problem.get_problem_data(BREGOPT)[0])))).program
+    assert len(program.blocks) == 1
+    assert program.m == 1 + 9 + 1 + 1  # X_01 >= 0 goes
+    assert solved(problem, solver=BREGOPT).value == pytest.approx(problem.solve(solver=cp.CLARABEL), rel=1e-6)
+
+
+def test_rows_are_known_by_their_numbers():
+    rng, n = np.random.default_rng(0), 6
+    z = rng.normal(size=(2, n)) * [[1, 0, 1, 0, 1, 0], [1, 1, 1, 1, 1, 1]]
+    A = [-2.0 * np.outer(z[0], z[0]), np.outer(z[1], z[1]), np.zeros((n, n)), symmetric(n, 1), np.eye(n)]
+    A[2][np.ix_([1, 4], [1, 4])] = [[3, -3], [-3, 3]]
+    A.append(np.outer(z[0], z[0]) + 1e-6 * np.diag(z[0] ** 2))
+    i, j = np.triu_indices(n)
+    weight = np.where(i == j, 1.0, 2.0)
+    m = len(A)
+    values = np.concatenate([weight * M[i, j] for M in A])
+    terms = Coordinates(np.repeat(np.arange(m), len(i)), np.tile(i, m), np.tile(j, m), values)
+    found = recognise(SparseRows.of(m, n, terms))
+    X, activity = definite(n, 2), np.zeros(m)
+    for at, rows in found:
+        activity[at] = rows.apply(X)
+    np.testing.assert_allclose(activity, [np.vdot(M, X) for M in A])
+    kinds = {type(rows): set() for _, rows in found}
+    for at, rows in found:
+        kinds[type(rows)] |= set(at.tolist())
+    assert kinds == {RankOne: {0, 1}, Distances: {2}, SparseRows: {3, 4, 5}}
+
+
+# --- Options ----------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_route(capsys):
+    problem, _, _ = max_cut()
+    loose = solved(problem, solver=BREGOPT, tol=1e-3).solver_stats.num_iters
+    fine = solved(problem, solver=BREGOPT, tol=1e-9, warm_start=False).solver_stats
+    assert loose < fine.num_iters
+    assert fine.extra_stats["gap"] <= 1e-9
+    problem.solve(solver=BREGOPT, verbose=True)
+    assert "bregopt path" in capsys.readouterr().out
+    with pytest.warns(UserWarning, match="may be inaccurate"):
+        problem.solve(solver=BREGOPT, max_iter=2, warm_start=False)
+    assert problem.status == "user_limit"
+    assert problem.solver_stats.num_iters == 2
+    with pytest.warns(UserWarning, match="may be inaccurate"):
+        problem.solve(solver=BREGOPT, time_limit=1e-9, warm_start=False)
+    assert problem.status == "user_limit"
+
+
+def test_a_route_may_be_named():
+    problem, _, _ = max_cut()
+    solved(problem, solver=BREGOPT, route="psdboost", tol=1e-5)
+    assert problem.solver_stats.extra_stats["route"] == "psdboost"
+    assert problem.value == pytest.approx(problem.solve(solver=cp.CLARABEL), rel=1e-4)
+
+
+def test_bad_options_are_refused():
+    problem, _, _ = max_cut()
+    with pytest.raises(TypeError, match="tolerance"):
+        problem.solve(solver=BREGOPT, tolerance=1e-3)
+    with pytest.raises(ValueError, match="did you mean 'path'"):
+        problem.solve(solver=BREGOPT, route="paht")
+    with pytest.raises(ValueError, match="tol is 2"):
+        problem.solve(solver=BREGOPT, tol=2)
+
+
+def test_what_is_passed_on_says_so_and_takes_our_options():
+    x = cp.Variable(3)
+    problem = cp.Problem(cp.Minimize(cp.norm(x - [1, 2, 3])), [cp.sum(x) == 1])
+    problem.solve(solver=BREGOPT, tol=1e-9, time_limit=10.0, max_iter=50)
+    assert problem.solver_stats.extra_stats == {"route": "CLARABEL", "reason": "it has second-order cones"}
+    with pytest.warns(UserWarning, match="may be inaccurate"):
+        problem.solve(solver=BREGOPT, max_iter=1)
+    assert problem.status == "user_limit"
+    assert np.isclose(problem.solve(solver=BREGOPT, reduced_tol_feas=1e-3), np.sqrt(25 / 3))
+
+
+def test_a_problem_too_large_for_memory_is_passed_on(monkeypatch):
+    monkeypatch.setattr("bregopt.solvers.path.route._memory", lambda: 1)
+    problem, _, _ = max_cut()
+    monkeypatch.setattr("bregopt.solvers.psdboost.PSDBoost.refusal", lambda *_: "not today")
+    problem.solve(solver=BREGOPT)
+    stats = problem.solver_stats.extra_stats
+    assert stats["route"] == "CLARABEL"
+    assert "memory" in stats["reason"]
+    assert "not today" in stats["reason"]
+
+
+# --- Once more --------------------------------------------------------------------------------------
+
+
+def test_another_parameter_compiles_nothing_and_starts_from_the_last_answer(monkeypatch):
+    compiled, compile_once = [], type(BREGOPT).format_constraints.__func__
+
+    def counted(cls, *arguments):
+        compiled.append(1)
+        return compile_once(cls, *arguments)
+
+    monkeypatch.setattr(type(BREGOPT), "format_constraints", classmethod(counted))
+    problem, X, d = max_cut(30)
+    cold = solved(problem, solver=BREGOPT).solver_stats.num_iters
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        d.value = 1 + 0.01 * rng.random(30)
+        warm = solved(problem, solver=BREGOPT).solver_stats.num_iters
+        np.testing.assert_allclose(np.diag(X.value), d.value, rtol=1e-6)
+        assert warm < cold
+        fresh, _, other = max_cut(30)
+        other.value = d.value
+        assert problem.value == pytest.approx(solved(fresh, solver=BREGOPT).value, rel=1e-7)
+    assert len(compiled) == 1 + 3
+
+
+def test_our_own_parameters_compile_nothing_either():
+    X, b = bo.PSD(5), bo.Parameter(5, value=np.ones(5))
+    problem = bo.Problem(bo.Minimize(bo.logdet_div(X, definite(5, 3))), [bo.diag(X) == b])
+    first = problem.program()
+    b.value = np.full(5, 2.0)
+    second = problem.program()
+    assert second.A is first.A
+    assert second.blocks[0] is first.blocks[0]
+    assert second.bounds.lo[0] == 2.0
+
+
+# --- Manners ----------------------------------------------------------------------------------------
+
+
+def test_the_name_is_there_after_register():
+    names = [defines.CONIC_SOLVERS, defines.INSTALLED_SOLVERS, defines.INSTALLED_CONIC_SOLVERS]
+    before = [list(known) for known in names]
+    try:
+        register()
+        register()
+        assert cp.installed_solvers().count("BREGOPT") == 1
+        problem, _, _ = max_cut()
+        assert problem.solve(solver="BREGOPT") == pytest.approx(problem.solve(solver=cp.CLARABEL))
+    finally:
+        defines.SOLVER_MAP_CONIC.pop("BREGOPT", None)
+        for known, old in zip(names, before, strict=True):
+            known[:] = old
+
+
+def test_one_instance():
+    assert pickle.loads(pickle.dumps(BREGOPT)) is BREGOPT
+    assert type(BREGOPT)() == BREGOPT
+    assert hash(type(BREGOPT)()) == hash(BREGOPT)
+    problem, _, _ = max_cut()
+    assert "bregopt" in BREGOPT.cite(problem.get_problem_data(BREGOPT)[0])
+
+
+@pytest.mark.parametrize("name", ["max_cut", "max_cut_dual", "norm_beside_a_matrix", "infeasible_direct"])
+def test_cvxpy_problems_pickle_before_and_after(name):
+    problem = CASES[name][0]()
+    again = pickle.loads(pickle.dumps(problem))
+    assert solved(problem, solver=BREGOPT).value == pytest.approx(solved(again, solver=BREGOPT).value)
+    after = pickle.loads(pickle.dumps(problem))
+    assert (after.value, after.status) == (problem.value, problem.status)
+    for mine, other in zip(problem.variables(), after.variables(), strict=True):
+        np.testing.assert_array_equal(mine.value, other.value)
+    assert solved(after, solver=BREGOPT).value == pytest.approx(problem.value)
+
+
+def test_our_own_problems_pickle_before_and_after():
+    X, u, b = bo.PSD(4, name="X"), bo.Variable(2, nonneg=True, name="u"), bo.Parameter(name="b", value=1.0)
+    rows = [bo.trace(X) + bo.sum(u) == b, X[0, 1] >= 0.1, bo.soft(X[1, 2] >= 0.3, gamma=2.0)]
+    problem = bo.Problem(bo.Minimize(bo.inner(definite(4, 4), X) + u[0]), rows)
+    value = pickle.loads(pickle.dumps(problem)).solve().value
+    solution = problem.solve()
+    after, held = pickle.loads(pickle.dumps((problem, solution)))
+    assert solution.value == pytest.approx(value)
+    assert (held.value, held.status, held.gap) == (solution.value, solution.status, solution.gap)
+    np.testing.assert_array_equal(after.matrices[0].value, X.value)
+    np.testing.assert_array_equal(after.constraints[0].dual_value, rows[0].dual_value)
+    assert after.solve(warm_start=True).value == pytest.approx(solution.value)
+    assert repr(held) == repr(solution)
+
+
+def test_threads_have_the_same_answers():
+    problem, _, _ = max_cut(20)
+    data, _, _ = problem.get_problem_data(BREGOPT)
+    X = bo.PSD(20)
+    own = bo.Problem(bo.Minimize(bo.logdet_div(X, definite(20, 5))), [bo.diag(X) == 1])
+    with ThreadPoolExecutor(4) as pool:
+        conic = list(pool.map(lambda _: BREGOPT.solve_via_data(data, False, False, {}), range(8)))
+        ours = list(pool.map(lambda _: own.solve(tol=1e-8), range(8)))
+        whole = list(pool.map(lambda _: max_cut(20)[0].solve(solver=BREGOPT), range(8)))
+        one = list(pool.map(lambda _: problem.solve(solver=BREGOPT, warm_start=False), range(8)))
+    for found in conic:
+        np.testing.assert_array_equal(found.x, conic[0].x)
+    for found in ours:
+        np.testing.assert_allclose(found.X, ours[0].X, atol=1e-12)
+        np.testing.assert_allclose(found.duals[0], ours[0].duals[0], atol=1e-12)
+    np.testing.assert_allclose(whole + one, whole[:1] * 16, rtol=1e-12)
+
+
+def test_importing_bregopt_leaves_cvxpy_alone():
+    code = "import sys, bregopt; assert 'cvxpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
