@@ -326,6 +326,8 @@ def _numbers(expression: Any, keep_sparse: bool = False) -> Any:
     if value is None:
         names = ", ".join(p.name() for p in expression.parameters() if p.value is None)
         raise ValueError(f"parameter {names} of the CVXPY problem has no value; set .value before solving")
+    if np.iscomplexobj(value.data if sp.issparse(value) else value):
+        raise UnsupportedProblemError("it has complex numbers")
     if sp.issparse(value):
         return value if keep_sparse else value.toarray()
     return np.asarray(value, dtype=float)

@@ -10,7 +10,7 @@ rows pay for being missed, more and more where that is not enough: the master al
 its multipliers become a Farkas vector where the rows cannot be met. Once next to nothing is paid they are
 held, so that they are met to round-off.
 
-The master is solved by the route `path`, to a tolerance that follows the gap.
+The master is solved on the central path, to a tolerance that follows the gap.
 """
 
 from __future__ import annotations
