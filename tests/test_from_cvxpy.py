@@ -254,3 +254,10 @@ def test_problems_from_cvxpy_pickle(rng):
     value = ours.solve().value
     after = pickle.loads(pickle.dumps(ours))
     assert before.solve().value == after.value == after.solve().value == value
+
+
+def test_complex_numbers_are_refused():
+    X = cp.Variable((2, 2), PSD=True)
+    cost = cp.real(cp.trace(np.array([[1, 1j], [-1j, 2]]) @ X))
+    with pytest.raises(bo.UnsupportedProblemError, match="complex"):
+        bo.from_cvxpy(cp.Problem(cp.Minimize(cost), [cp.trace(X) == 1]))
