@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test slow lint docs clean
+OLDEST := .venv-oldest
+# The oldest CVXPY that bregopt supports; .venv has the newest.
+OLDEST_CVXPY := 1.6.0
+
+.PHONY: demo test oldest slow lint docs clean
 
 demo: $(STAMP)
 	$(BIN)/bregopt demo
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/pytest -n 2 tests/test_cvxpy_method.py tests/test_cvxpy_solver.py tests/test_from_cvxpy.py
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow
@@ -25,7 +32,7 @@ docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) docs/_build bregopt-demo
+	rm -rf $(VENV) $(OLDEST) docs/_build bregopt-demo
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'
@@ -33,3 +40,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" statsmodels --group dev --group docs
 	touch $(STAMP)
+
+$(OLDEST)/.installed: pyproject.toml $(STAMP)
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(OLDEST)/bin/python -m pip install --quiet --editable . "cvxpy==$(OLDEST_CVXPY)" pandas networkx --group dev
+	touch $(OLDEST)/.installed
