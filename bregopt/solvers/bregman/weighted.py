@@ -25,7 +25,7 @@ __all__ = ["STEPS", "weighted_frobenius"]
 STEPS = 5_000  # the limit where the user gives none
 _INNER_STEPS = 50
 _FIRST_TOL = 1e-3  # of the plain problems, until the first certificate
-_FINEST = 1e-13  # multipliers are known to about the square root of a plain problem's gap
+_SHARPER, _FINEST = 0.1, 1e-12  # of the gap, what the multipliers of a plain problem may miss; and the least
 _RESTS = 1e-14
 _NO_VARIABLES = np.zeros(0)
 
@@ -48,7 +48,7 @@ def weighted_frobenius(
                 stop = watch.look(step, certificate, method.y)
                 if stop is StopReason.STALLED and method.moved > _RESTS:
                     stop = None  # the multipliers rest, the matrix does not
-                tol = min(tol, max(1e-4 * certificate.gap**2, _FINEST))
+                tol = min(tol, max(_SHARPER * certificate.gap, _FINEST))
                 due = step + 1 + step // 10
                 stop = stop or (StopReason.MAX_ITER if step >= limit else None)
     except KeyboardInterrupt:
