@@ -30,6 +30,7 @@ STEPS = 100  # the limit where the user gives none
 _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
 _FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
 _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
+_PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
 _LOST = 1e3  # times the best iterate's error: there is no way back
 
 
@@ -61,7 +62,7 @@ class _Path:
     def run(self, at: Iterate) -> Answer:
         """Return the answer; interrupted, stalled or out of time, the best iterate."""
         limit = self._settings.max_iter or STEPS
-        best, least, step = at, np.inf, 0
+        best, least, step, found = at, np.inf, 0, 0
         try:
             while True:
                 certificate = self._certificate(at)
@@ -69,6 +70,7 @@ class _Path:
                     step, certificate, mu=at.complementarity(True) / max(at.order(True), 1), order=self._order
                 )
                 worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
+                found = step if worst <= _BETTER * least else found
                 if worst <= least:
                     best, least = at, worst
                 if worst <= _SAFETY * self._settings.tol:
@@ -81,7 +83,7 @@ class _Path:
                 if self._progress.out_of_time():
                     return self._answer(best, StopReason.TIME_LIMIT, step)
                 new = self._engine.advance(at, 0.0)
-                if new is None or worst > _LOST * least:
+                if new is None or worst > _LOST * least or step - found >= _PATIENCE:
                     return self._answer(best, StopReason.STALLED, step)
                 at, step = new, step + 1
         except KeyboardInterrupt:
