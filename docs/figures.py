@@ -118,7 +118,8 @@ def draw_curves(figure, labels):
             # Crosses may coincide: that of LogDet is the larger, below the other.
             size = 10 if divergence == "logdet" else 6
             above.plot(value[~solved], seconds[~solved], "x", color=colour, ms=size, mew=2)
-            below.loglog(value[solved], steps[solved], color=colour, **STYLES[method])
+            drawn = solved & (steps > 0)  # where the start is the answer there is no step to draw
+            below.loglog(value[drawn], steps[drawn], color=colour, **STYLES[method])
         below.set_xticks(sorted({x for value, *_ in measured(axis).values() for x in value}))
         below.set_xlabel(label)
     panels[0, 0].set_ylabel("seconds")
