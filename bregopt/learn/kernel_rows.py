@@ -1,0 +1,106 @@
+"""What is known of a kernel's points, as constraints on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt import PSD, between, soft, sq_distance
+from bregopt.arrays import Array, IntArray, finite_array, positive_number
+from bregopt.learn.base import softened
+from bregopt.learn.constraints import idealised_bounds, index_rows, sq_distances
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.expressions import Expression
+
+__all__ = ["KernelRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRows:
+    """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
+
+    Bent bounds on squared distances are paid for by the scalar divergence, all else by a hinge in units of
+    the mean squared distance, or squared norm, of the points in question.
+    """
+
+    K: PSD
+    G0: Array
+    gamma: float | None
+    divergence: str
+
+    def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
+        """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
+        near = index_rows(similar, "similar", self.K.n, 2)
+        far = index_rows(dissimilar, "dissimilar", self.K.n, 2)
+        near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
+        upper, lower = idealised_bounds(self.G0, near, far, shrink)
+        if len(near):
+            yield softened(sq_distance(self.K, *near.T) <= upper, self.gamma, upper, self.divergence)
+        if len(far):
+            yield softened(sq_distance(self.K, *far.T) >= lower, self.gamma, lower, self.divergence)
+
+    def distances(self, given: Any) -> Iterator[Constraint]:
+        """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
+        if given is None:
+            return
+        pairs, lower, upper = _bounded(given, "distances", self.K.n, distinct=True)
+        for end in (lower, upper):
+            if end is not None and (end <= 0).any():
+                raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
+        body = sq_distance(self.K, *pairs.T)
+        bound = lower if upper is None else upper
+        yield softened(_between(body, lower, upper), self.gamma, bound, self.divergence)
+
+    def similarities(self, given: Any) -> Iterator[Constraint]:
+        """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
+        if given is None:
+            return
+        pairs, lower, upper = _bounded(given, "similarities", self.K.n, distinct=False)
+        scale = np.mean(np.square(self.G0[pairs]).sum(axis=-1))
+        yield self._hinged(_between(self.K[pairs[:, 0], pairs[:, 1]], lower, upper), scale)
+
+    def comparisons(self, given: Any) -> Iterator[Constraint]:
+        """Yield comparisons of two squared distances."""
+        rows = index_rows(given, "comparisons", self.K.n, 3, 4)
+        if len(rows) == 0:
+            return
+        near, far = rows[:, :2], rows[:, [0, 2]] if rows.shape[1] == 3 else rows[:, 2:]
+        same = np.flatnonzero(far[:, 0] == far[:, 1])
+        if len(same):
+            raise ValueError(f"comparisons pairs point {far[same[0], 0]} with itself at row {same[0]}")
+        scale = np.mean(sq_distances(self.G0, np.concatenate([near, far])))
+        yield self._hinged(sq_distance(self.K, *near.T) <= sq_distance(self.K, *far.T), scale)
+
+    def _hinged(self, row: Constraint, scale: float) -> Constraint:
+        if self.gamma is None:
+            return row
+        return soft(row, positive_number(self.gamma, "gamma") / (scale or 1.0), penalty="hinge")
+
+
+def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, Array | None, Array | None]:
+    """Return pairs, and their bounds as far as there are any."""
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise TypeError(f"{name} is {type(given).__name__}; expected a tuple (pairs, lower, upper)")
+    pairs = index_rows(given[0], f"{name}[0]", n, 2, distinct=distinct)
+    if len(pairs) == 0 or (given[1] is None and given[2] is None):
+        raise ValueError(
+            f"{name} has {len(pairs)} pairs and says nothing of them; expected pairs and a bound"
+        )
+    ends: list[Array | None] = []
+    for place in (1, 2):
+        end = None if given[place] is None else finite_array(given[place], f"{name}[{place}]", ndim=(0, 1))
+        if end is not None and end.ndim and len(end) != len(pairs):
+            raise ValueError(
+                f"{name}[{place}] has {len(end)} values for {len(pairs)} pairs; expected one for each"
+            )
+        ends.append(None if end is None else np.broadcast_to(end, len(pairs)))
+    return pairs, ends[0], ends[1]
+
+
+def _between(body: Expression, lower: Array | None, upper: Array | None) -> Constraint:
+    if lower is not None and upper is not None:
+        return between(body, lower, upper)
+    return body <= upper if lower is None else body >= lower
