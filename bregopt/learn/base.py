@@ -121,16 +121,9 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
     return validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), None
 
 
-def softened(row: Constraint, gamma: Any, bound: Any, divergence: str) -> Constraint:
-    """Return the row soft with weight `gamma`, in relative terms; the row itself where that is None.
-
-    LogDet is relative by itself. Von Neumann is made so, ``D(b / b0, 1)`` in place of ``D(b, b0)`` (Kulis
-    et al. 2009, §6.2.1), by one over the bound: then no unit of the data changes what `gamma` means.
-    """
-    if gamma is None:
-        return row
-    weight = positive_number(gamma, "gamma")
-    return soft(row, weight / bound if divergence == "von_neumann" else weight)
+def softened(row: Constraint, gamma: Any) -> Constraint:
+    """Return the row as one that may bend at the price `gamma`; the row itself where that is None."""
+    return row if gamma is None else soft(row, positive_number(gamma, "gamma"))
 
 
 def psd_root(A: Array) -> Array:

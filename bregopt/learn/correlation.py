@@ -194,10 +194,8 @@ def _refuse(wrong: Any, names: Any, text: str, found: Array) -> None:
     """Raise a ValueError that names the first pair of features where something is wrong."""
     if wrong.any():
         a, b = (int(k) for k in np.argwhere(wrong)[0])
-        subject = f"samples of feature {names[a]!r}" + (
-            "" if a == b else f" where feature {names[b]!r} is seen"
-        )
-        raise ValueError(f"the {subject} {text.format(found[a, b])}")
+        where = "" if a == b else f" where feature {names[b]!r} is seen"
+        raise ValueError(f"the samples of feature {names[a]!r}{where} {text.format(found[a, b])}")
 
 
 def _names(estimator: Any) -> Any:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bregopt import PSD, between, soft, sq_distance
+from bregopt import PSD, soft, sq_distance
 from bregopt.arrays import Array, IntArray, finite_array, positive_number
 from bregopt.learn.base import softened
 from bregopt.learn.constraints import idealised_bounds, index_rows, sq_distances
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.expressions import Expression
 
 __all__ = ["KernelRows"]
 
@@ -22,14 +21,14 @@ __all__ = ["KernelRows"]
 class KernelRows:
     """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
 
-    Bent bounds on squared distances are paid for by the scalar divergence, all else by a hinge in units of
-    the mean squared distance, or squared norm, of the points in question.
+    Squared distances are taken relative to their bounds, and what they bend is paid for by the scalar
+    divergence; all else pays by a hinge in units of the mean squared distance, or norm, of the points in
+    question. So no unit of the data changes what `gamma` means.
     """
 
     K: PSD
     G0: Array
     gamma: float | None
-    divergence: str
 
     def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
         """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
@@ -38,9 +37,9 @@ class KernelRows:
         near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
         upper, lower = idealised_bounds(self.G0, near, far, shrink)
         if len(near):
-            yield softened(sq_distance(self.K, *near.T) <= upper, self.gamma, upper, self.divergence)
+            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma)
         if len(far):
-            yield softened(sq_distance(self.K, *far.T) >= lower, self.gamma, lower, self.divergence)
+            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma)
 
     def distances(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
@@ -51,16 +50,22 @@ class KernelRows:
             if end is not None and (end <= 0).any():
                 raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
         body = sq_distance(self.K, *pairs.T)
-        bound = lower if upper is None else upper
-        yield softened(_between(body, lower, upper), self.gamma, bound, self.divergence)
+        if lower is not None:
+            yield softened(body / lower >= 1, self.gamma)
+        if upper is not None:
+            yield softened(body / upper <= 1, self.gamma)
 
     def similarities(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
         if given is None:
             return
         pairs, lower, upper = _bounded(given, "similarities", self.K.n, distinct=False)
-        scale = np.mean(np.square(self.G0[pairs]).sum(axis=-1))
-        yield self._hinged(_between(self.K[pairs[:, 0], pairs[:, 1]], lower, upper), scale)
+        scale = float(np.mean(np.square(self.G0[pairs]).sum(axis=-1)))
+        body = self.K[pairs[:, 0], pairs[:, 1]]
+        if lower is not None:
+            yield self._hinged(body >= lower, scale)
+        if upper is not None:
+            yield self._hinged(body <= upper, scale)
 
     def comparisons(self, given: Any) -> Iterator[Constraint]:
         """Yield comparisons of two squared distances."""
@@ -71,7 +76,7 @@ class KernelRows:
         same = np.flatnonzero(far[:, 0] == far[:, 1])
         if len(same):
             raise ValueError(f"comparisons pairs point {far[same[0], 0]} with itself at row {same[0]}")
-        scale = np.mean(sq_distances(self.G0, np.concatenate([near, far])))
+        scale = float(np.mean(sq_distances(self.G0, np.concatenate([near, far]))))
         yield self._hinged(sq_distance(self.K, *near.T) <= sq_distance(self.K, *far.T), scale)
 
     def _hinged(self, row: Constraint, scale: float) -> Constraint:
@@ -98,9 +103,3 @@ def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, A
             )
         ends.append(None if end is None else np.broadcast_to(end, len(pairs)))
     return pairs, ends[0], ends[1]
-
-
-def _between(body: Expression, lower: Array | None, upper: Array | None) -> Constraint:
-    if lower is not None and upper is not None:
-        return between(body, lower, upper)
-    return body <= upper if lower is None else body >= lower

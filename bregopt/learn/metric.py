@@ -12,6 +12,7 @@ from bregopt.errors import did_you_mean
 from bregopt.learn.base import LinearMetric, psd_root, softened, validated
 from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds, sq_distances
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.expressions import Expression
 
 __all__ = ["LogDetMetricLearner", "VonNeumannMetricLearner"]
 
@@ -99,13 +100,12 @@ class _PairMetricLearner(LinearMetric):
             )
         rows = []
         if apart.any():
-            b = _of_pairs(upper, "upper", len(near))[apart]
-            i, j = near[apart].T
-            rows.append(softened(quad_form(points[i] - points[j], A) <= b, self.gamma, b, self._divergence))
+            forms = _relative(A, points, near[apart], _of_pairs(upper, "upper", len(near))[apart])
+            rows.append(softened(forms <= 1, self.gamma))
         if len(far):
-            b = _of_pairs(lower, "lower", len(far))
-            i, j = far.T
-            rows.append(softened(quad_form(points[i] - points[j], A) >= b, self.gamma, b, self._divergence))
+            rows.append(
+                softened(_relative(A, points, far, _of_pairs(lower, "lower", len(far))) >= 1, self.gamma)
+            )
         return rows
 
     def _bounds(self, points: Array) -> tuple[Any, Any]:
@@ -172,7 +172,8 @@ class LogDetMetricLearner(_PairMetricLearner):
     n_pairs_ : tuple of int
         Similar and dissimilar pairs.
     solution_ : bregopt.Solution
-        With ``X``, the metric, and ``duals``, one for each pair.
+        With ``X``, the metric, and ``duals``, one for each pair of unequal points, of squared distances over
+        their bounds.
     n_iter_ : int
     gap_ : float
         Certified relative duality gap.
@@ -201,7 +202,7 @@ class VonNeumannMetricLearner(_PairMetricLearner):
     """The Mahalanobis metric nearest to a prior one, in von Neumann divergence, under bounds on pairs.
 
     As :class:`LogDetMetricLearner`, with ``tr(A log A - A log A0 - A + A0)``. Bent bounds are paid for in
-    relative terms, ``gamma D(b / b0, 1)``, so that the units of the data do not matter.
+    relative terms, ``gamma D(b / b0, 1)``, so that the units of the data do not change what `gamma` means.
 
     Parameters
     ----------
@@ -219,6 +220,16 @@ class VonNeumannMetricLearner(_PairMetricLearner):
     """
 
     _divergence = "von_neumann"
+
+
+def _relative(A: PSD, points: Array, pairs: IntArray, bounds: Array) -> Expression:
+    """Return the squared distances of pairs over their bounds.
+
+    So bent bounds are paid for by ``D(b / b0, 1)`` (Kulis et al. 2009, end of §6.2.1), and no unit of the
+    data changes what `gamma` means; for LogDet that is ``D(b, b0)`` itself.
+    """
+    i, j = pairs.T
+    return quad_form((points[i] - points[j]) / np.sqrt(bounds)[:, None], A)
 
 
 def _of_pairs(value: Any, name: str, count: int) -> Array:
