@@ -28,7 +28,7 @@ SOME = slice(None, None, 5)  # 30 points
 CENTRED = POINTS - POINTS.mean(axis=0)
 
 
-# ------------------------------------------------------------------------------------------------- constraints
+# ------ constraints
 
 
 @settings(max_examples=40, deadline=None)
@@ -116,7 +116,7 @@ def test_what_gives_no_constraints_is_named(call, text):
         call()
 
 
-# ----------------------------------------------------------------------------------------------------- kernels
+# ------ kernels
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
@@ -259,7 +259,7 @@ def test_bad_parameters_of_the_kernel_are_named(learner, text):
         learner.fit(POINTS, LABEL)
 
 
-# ------------------------------------------------------------------------------------------------ correlations
+# ------ correlations
 
 
 def with_gaps(seed, share=0.5):

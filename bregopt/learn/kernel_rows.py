@@ -91,9 +91,7 @@ def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, A
         raise TypeError(f"{name} is {type(given).__name__}; expected a tuple (pairs, lower, upper)")
     pairs = index_rows(given[0], f"{name}[0]", n, 2, distinct=distinct)
     if len(pairs) == 0 or (given[1] is None and given[2] is None):
-        raise ValueError(
-            f"{name} has {len(pairs)} pairs and says nothing of them; expected pairs and a bound"
-        )
+        raise ValueError(f"{name} has {len(pairs)} pairs, or no bound; expected both")
     ends: list[Array | None] = []
     for place in (1, 2):
         end = None if given[place] is None else finite_array(given[place], f"{name}[{place}]", ndim=(0, 1))

@@ -103,9 +103,8 @@ class _PairMetricLearner(LinearMetric):
             forms = _relative(A, points, near[apart], _of_pairs(upper, "upper", len(near))[apart])
             rows.append(softened(forms <= 1, self.gamma))
         if len(far):
-            rows.append(
-                softened(_relative(A, points, far, _of_pairs(lower, "lower", len(far))) >= 1, self.gamma)
-            )
+            forms = _relative(A, points, far, _of_pairs(lower, "lower", len(far)))
+            rows.append(softened(forms >= 1, self.gamma))
         return rows
 
     def _bounds(self, points: Array) -> tuple[Any, Any]:
@@ -119,7 +118,13 @@ class _PairMetricLearner(LinearMetric):
         """Return the metric to start from."""
         D = points.shape[1]
         if not isinstance(self.prior, str):
-            return symmetric_matrix(self.prior, "prior", D)
+            given = symmetric_matrix(self.prior, "prior", D)
+            smallest = np.linalg.eigvalsh(given)[0]
+            if smallest <= 0:
+                raise ValueError(
+                    f"prior has the eigenvalue {smallest:.3g}; expected a positive definite matrix"
+                )
+            return given
         if self.prior not in _PRIORS:
             raise ValueError(f"prior is {self.prior!r}{did_you_mean(self.prior, _PRIORS)}")
         if self.prior == "identity":
