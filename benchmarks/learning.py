@@ -6,17 +6,17 @@ Both solve the same problem, of the same pairs and the same bounds,
 
     minimise  D(A, I) + gamma sum_r d(b_r, b0_r)  over  A and b,   z_r' A z_r <= b_r  or  >= b_r,
 
-with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). metric-learn's loop runs 2, 4, 8, ...
-cycles until its objective, evaluated by the same code as ours, is within 1e-6 of the least one; the time is
-that of its last run alone. Beside it stands where its own default rule (tol 1e-3, 1,000 cycles) stops.
+with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). metric-learn's loop runs 2, 4, 8,
+... cycles until its objective, evaluated by the same code as ours, is within 1e-6 of the least one; the time
+is that of its last run alone. Beside it stands where its own default rule (tol 1e-3, 1,000 cycles) stops.
 
 metric-learn 0.7.0 cannot fit with scikit-learn 1.8 and later: where it calls check_X_y and check_array it
 passes force_all_finite, which became ensure_all_finite. The two lines are set right here, in
 `mended_metric_learn`. Bounds are given to it as squared distances: its own default are percentiles of
 distances that it compares with squared ones.
 
-The folder has ionosphere.data (UCI) and MNIST (LeCun, Cortes, Burges); what is not there is skipped. The table
-of a full run goes to benchmarks/results/learning.md.
+The folder has ionosphere.data (UCI) and MNIST (LeCun, Cortes, Burges); what is not there is skipped. The
+table of a full run goes to benchmarks/results/learning.md.
 """
 
 import argparse
@@ -242,7 +242,7 @@ def arguments():
     parser.add_argument("--data", type=Path, required=True, help="folder with ionosphere.data and MNIST")
     parser.add_argument("--repeat", type=int, default=5, help="fits of ours of which the median is taken")
     parser.add_argument(
-        "--cap", type=float, default=60.0, help="seconds after which metric-learn is not doubled"
+        "--cap", type=float, default=60.0, help="seconds after which its cycles double no more"
     )
     parser.add_argument("--quick", action="store_true", help="wine only")
     parser.add_argument("--mnist", help=argparse.SUPPRESS)

@@ -114,7 +114,7 @@ def test_the_von_neumann_learner_agrees_with_cvxpy(prior):
     rows = []
     for pairs, b, sense in ((near, u, 1), (far, l, -1)):
         forms = bo.quad_form(POINTS[pairs[:, 0]] - POINTS[pairs[:, 1]], A)
-        rows.append(bo.soft(forms <= b if sense > 0 else forms >= b, 0.3 / b))
+        rows.append(bo.soft(forms <= b if sense > 0 else forms >= b, 0.3 * np.trace(A0) / 4 / b))
     problem = bo.Problem(bo.Minimize(bo.von_neumann_div(A, (A0 + A0.T) / 2)), rows)
     other = problem.solve(solver="cvxpy", tol=1e-4)
     assert learner.converged_
@@ -205,11 +205,13 @@ def test_learned_metrics_help():
 @settings(max_examples=5, deadline=None)
 @given(scale=st.floats(1e-3, 1e3), seed=st.integers(0, 100))
 @pytest.mark.parametrize("cls", [LogDetMetricLearner, VonNeumannMetricLearner])
-def test_units_of_the_data_do_not_matter(cls, scale, seed):
+@pytest.mark.parametrize("prior", ["identity", "covariance"])
+def test_units_of_the_data_do_not_matter(cls, prior, scale, seed):
     rng = np.random.default_rng(seed)
     points, label = rng.normal(size=(20, 3)), rng.integers(2, size=20)
     label[:2] = 0, 1
-    a, b = (cls(tol=1e-8).fit(scale_ * points, label).get_mahalanobis_matrix() for scale_ in (1.0, scale))
+    a, b = (cls(prior=prior, tol=1e-8).fit(s * points, label).get_mahalanobis_matrix() for s in (1.0, scale))
+    b = b * (scale**2 if prior == "covariance" else 1.0)
     assert np.allclose(a, b, atol=1e-3 * np.abs(a).max())  # the objective agrees to 1e-8
 
 

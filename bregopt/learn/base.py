@@ -121,9 +121,9 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
     return validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), None
 
 
-def softened(row: Constraint, gamma: Any) -> Constraint:
-    """Return the row as one that may bend at the price `gamma`; the row itself where that is None."""
-    return row if gamma is None else soft(row, positive_number(gamma, "gamma"))
+def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
+    """Return the row as one that may bend at the price `gamma`, or the row itself where that is None."""
+    return row if gamma is None else soft(row, unit * positive_number(gamma, "gamma"))
 
 
 def psd_root(A: Array) -> Array:

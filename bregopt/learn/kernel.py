@@ -151,7 +151,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         if not told:
             similar, dissimilar = self._labelled_pairs(labels)
         K = PSD(len(G0), name="K")
-        knowledge = KernelRows(K, G0, self.gamma)
+        knowledge = KernelRows(K, G0, self.gamma, self.divergence)
         rows = [
             *knowledge.idealised(similar, dissimilar, self.shrink),
             *knowledge.distances(distances),

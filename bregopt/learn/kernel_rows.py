@@ -21,14 +21,16 @@ __all__ = ["KernelRows"]
 class KernelRows:
     """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
 
-    Squared distances are taken relative to their bounds, and what they bend is paid for by the scalar
-    divergence; all else pays by a hinge in units of the mean squared distance, or norm, of the points in
-    question. So no unit of the data changes what `gamma` means.
+    Bent bounds on squared distances are paid for by the scalar divergence, all else by a hinge. LogDet is
+    relative, and its hinges are in units of the mean squared distance, or norm, of the points in question;
+    von Neumann is in units of the kernel, and so are its hinges. No unit of the data changes what `gamma`
+    means.
     """
 
     K: PSD
     G0: Array
     gamma: float | None
+    divergence: str
 
     def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
         """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
@@ -37,9 +39,9 @@ class KernelRows:
         near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
         upper, lower = idealised_bounds(self.G0, near, far, shrink)
         if len(near):
-            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma)
+            yield softened(sq_distance(self.K, *near.T) <= upper, self.gamma)
         if len(far):
-            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma)
+            yield softened(sq_distance(self.K, *far.T) >= lower, self.gamma)
 
     def distances(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
@@ -51,9 +53,9 @@ class KernelRows:
                 raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
         body = sq_distance(self.K, *pairs.T)
         if lower is not None:
-            yield softened(body / lower >= 1, self.gamma)
+            yield softened(body >= lower, self.gamma)
         if upper is not None:
-            yield softened(body / upper <= 1, self.gamma)
+            yield softened(body <= upper, self.gamma)
 
     def similarities(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
@@ -82,7 +84,8 @@ class KernelRows:
     def _hinged(self, row: Constraint, scale: float) -> Constraint:
         if self.gamma is None:
             return row
-        return soft(row, positive_number(self.gamma, "gamma") / (scale or 1.0), penalty="hinge")
+        unit = scale if self.divergence == "logdet" and scale > 0 else 1.0
+        return soft(row, positive_number(self.gamma, "gamma") / unit, penalty="hinge")
 
 
 def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, Array | None, Array | None]:

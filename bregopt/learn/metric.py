@@ -80,14 +80,14 @@ class _PairMetricLearner(LinearMetric):
         prior = self._prior(points)
         self.bounds_ = self._bounds(points @ psd_root(prior))
         A = PSD(points.shape[1], name="A")
-        rows = self._rows(A, points, near, far)
+        rows = self._rows(A, points, near, far, self._unit(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
         metric = self._solve(Problem(objective, rows), "Give gamma, and the bounds bend.")
         self.n_pairs_ = len(near), len(far)
         self.components_ = psd_root(metric)
         return self
 
-    def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray) -> list[Constraint]:
+    def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
         """Return the bounds on similar and on dissimilar pairs, as far as there are any."""
         upper, lower = self.bounds_
         apart = sq_distances(points, near) > 0  # equal points are together under any metric
@@ -101,10 +101,10 @@ class _PairMetricLearner(LinearMetric):
         rows = []
         if apart.any():
             forms = _relative(A, points, near[apart], _of_pairs(upper, "upper", len(near))[apart])
-            rows.append(softened(forms <= 1, self.gamma))
+            rows.append(softened(forms <= 1, self.gamma, unit))
         if len(far):
             forms = _relative(A, points, far, _of_pairs(lower, "lower", len(far)))
-            rows.append(softened(forms >= 1, self.gamma))
+            rows.append(softened(forms >= 1, self.gamma, unit))
         return rows
 
     def _bounds(self, points: Array) -> tuple[Any, Any]:
@@ -113,6 +113,10 @@ class _PairMetricLearner(LinearMetric):
             return self.upper, self.lower
         upper, lower = percentile_bounds(points, self.percentiles, self.random_state)
         return upper if self.upper is None else self.upper, lower if self.lower is None else self.lower
+
+    def _unit(self, prior: Array) -> float:
+        """Return the unit of the divergence: LogDet has none, von Neumann that of the prior's eigenvalues."""
+        return 1.0 if self._divergence == "logdet" else float(np.mean(prior.diagonal()))
 
     def _prior(self, points: Array) -> Array:
         """Return the metric to start from."""
@@ -207,7 +211,8 @@ class VonNeumannMetricLearner(_PairMetricLearner):
     """The Mahalanobis metric nearest to a prior one, in von Neumann divergence, under bounds on pairs.
 
     As :class:`LogDetMetricLearner`, with ``tr(A log A - A log A0 - A + A0)``. Bent bounds are paid for in
-    relative terms, ``gamma D(b / b0, 1)``, so that the units of the data do not change what `gamma` means.
+    relative terms, ``gamma D(b / b0, 1)`` times the mean eigenvalue of ``A0``, so that the units of the data
+    do not change what `gamma` means.
 
     Parameters
     ----------

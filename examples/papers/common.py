@@ -26,7 +26,7 @@ def arguments(doc, **more):
 
 def labelled(path, label=-1):
     """Return the numbers and the labels of a comma-separated file, whose column `label` is the class."""
-    rows = [line.split(",") for line in path.read_text().split() if line]
+    rows = [[cell.strip() for cell in line.split(",")] for line in path.read_text().splitlines() if line]
     classes = np.array([row[label] for row in rows])
     numbers = np.array([row[:label] if label == -1 else row[label + 1 :] for row in rows], dtype=float)
     return numbers, classes
