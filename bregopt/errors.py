@@ -65,7 +65,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the user's line: the innermost outside this package, CVXPY and scikit-learn."""
-    inside = (__name__.partition(".")[0], "cvxpy", "sklearn")
+    inside = (__name__.partition(".")[0], "cvxpy", "sklearn", "joblib")
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         frame, level = frame.f_back, level + 1

@@ -34,7 +34,8 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
     Parameters
     ----------
     gamma : float, optional
-        Price of bending a bound; None keeps all bounds hard, which much knowledge in a low rank contradicts.
+        Price of bending a bound by a share of itself, in units of the mean eigenvalue of ``K0`` for von
+        Neumann; None keeps all bounds hard, which much knowledge in a low rank contradicts.
     divergence : {"logdet", "von_neumann"}
     kernel : str or callable
         "linear" takes the columns of `X` for the features ``G0``. Any other kernel of
@@ -151,7 +152,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         if not told:
             similar, dissimilar = self._labelled_pairs(labels)
         K = PSD(len(G0), name="K")
-        knowledge = KernelRows(K, G0, self.gamma, self.divergence)
+        knowledge = KernelRows(K, G0, self.gamma, self._unit(G0))
         rows = [
             *knowledge.idealised(similar, dissimilar, self.shrink),
             *knowledge.distances(distances),
@@ -186,6 +187,10 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             hint = did_you_mean(str(self.divergence), _DIVERGENCES)
             raise ValueError(f"divergence is {self.divergence!r}{hint}")
         return _DIVERGENCES[self.divergence]
+
+    def _unit(self, G0: Array) -> float:
+        """Return the unit of the divergence: none for LogDet, the kernel's eigenvalues for the other."""
+        return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
 
     def _fit_features(self, points: Array) -> Array:
         """Return ``G0``, the features of the points in the base kernel."""

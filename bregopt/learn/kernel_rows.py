@@ -21,16 +21,15 @@ __all__ = ["KernelRows"]
 class KernelRows:
     """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
 
-    Bent bounds on squared distances are paid for by the scalar divergence, all else by a hinge. LogDet is
-    relative, and its hinges are in units of the mean squared distance, or norm, of the points in question;
-    von Neumann is in units of the kernel, and so are its hinges. No unit of the data changes what `gamma`
-    means.
+    Squared distances are taken relative to their bounds, and bent ones are paid for by the scalar divergence;
+    all else pays by a hinge, relative to the mean squared distance, or norm, of the points in question.
+    Prices are `gamma` times the unit of the divergence, so that no unit of the data changes their meaning.
     """
 
     K: PSD
     G0: Array
     gamma: float | None
-    divergence: str
+    unit: float
 
     def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
         """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
@@ -39,9 +38,9 @@ class KernelRows:
         near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
         upper, lower = idealised_bounds(self.G0, near, far, shrink)
         if len(near):
-            yield softened(sq_distance(self.K, *near.T) <= upper, self.gamma)
+            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.unit)
         if len(far):
-            yield softened(sq_distance(self.K, *far.T) >= lower, self.gamma)
+            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma, self.unit)
 
     def distances(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
@@ -53,9 +52,9 @@ class KernelRows:
                 raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
         body = sq_distance(self.K, *pairs.T)
         if lower is not None:
-            yield softened(body >= lower, self.gamma)
+            yield softened(body / lower >= 1, self.gamma, self.unit)
         if upper is not None:
-            yield softened(body <= upper, self.gamma)
+            yield softened(body / upper <= 1, self.gamma, self.unit)
 
     def similarities(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
@@ -84,8 +83,8 @@ class KernelRows:
     def _hinged(self, row: Constraint, scale: float) -> Constraint:
         if self.gamma is None:
             return row
-        unit = scale if self.divergence == "logdet" and scale > 0 else 1.0
-        return soft(row, positive_number(self.gamma, "gamma") / unit, penalty="hinge")
+        price = self.unit * positive_number(self.gamma, "gamma")
+        return soft(row, price / (scale or 1.0), penalty="hinge")
 
 
 def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, Array | None, Array | None]:

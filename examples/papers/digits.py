@@ -105,7 +105,9 @@ def convergence(points, label):
         for count in (30, 210):
             near, far = pairs_from_labels(y, count)
             bounds = idealised_bounds(X, near, far)
-            learner = KernelLearner(None, divergence=divergence, solver_options={"method": "cyclic"}, tol=1e-3)
+            learner = KernelLearner(
+                None, divergence=divergence, solver_options={"method": "cyclic"}, tol=1e-3
+            )
             part = []
             for cycles in (*CYCLES, 1000):
                 learner.set_params(max_iter=cycles)
@@ -131,7 +133,9 @@ def draw(results, before, satisfied, path):
     """Draw the gain in accuracy and in NMI against the pairs, and satisfied pairs against cycles."""
     figure, (left, middle, right) = new_axes(3)
     for name in DIVERGENCES:
-        found = np.array([[part[:2] for part in results[name, count]] for count in COUNTS], dtype=float) - before
+        found = (
+            np.array([[part[:2] for part in results[name, count]] for count in COUNTS], dtype=float) - before
+        )
         for ax, k, scale in ((left, 0, 100), (middle, 1, 1)):
             mean, sd = scale * found[:, :, k].mean(axis=1), scale * found[:, :, k].std(axis=1)
             ax.plot(COUNTS, mean, "o-", color=COLOURS[name], label=name)
