@@ -290,7 +290,7 @@ def _labels(y: Any) -> Any:
 def _two_classes(labels: Any) -> Any:
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise ValueError(f"y has 1 class, {classes[0]!r}; expected at least two")
+        raise ValueError(f"y has 1 class, {str(classes[0])!r}; expected at least two")
     return classes
 
 
