@@ -61,6 +61,12 @@ def test_the_package_does_not_import_scikit_learn():
     assert found.stdout.strip() == "False"
 
 
+def test_without_scikit_learn_it_says_what_to_install():
+    code = "import sys; sys.modules['sklearn'] = None\nimport bregopt.learn"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'bregopt[learn]'" in found.stderr
+
+
 def logdet_objective(A, A0, activity, bounds, gamma):
     """Return D(A, A0) + gamma sum_r d(b_r, b0_r) with every bent bound where it hurts least."""
     M = np.linalg.solve(A0, A)
