@@ -51,7 +51,7 @@ def main():
             rows.append([title, name, *converged(X, triplets, name, route, ax)])
         ax.set(xscale="log", xlabel="rounds or steps", title=title)
     axes[0].set_ylabel("value, and proven bound (dashed)")
-    axes[0].legend(frameon=False)
+    axes[0].legend(frameon=False, loc="lower right")
     figure.savefig(options.output / "psdboost.png", dpi=144)
     print_table(
         ["problem", "method", "rounds or steps", "seconds", "optimal value", "certified gap", "rank"], rows
@@ -71,10 +71,10 @@ def converged(X, triplets, name, route, ax):
     seconds = time.perf_counter() - start
     history = learner.solution_.history
     rounds = np.asarray(history["iteration"]) + 1
-    ax.plot(rounds, -history["primal"], color=COLOURS[name], label=name)
-    ax.plot(rounds, -history["dual"], color=COLOURS[name], ls="--")
+    ax.plot(rounds, history["primal"], color=COLOURS[name], label=name)
+    ax.plot(rounds, history["dual"], color=COLOURS[name], ls="--")
     value = learner.solution_.value
-    ax.set_ylim(value - 2 * abs(value), value + 3 * abs(value))
+    ax.set_ylim(value - 3 * abs(value), value + 3 * abs(value))
     return [
         learner.n_iter_,
         f"{seconds:.2f}",
