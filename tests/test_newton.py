@@ -16,9 +16,10 @@ from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.solvers.bregman.held_diagonal import simplex_shift
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
+from bregopt.solvers.engine.entry_system import EntrySystem
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.systems import EntrySystem, RowSystem
+from bregopt.solvers.engine.row_system import RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
@@ -162,18 +163,34 @@ class TestSystems:
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.solvers.engine import systems
+        from bregopt.solvers.engine import entry_system, row_system
 
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(A, B).factor(at)(pull).X[0]
-        monkeypatch.setattr(systems, "_LARGEST_DENSE", 0)
-        monkeypatch.setattr(systems, "_LARGEST_FORMED_ENTRIES", 0)
-        monkeypatch.setattr(systems, "_CG_TOL", 1e-10)
+        monkeypatch.setattr(row_system, "_LARGEST_DENSE", 0)
+        monkeypatch.setattr(entry_system, "_LARGEST_FORMED", 0)
+        for module in (row_system, entry_system):
+            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (RowSystem(A, B), EntrySystem(A, B, np.zeros(A.m, dtype=bool))):
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
+
+    def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
+        from bregopt.solvers.engine import entry_system
+
+        n = 5
+        A = linear_map(n, rng)
+        B = sp.csr_array(rng.normal(size=(A.m, 2)))
+        at, pull = self.scene(n, rng, A, 2)
+        exact = np.arange(A.m) == 4
+        at.D[exact] = 0.0
+        kept = EntrySystem(A, B, exact).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_LARGEST_KEPT", 40)
+        streamed = EntrySystem(A, B, exact).factor(at)(pull)
+        for one, other in zip((*kept.X, kept.u, kept.y), (*streamed.X, streamed.u, streamed.y), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
     @pytest.mark.parametrize("terms", [0.0, 1e9])
     def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
