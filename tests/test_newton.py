@@ -18,7 +18,7 @@ from bregopt.solvers.bregman.held_diagonal import simplex_shift
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
 from bregopt.solvers.engine.entry_system import EntrySystem
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor
+from bregopt.solvers.engine.linear import DefiniteFactor, bordered
 from bregopt.solvers.engine.row_system import RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
@@ -237,6 +237,29 @@ class TestSystems:
         S, b = positive_definite(20, rng), rng.normal(size=20)
         x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
         np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
+
+
+class TestBordered:
+    @pytest.mark.parametrize("rank", [6, 3, 0])
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+    def test_where_the_first_block_alone_is_singular(self, rng, rank, scale):
+        m, k = 6, 6 - rank + 1
+        G, F = rng.normal(size=(m, rank)), rng.normal(size=(m, k))
+        M = scale * G @ G.T
+        E = np.where(np.arange(k) < 6 - rank, 0.0, rng.uniform(0.1, 1, k) / scale)
+        b, q = rng.normal(size=m), rng.normal(size=k)
+        y, u = bordered(M, F, E)(b, q)
+        size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
+        np.testing.assert_allclose(F.T @ y - E * u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E * u).max()))
+
+    def test_rows_of_zeros(self, rng):
+        M = np.diag([2.0, 0.0, 0.0])
+        F = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
+        b, q = rng.normal(size=3), rng.normal(size=2)
+        y, u = bordered(M, F)(b, q)
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12)
+        np.testing.assert_allclose(F.T @ y, q, atol=1e-12)
 
 
 class TestBends:

@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor, bordered, conjugate_gradients
+from bregopt.solvers.engine.linear import bordered, conjugate_gradients
 from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
 
 __all__ = ["RowSystem"]
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
 _FEW = 0.7  # of the rows, below which those that act are taken out
+_DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
 _CG_STEPS = 300
 _CG_TOL = 1e-3
+
+
+_Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class RowSystem:
@@ -34,21 +38,25 @@ class RowSystem:
 
     def factor(self, scene: Scene) -> Solve:
         asked = np.flatnonzero(np.isfinite(scene.D))
-        solve = self._iterative(scene, asked) if self._grams is None else self._direct(scene, asked)
+        if self._grams is None:
+            loose, solve = ~np.isfinite(scene.D_u), self._iterative(scene, asked)
+        else:
+            loose, solve = self._direct(scene, asked)
+        rest = ~loose
         own = self._A.apply(scene.X)
         inverse = self._A.apply(scene.K)
 
         def step(pull: Pull) -> Step:
-            held = np.isfinite(scene.D_u)
-            drop = np.where(held, pull.r_u - np.where(held, scene.D_u, 0.0) * pull.q, 0.0)
+            drop = np.zeros_like(pull.q)
+            drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
             right = pull.r - (pull.weight * inverse - own) - self._B @ drop
             for action, L, K in zip(self._actions, pull.left, scene.K, strict=True):
                 if L is not None:
                     right -= action.apply_product(L, K)
             dy = np.zeros(self._A.m)
-            du = np.zeros(len(held))
-            dy[asked], du[~held] = solve(right[asked], pull.q[~held])
-            du[held] = drop[held] + scene.D_u[held] * (self._Bt @ dy)[held]
+            du = np.zeros_like(drop)
+            dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
+            du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
             return Step(tuple(self._moved(scene, pull, b, dy) for b in range(len(scene.X))), du, dy)
 
         return step
@@ -66,7 +74,8 @@ class RowSystem:
         moved += pull.weight * K if pull.weight else 0.0
         return moved
 
-    def _direct(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
+    def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
+        """Return which variables border the system, and what solves it."""
         assert self._grams is not None
         grams = self._grams
         if len(asked) < _FEW * self._A.m:
@@ -76,16 +85,14 @@ class RowSystem:
             M += gram.assemble(X, K)
         M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
         M[np.diag_indices(len(M))] += scene.D[asked]
-        held = np.isfinite(scene.D_u)
-        if not len(held):
-            factor = DefiniteFactor(M)
-            return lambda right, q: (factor.solve(right), q)
-        bounded = self._B[asked][:, held]
-        M += (bounded @ sp.diags_array(scene.D_u[held]) @ bounded.T).toarray()
-        free = self._B[asked][:, ~held].toarray()
-        return bordered(M, free)
+        B = self._B[asked]
+        loose = _loose(B, M.diagonal(), scene.D_u)
+        if not loose.all():
+            tight = B[:, ~loose]
+            M += (tight @ sp.diags_array(scene.D_u[~loose]) @ tight.T).toarray()
+        return loose, bordered(M, B[:, loose].toarray(), 1 / scene.D_u[loose])
 
-    def _iterative(self, scene: Scene, asked: IntArray) -> Callable[[Array, Array], tuple[Array, Array]]:
+    def _iterative(self, scene: Scene, asked: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
         X, K = scene.X[0], scene.K[0]
 
@@ -97,6 +104,19 @@ class RowSystem:
 
         diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
         return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+
+
+def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
+    """Mark the variables whose share of the system is to stay apart: free ones, and those nearly so.
+
+    What such a variable adds to the rows that it shares would leave nothing of their digits.
+    """
+    loose: Mask = np.isinf(D_u)
+    shared = np.bincount(B.indices, minlength=len(D_u)) > 1
+    for j in np.flatnonzero(shared & ~loose):
+        rows, _, value = sp.find(B[:, [j]])
+        loose[j] = np.sum(D_u[j] * value**2 > _DROWNED * diagonal[rows]) > 1
+    return loose
 
 
 def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
