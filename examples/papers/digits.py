@@ -16,7 +16,7 @@ bend, gamma = 1, and the table says how often that was.
 import warnings
 
 import numpy as np
-from common import COLOURS, arguments, clustering_nmi, mean_sd, new_axes, pendigits, print_table
+from common import COLOURS, arguments, clustering_nmi, mean_sd, new_axes, pendigits, print_table, save
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -148,7 +148,7 @@ def draw(results, before, satisfied, path):
     middle.set_ylabel("NMI of kernel k-means: gain")
     right.set(xscale="log", xlabel="cycles of projections", ylabel="fraction of 210 bounds met")
     left.legend(frameon=False)
-    figure.savefig(path, dpi=144)
+    save(figure, path)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 import warnings
 
 import numpy as np
-from common import arguments, mean_sd, new_axes, pendigits, print_table
+from common import arguments, mean_sd, new_axes, pendigits, print_table, save
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregopt as bo
@@ -52,7 +52,7 @@ def main():
         ax.set(xscale="log", xlabel="rounds or steps", title=title)
     axes[0].set_ylabel("value, and proven bound (dashed)")
     axes[0].legend(frameon=False, loc="lower right")
-    figure.savefig(options.output / "psdboost.png", dpi=144)
+    save(figure, options.output / "psdboost.png")
     print_table(
         ["problem", "method", "rounds or steps", "seconds", "optimal value", "certified gap", "rank"], rows
     )

@@ -15,7 +15,7 @@ better objective need not have the better NMI. The paper shows curves only.
 import time
 
 import numpy as np
-from common import COLOURS, arguments, clustering_nmi, labelled, mean_sd, new_axes, print_table
+from common import COLOURS, arguments, clustering_nmi, labelled, mean_sd, new_axes, print_table, save
 from sklearn.preprocessing import StandardScaler
 
 from bregopt.learn import KernelLearner
@@ -74,7 +74,7 @@ def main():
     axes[0].set_ylabel("NMI of kernel k-means")
     axes[0].legend(frameon=False)
     print("\nPaper: curves; von Neumann takes 29 cycles on Spambase with 500 pairs, LogDet many more.")
-    figure.savefig(options.output / "spambase_nursery.png", dpi=144)
+    save(figure, options.output / "spambase_nursery.png")
 
 
 def learned(X, y, divergence, count, seed):

@@ -14,7 +14,7 @@ installed, with the name of one argument of scikit-learn set right.
 import warnings
 
 import numpy as np
-from common import arguments, labelled, mean_sd, new_axes, print_table
+from common import arguments, labelled, mean_sd, new_axes, print_table, save
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
@@ -131,7 +131,7 @@ def draw(errors, learners, path):
         ax.grid(axis="x", alpha=0)
     axes[0].set_ylabel("4-NN error, %")
     axes[1].legend(frameon=False)
-    figure.savefig(path, dpi=144)
+    save(figure, path)
 
 
 if __name__ == "__main__":
