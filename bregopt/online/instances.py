@@ -95,9 +95,9 @@ def activities(W: Array, X: Array) -> Array:
 def spectrum_ends(X: Array) -> tuple[Array, Array]:
     """Return the smallest and the largest eigenvalue of each instance, two arrays of shape ``(T,)``."""
     if X.ndim == 2:
-        largest: Array = (np.abs(X) ** 2).sum(axis=1)
-        return (largest if X.shape[1] == 1 else 0 * largest), largest
-    eigenvalues = np.linalg.eigvalsh(X)
+        square: Array = (np.abs(X) ** 2).sum(axis=1)
+        return (square if X.shape[1] == 1 else np.zeros(len(X))), square
+    eigenvalues = np.linalg.eigvalsh(X).astype(np.float64)
     return eigenvalues[:, 0], eigenvalues[:, -1]
 
 

@@ -55,9 +55,9 @@ def update(state: State, x: Array, y: float, eta: float, trace: float | None = N
 
 
 def mistake_bound(n: int, rank: int, eta: float, theta: float, w0: float, normalize: bool) -> float:
-    """Return the most mistakes on a stream that a projection of this rank labels; infinite where none is known.
+    """Return the most mistakes on a stream that a projection of this rank labels, or infinity.
 
-    Theorem 2, for any parameters; with its own it is ``7.18 r log(n/r)``.
+    Theorem 2, for any parameters (infinite where they prove nothing); with its own it is ``7.18 r log(n/r)``.
     """
     if normalize:
         distance, tau = rank * math.log(n / rank), n * w0
