@@ -167,7 +167,7 @@ def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, A
     """Return the smallest and the largest eigenvalue of each ``U diag(d) U'`` of order `n`."""
     least, largest = np.zeros(len(factors)), np.zeros(len(factors))
     for k, (U, d) in enumerate(factors):
-        R: Array = np.linalg.qr(U, mode="r")
+        R = np.asarray(np.linalg.qr(U, mode="r"))
         eigenvalues = np.linalg.eigvalsh((R * d) @ R.T) if len(d) else np.zeros(1)
         singular = len(d) < n  # then zero is an eigenvalue, too
         least[k] = min(eigenvalues[0], 0.0) if singular else eigenvalues[0]

@@ -83,9 +83,10 @@ class DefiniteBoost:
             return f"it needs a row that fixes the trace of {name}, such as bo.trace({name}) == 1"
         if program.blocks[0].nearness is not None:
             return "it does not take ordinary variables with a divergence" if program.k else None
-        if settings.tol < LEAST_TOL:
+        reason = no_margin(program)
+        if reason is None and settings.tol < LEAST_TOL:
             return f"its search over the margin is for tol={LEAST_TOL:g} or more, not {settings.tol:g}"
-        return no_margin(program)
+        return reason
 
     def choice(self, program: Program, settings: Any) -> str:
         row = "row after row" if settings.cyclic else "on the most violated row"

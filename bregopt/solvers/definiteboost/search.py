@@ -33,7 +33,7 @@ LEAST_TOL = 1e-2
 def no_margin(program: Program) -> str | None:
     """Return why a linear problem is not a margin problem as above, None where it is one."""
     if program.blocks[0].cost is not None:
-        return "its linear objective is of X; it takes that of one ordinary variable"
+        return "of linear objectives it takes one ordinary variable, without a term in X"
     if program.k != 1 or program.c[0] == 0:
         return f"it takes one ordinary variable, the objective; the problem has {program.k}"
     if np.isfinite(program.u_lo).any() or np.isfinite(program.u_hi).any():
