@@ -82,8 +82,5 @@ def loss_bound(divergence: float, loss: float, smallest: float, largest: float) 
     progress, share = divergence / smallest, largest / smallest * loss
     if share == 0 or not math.isfinite(progress):
         return progress
-    if progress == 0:
-        s = 0.5
-    else:
-        s = share / (share + math.sqrt(share * (share + progress)))
+    s = 1 / (1 + math.sqrt(1 + progress / share))
     return (share / s + progress) / (1 - s)

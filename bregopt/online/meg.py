@@ -11,6 +11,8 @@ from bregopt.online.instances import activities
 
 __all__ = ["State", "init", "learning_rate", "loss_bound", "predict", "update"]
 
+_ROUND_OFF = 1e-12  # of eta r^2 / 2, which is one at the largest rate
+
 
 class State(NamedTuple):
     """What is kept from trial to trial: ``W``, and ``G`` with ``W = exp(G)``, or a multiple of that."""
@@ -54,12 +56,16 @@ def learning_rate(r: float, divergence: float, loss: float = 0.0) -> float:
     """
     if loss == 0:
         return 2 / r**2
+    if divergence == 0:  # of order one there is nothing to learn
+        return 1 / r**2
     c = r * math.sqrt(2 * divergence / loss)
     return 2 * c / (r**2 * (2 + c))
 
 
 def loss_bound(divergence: float, loss: float, eta: float, r: float) -> float:
-    """Return the bound of Lemma 3.2 on the loss of the learner, in terms of a comparator's.
+    """Return the bound of Lemma 3.2, ``loss / (1 - eta r^2 / 2) + divergence / eta``, on the learner's loss.
+
+    It is eq. 3.7 with ``c`` written in terms of ``eta = 2c / (r^2 (2 + c))``.
 
     Parameters
     ----------
@@ -70,10 +76,7 @@ def loss_bound(divergence: float, loss: float, eta: float, r: float) -> float:
     r : float
         Bound on the range of the eigenvalues of the instances.
     """
-    slack = 2 - eta * r**2
-    if slack < 0:
+    slack = 1 - eta * r**2 / 2
+    if slack < -_ROUND_OFF or (slack <= _ROUND_OFF and loss > 0):
         return math.inf
-    if slack == 0:  # c is infinite: the bound speaks of comparators that fit
-        return r**2 * divergence / 2 if loss == 0 else math.inf
-    c = 2 * eta * r**2 / slack
-    return (1 + c / 2) * loss + (0.5 + 1 / c) * r**2 * divergence
+    return (loss / slack if loss else 0.0) + divergence / eta

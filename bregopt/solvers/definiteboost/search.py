@@ -72,12 +72,15 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
         y = program.bounds.clip(start.y)
         y[trace.row] = 0.0
         run.boost.reset(y)
+        for X in start.X:
+            run.keep(X)
     alone = impossible(program, run.boost, *run.bounds_at(run.high))
     if alone is not None:
         return run.answer(StopReason.INFEASIBLE, alone)
     stop = run.look(run.high)
     try:
         while stop is None:
+            run.low, run.high = max(run.low, run.found.bound), min(run.high, run.found.value)
             stop = run.ask((run.low + run.high) / 2)
     except KeyboardInterrupt:
         stop = StopReason.INTERRUPTED
@@ -119,7 +122,6 @@ class _Search:
             if stop is not None or out:
                 return stop or StopReason.MAX_ITER
             if self.found.value <= objective + slack or self.found.bound >= objective - slack:
-                self.low, self.high = max(self.low, self.found.bound), min(self.high, self.found.value)
                 return None
             if moves == 0:
                 return StopReason.STALLED
@@ -127,7 +129,7 @@ class _Search:
     def look(self, objective: float) -> StopReason | None:
         """Keep what is better than before, and record it; return why to stop, or None."""
         self.boost.reset(self.boost.y)
-        self._keep()
+        self.keep(self.boost.X)
         found = self.found
         certificate = certify(self.program, (found.X,), found.u, found.y)
         lo, hi = self.bounds_at(objective)
@@ -157,9 +159,9 @@ class _Search:
             iteration_bound=iteration_bound(self.boost.farthest, self.settings.tol),
         )
 
-    def _keep(self) -> None:
+    def keep(self, X: Array) -> None:
         """Take the matrix if it needs a smaller objective, the multipliers if they prove a larger one."""
-        program, X, found = self.program, self.boost.X, self.found
+        program, found = self.program, self.found
         activity = program.A.apply((X,))
         value = self._needed(activity, activity)
         u = np.array([value / program.c[0]])
