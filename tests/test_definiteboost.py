@@ -307,7 +307,7 @@ class TestRefusals:
             problem.solve(solver="definiteboost", tol=0.01)
 
     def test_tolerance_of_a_margin(self):
-        with pytest.raises(bo.UnsupportedProblemError, match="for tol=0.01 or"):
+        with pytest.raises(bo.UnsupportedProblemError, match="for tol="):
             margin().solve(solver="definiteboost")
 
     def test_row_on_the_boundary(self):
