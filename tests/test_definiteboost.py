@@ -167,6 +167,33 @@ class TestOptimum:
         assert sol.status == "infeasible"
 
 
+def test_steps_as_printed_take_many_more_cycles(monkeypatch):
+    # Kulis et al. 2009, §7.1; eq. 4.6 holds as printed for ends -L and L of the spectrum.
+    rng = np.random.default_rng(8)
+    points = np.repeat(rng.normal(size=(2, 3)), 8, axis=0) + 0.3 * rng.normal(size=(16, 3))
+    target = points @ points.T
+    target /= np.trace(target)
+    i, j = (k[:20] for k in rng.permuted(np.triu_indices(16, 1), axis=1)[:, :40])
+    i, j = i[i != j], j[i != j]
+    X = bo.PSD(16)
+    rows = [bo.sq_distance(X, i, j) <= target[i, i] + target[j, j] - 2 * target[i, j], bo.trace(X) == 1]
+    problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(16) / 16)), rows)
+
+    def cycles():
+        return problem.solve(solver="definiteboost", order="cyclic", tol=1e-2).iterations
+
+    exact = problem.solve(solver="bregman", method="cyclic", tol=1e-2).iterations
+    sharp = cycles()
+
+    def printed(self, k, r):
+        b = self._mean(k) - r
+        size = max(abs(self.least[k] - b), abs(self.largest[k] - b))
+        return math.log((1 + r / size) / (1 - r / size)) / (2 * size)
+
+    monkeypatch.setattr(Boost, "_approximate_step", printed)
+    assert cycles() > 5 * max(exact, sharp)
+
+
 class TestBound:
     @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6), st.booleans(), st.booleans())
