@@ -515,7 +515,7 @@ def test_factors_do_not_drift(steps):
     _, z, y = long_stream(steps, n)
     state, inverse = matrix_burg.init(np.eye(n) / n), n * np.eye(n)
     for z_t, y_t in zip(z, y, strict=True):
-        eta = min(0.25, matrix_burg.largest_rate(state, z_t, y_t))
+        eta = min(1e3, matrix_burg.largest_rate(state, z_t, y_t))
         inverse += np.multiply.outer(2 * eta * (((z_t @ state.F) ** 2).sum() - y_t) * z_t, z_t)
         state = matrix_burg.update(state, z_t, y_t, eta)
     w = np.linalg.eigvalsh(state.W)
