@@ -158,6 +158,8 @@ class Answer:
         What to cite for the method that ran, where it is not the route's own citation.
     y_on_faces : array of shape (m,), optional
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
+    iteration_bound : float, optional
+        On the iterations that the route can need for the tolerance, where its theory has one.
     """
 
     X: Sequence[Any]
@@ -168,6 +170,7 @@ class Answer:
     detail: str = ""
     citation: str = ""
     y_on_faces: Array | None = None
+    iteration_bound: float | None = None
 
 
 class Solver(Protocol):

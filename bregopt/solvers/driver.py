@@ -175,6 +175,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         citation=answer.citation or solver.citation,
+        iteration_bound=answer.iteration_bound,
         _ray=None if held or infeasible else tuple(answer.X),
     )
 
