@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
 from bregopt.interop.cvxpy_problems.walk import Elements, Quadratics, Rows, rows_of
+from bregopt.interop.families import recognise
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,
-    Distances,
     Entries,
     RankOne,
     SparseRows,
@@ -218,13 +218,9 @@ def _family(rows: SparseRows) -> Family:
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
         return Entries(rows.n, t.i, t.j, t.value)
-    if len(t.row) == 3 * m and np.array_equal(t.row, np.repeat(np.arange(m), 3)):
-        # Terms are sorted: (i, i), (i, j), (j, j) with i < j.
-        i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
-        corners = (i[:, 0] == j[:, 0]) & (i[:, 1] == i[:, 0]) & (i[:, 2] == j[:, 2]) & (j[:, 1] == j[:, 2])
-        weights = (value[:, 0] == value[:, 2]) & (value[:, 1] == -2 * value[:, 0])
-        if (corners & weights).all():
-            return Distances(rows.n, i[:, 1], j[:, 1], value[:, 0])
+    (_, family), *others = recognise(rows)
+    if not others and not isinstance(family, SparseRows):
+        return family
     if len(t.row) > _SPARSE_SHARE * m * rows.n**2:
         return DenseRows(np.array([rows.slice(np.array([k])).adjoint(np.ones(1)) for k in range(m)]))
     return rows
