@@ -261,8 +261,8 @@ class _Direct:
         The pivots' rows and variables.
     T : array
         The inverses of their entries.
-    F, R, box : int array
-        The other variables, and the other rows: those that stay rows, and those that bound one of ``x_F``.
+    F, R : int array
+        The other variables and rows.
     """
 
     dual: ClassVar[bool] = False
@@ -273,7 +273,6 @@ class _Direct:
     T: Array
     F: IntArray
     R: IntArray
-    box: IntArray
 
     def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
         A, b, linear = self.conic.A, self.conic.b, self.conic.linear
@@ -288,8 +287,6 @@ class _Direct:
         z = np.zeros(A.shape[0])
         z[self.R] = -self.program.bounds.clip(y)
         z[self.D] = -self.T * (c + A.T @ z)[self.P]
-        column, weight = _only_entries(A, self.box)
-        z[self.box] = np.maximum(-(c + A.T @ z)[column] / weight, 0.0)
         return z
 
 
@@ -326,11 +323,8 @@ def _direct(conic: Conic, pivots: _Pivots) -> _Direct:
     A, b, c = conic.A, conic.b, conic.c
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     F = np.setdiff1d(np.arange(A.shape[1]), P)
-    others = np.setdiff1d(np.arange(A.shape[0]), D)
-    box = _box(conic, others, F)
-    R = np.setdiff1d(others, box)
+    R = np.setdiff1d(np.arange(A.shape[0]), D)
     through = sp.csr_array(A[R][:, P] @ sp.diags_array(T))
-    u_lo, u_hi = _ends(conic, box, F)
     # Of a row, its entries in s_D, and one in s of its own where it is of a matrix.
     inner = np.flatnonzero(conic.linear <= R)
     s = sp.coo_array(-through)
@@ -344,35 +338,11 @@ def _direct(conic: Conic, pivots: _Pivots) -> _Direct:
         B=sp.csr_array(A[R][:, F] - through @ A[D][:, F]),
         bounds=_bounds(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
         c=c[F] - A[D][:, F].T @ (T * c[P]),
-        u_lo=u_lo,
-        u_hi=u_hi,
+        u_lo=np.full(len(F), -np.inf),
+        u_hi=np.full(len(F), np.inf),
         offset=float(c[P] @ (T * b[D])),
     )
-    return _Direct(conic, program, D, P, T, F, R, box)
-
-
-def _box(conic: Conic, rows: IntArray, F: IntArray) -> IntArray:
-    """Return the rows that are the first to bound one of the variables `F` from one side."""
-    single = np.diff(conic.A.indptr)[rows] == 1
-    rows = rows[single & (rows >= conic.zero) & (rows < conic.linear)]
-    column, weight = _only_entries(conic.A, rows)
-    of_F = np.isin(column, F)
-    _, first = np.unique(2 * column[of_F] + (weight[of_F] > 0), return_index=True)
-    return np.sort(rows[of_F][first])
-
-
-def _ends(conic: Conic, box: IntArray, F: IntArray) -> tuple[Array, Array]:
-    column, weight = _only_entries(conic.A, box)
-    lo, hi = np.full(conic.A.shape[1], -np.inf), np.full(conic.A.shape[1], np.inf)
-    end, below = conic.b[box] / weight, weight < 0
-    lo[column[below]], hi[column[~below]] = end[below], end[~below]
-    return lo[F], hi[F]
-
-
-def _only_entries(A: Any, rows: IntArray) -> tuple[IntArray, Array]:
-    """Return the columns and the values of rows that have one entry."""
-    at = A.indptr[rows]
-    return A.indices[at], A.data[at]
+    return _Direct(conic, program, D, P, T, F, R)
 
 
 # --- (D) --------------------------------------------------------------------------------------------
