@@ -568,3 +568,58 @@ class TestHeldDiagonal:
         sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, 2 * np.eye(3))), [bo.diag(X) == b]).solve()
         np.testing.assert_allclose(sol.X, np.diag(b), atol=1e-12)
         assert sol.value == pytest.approx(5.0)
+
+
+# --- On from a nearby answer --------------------------------------------------------------------------
+
+
+def sweep(seed, soft=False, n=30, m=60):
+    """Return a LogDet problem with rows of every kind whose bounds a parameter moves."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(n, n))
+    X0 = G @ G.T / n + np.eye(n)
+    X, p = bo.PSD(n), bo.Parameter(m, value=np.zeros(m))
+    i, j = np.triu_indices(n, 1)
+    at = rng.choice(len(i), m, replace=False)
+    distances = bo.sq_distance(X, i[at], j[at])
+    start = X0[i, i][at] + X0[j, j][at] - 2 * X0[i, j][at]
+    rows = [distances <= 0.8 * start * rng.uniform(0.8, 1.4, m) + p, bo.diag(X)[:3] == 2.0]
+    rows.append(bo.between(X[3, 4:8], -0.1, 0.1))
+    if soft:
+        rows[0] = bo.soft(rows[0], gamma=0.05, penalty="hinge")
+    return bo.Problem(bo.Minimize(0.5 * bo.logdet_div(X, X0)), rows), p
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_nearby_answer_saves_steps(seed, soft):
+    problem, p = sweep(seed, soft)
+    rng = np.random.default_rng(seed)
+    cold, warm = [], []
+    problem.solve(tol=1e-8)
+    for _ in range(4):
+        p.value = p.value + 0.02 * rng.normal(size=p.shape)
+        near = problem.solve(tol=1e-8, warm_start=True)
+        far = problem.solve(tol=1e-8)
+        assert near.status == far.status == "optimal"
+        assert near.value == pytest.approx(far.value, rel=1e-7)
+        np.testing.assert_allclose(near.duals[0], far.duals[0], atol=1e-4)
+        cold.append(far.iterations)
+        warm.append(near.iterations)
+    assert sum(warm) < 0.7 * sum(cold)
+
+
+@pytest.mark.parametrize("far", [1.0, -5.0, "infeasible"])
+def test_a_start_from_afar_does_no_harm(far):
+    problem, p = sweep(0)
+    first = problem.solve(tol=1e-8)
+    if far == "infeasible":
+        p.value = np.full(p.shape, -20.0)
+        assert problem.solve(warm_start=first).status == "infeasible"
+        return
+    p.value = np.where(np.arange(p.size) % 2, far, 0.0) * 0.1
+    near, cold = problem.solve(tol=1e-8, warm_start=first), problem.solve(tol=1e-8)
+    assert near.status == cold.status == "optimal"
+    assert near.value == pytest.approx(cold.value, rel=1e-7)
+    with pytest.warns(bo.ConvergenceWarning):
+        assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
