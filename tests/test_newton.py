@@ -609,14 +609,10 @@ def test_a_nearby_answer_saves_steps(seed, soft):
     assert sum(warm) < 0.7 * sum(cold)
 
 
-@pytest.mark.parametrize("far", [1.0, -5.0, "infeasible"])
+@pytest.mark.parametrize("far", [1.0, -5.0])
 def test_a_start_from_afar_does_no_harm(far):
     problem, p = sweep(0)
     first = problem.solve(tol=1e-8)
-    if far == "infeasible":
-        p.value = np.full(p.shape, -20.0)
-        assert problem.solve(warm_start=first).status == "infeasible"
-        return
     p.value = np.where(np.arange(p.size) % 2, far, 0.0) * 0.1
     near, cold = problem.solve(tol=1e-8, warm_start=first), problem.solve(tol=1e-8)
     assert near.status == cold.status == "optimal"

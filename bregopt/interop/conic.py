@@ -322,8 +322,7 @@ def _pivots(conic: Conic) -> _Pivots:
 def _direct(conic: Conic, pivots: _Pivots) -> _Direct:
     A, b, c = conic.A, conic.b, conic.c
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
-    F = np.setdiff1d(np.arange(A.shape[1]), P)
-    R = np.setdiff1d(np.arange(A.shape[0]), D)
+    R, F = _others(D, A.shape[0]), _others(P, A.shape[1])
     through = sp.csr_array(A[R][:, P] @ sp.diags_array(T))
     # Of a row, its entries in s_D, and one in s of its own where it is of a matrix.
     inner = np.flatnonzero(conic.linear <= R)
@@ -343,6 +342,13 @@ def _direct(conic: Conic, pivots: _Pivots) -> _Direct:
         offset=float(c[P] @ (T * b[D])),
     )
     return _Direct(conic, program, D, P, T, F, R)
+
+
+def _others(chosen: IntArray, count: int) -> IntArray:
+    """Return the numbers below `count` that are not chosen."""
+    left = np.ones(count, dtype=bool)
+    left[chosen] = False
+    return np.flatnonzero(left)
 
 
 # --- (D) --------------------------------------------------------------------------------------------
