@@ -118,7 +118,7 @@ def boxes():
     X, x = psd(), cp.Variable(3, bounds=[np.array([0.0, -np.inf, -1.0]), 2.0])
     D = cp.Variable((2, 2), diag=True)
     return cp.Problem(
-        cp.Maximize(cp.sum(x) - cp.trace(X) + cp.sum(D)),
+        cp.Maximize(cp.sum(x) - 1.5 * cp.trace(X) + cp.sum(D)),
         [X[0, :3] >= x, cp.diag(D) <= X[1, 1:3], cp.diag(D)[1] <= 0.5, X[0, 1] <= 1],
     )
 

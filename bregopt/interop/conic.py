@@ -27,13 +27,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.interop.cones import triangle
 from bregopt.interop.families import recognise
 from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 
 __all__ = ["Conic", "Reading", "read_conic"]
 
-_ROOT = np.sqrt(2.0)
 _NOT_MUCH = 4  # times as many rows and free variables
 _PSD_TOL = 1e-14  # of a matrix's norm: by how much one that counts as psd may miss it
 
@@ -83,10 +83,10 @@ class Conic:
     @cached_property
     def places(self) -> Places:
         """Where each psd row stands."""
-        triangles = [np.tril_indices(n) for n in self.orders]
-        j, i = (np.concatenate(side) for side in zip(*triangles, strict=True))
-        block = np.repeat(np.arange(len(self.orders)), [len(rows) for rows, _ in triangles])
-        return Places(block, i, j, np.where(i == j, 1.0, _ROOT))
+        triangles = [triangle(n) for n in self.orders]
+        i, j, weight = (np.concatenate(part) for part in zip(*triangles, strict=True))
+        block = np.repeat(np.arange(len(self.orders)), [len(part.i) for part in triangles])
+        return Places(block, i, j, weight)
 
     def matrices(self, triangles: Array) -> list[Array]:
         """Return the symmetric matrices of the psd rows."""

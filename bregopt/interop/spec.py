@@ -118,9 +118,9 @@ def _contained(value: Any, folder: Path) -> Any:
     if not isinstance(value, dict) or "factor" in value:
         return value
     held = _from_file(value, folder)
-    values = held.factor if isinstance(held, LowRank) else held
-    numbers = (values.toarray() if sp.issparse(values) else values).tolist()
-    return {"factor": numbers} if isinstance(held, LowRank) else numbers
+    if isinstance(held, LowRank):
+        return {"factor": held.factor.tolist()}
+    return (held.toarray() if sp.issparse(held) else held).tolist()
 
 
 def spec_text(document: dict[str, Any]) -> str:
