@@ -16,9 +16,10 @@ from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.solvers.bregman.held_diagonal import simplex_shift
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
+from bregopt.solvers.engine.entry_system import EntrySystem
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.systems import EntrySystem, RowSystem
+from bregopt.solvers.engine.linear import DefiniteFactor, bordered
+from bregopt.solvers.engine.row_system import RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
@@ -162,18 +163,34 @@ class TestSystems:
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.solvers.engine import systems
+        from bregopt.solvers.engine import entry_system, row_system
 
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(A, B).factor(at)(pull).X[0]
-        monkeypatch.setattr(systems, "_LARGEST_DENSE", 0)
-        monkeypatch.setattr(systems, "_LARGEST_FORMED_ENTRIES", 0)
-        monkeypatch.setattr(systems, "_CG_TOL", 1e-10)
+        monkeypatch.setattr(row_system, "_LARGEST_DENSE", 0)
+        monkeypatch.setattr(entry_system, "_LARGEST_FORMED", 0)
+        for module in (row_system, entry_system):
+            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (RowSystem(A, B), EntrySystem(A, B, np.zeros(A.m, dtype=bool))):
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
+
+    def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
+        from bregopt.solvers.engine import entry_system
+
+        n = 5
+        A = linear_map(n, rng)
+        B = sp.csr_array(rng.normal(size=(A.m, 2)))
+        at, pull = self.scene(n, rng, A, 2)
+        exact = np.arange(A.m) == 4
+        at.D[exact] = 0.0
+        kept = EntrySystem(A, B, exact).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_LARGEST_KEPT", 40)
+        streamed = EntrySystem(A, B, exact).factor(at)(pull)
+        for one, other in zip((*kept.X, kept.u, kept.y), (*streamed.X, streamed.u, streamed.y), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
     @pytest.mark.parametrize("terms", [0.0, 1e9])
     def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
@@ -220,6 +237,29 @@ class TestSystems:
         S, b = positive_definite(20, rng), rng.normal(size=20)
         x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
         np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
+
+
+class TestBordered:
+    @pytest.mark.parametrize("rank", [6, 3, 0])
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+    def test_where_the_first_block_alone_is_singular(self, rng, rank, scale):
+        m, k = 6, 6 - rank + 1
+        G, F = rng.normal(size=(m, rank)), rng.normal(size=(m, k))
+        M = scale * G @ G.T
+        E = np.where(np.arange(k) < 6 - rank, 0.0, rng.uniform(0.1, 1, k) / scale)
+        b, q = rng.normal(size=m), rng.normal(size=k)
+        y, u = bordered(M, F, E)(b, q)
+        size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
+        np.testing.assert_allclose(F.T @ y - E * u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E * u).max()))
+
+    def test_rows_of_zeros(self, rng):
+        M = np.diag([2.0, 0.0, 0.0])
+        F = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
+        b, q = rng.normal(size=3), rng.normal(size=2)
+        y, u = bordered(M, F)(b, q)
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12)
+        np.testing.assert_allclose(F.T @ y, q, atol=1e-12)
 
 
 class TestBends:

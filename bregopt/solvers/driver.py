@@ -41,6 +41,7 @@ def run(
 ) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
     begin = time.perf_counter()
+    m, program = program.m, settings.completed(program)
     reduced, spaces = to_range_space(program, settings.rank_tol)
     reduced = check_rows(reduced, program, spaces)
     for b, space in spaces.items():
@@ -49,7 +50,7 @@ def run(
         _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
     )
     boxed = box_rows(reduced)
-    begin_at = boxed.shrink(_started(start, reduced))
+    begin_at = boxed.shrink(_started(start, reduced, m))
     ready = time.perf_counter()
     if boxed.contradiction is None:
         answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
@@ -59,6 +60,7 @@ def run(
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
+    answer = replace(answer, y=answer.y[:m])
     done = time.perf_counter()
     timings = {
         "setup": ready - begin,
@@ -112,20 +114,24 @@ def _rank_decision(program: Program, b: int, rank: int, rank_tol: float) -> str:
     return f"{block.name} keeps the range of X0: rank {rank} of {columns} columns (rank_tol {rank_tol:g})"
 
 
-def _started(start: Solution | None, program: Program) -> Start | None:
-    """Return an earlier answer as a start; multipliers carry over, matrices only where orders agree."""
+def _started(start: Solution | None, program: Program, m: int) -> Start | None:
+    """Return an earlier answer to `m` rows as a start; matrices carry over only where orders agree."""
     if start is None or start.X is None or start.duals is None:
         return None
-    if len(start.duals) != program.m or len(start.u) != program.k:
+    if len(start.duals) != m or len(start.u) != program.k:
         raise ValueError(
             f"warm_start has {len(start.duals)} rows and {len(start.u)} variables; "
-            f"expected {program.m} and {program.k}"
+            f"expected {m} and {program.k}"
         )
     fits = len(start.X) == len(program.blocks) and all(
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(tuple(np.asarray(X) for X in start.X) if fits else (), start.u, start.duals)
+    return Start(
+        tuple(np.asarray(X) for X in start.X) if fits else (),
+        start.u,
+        np.pad(start.duals, (0, program.m - m)),
+    )
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:

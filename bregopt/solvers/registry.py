@@ -195,8 +195,10 @@ def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> st
     for name in options:
         if name not in cls.Settings.__dataclass_fields__:
             return f"it has no option {name!r}"
+    settings = _own_settings(cls, options)
+    program = settings.completed(program)
     reason = cls.capabilities.refusal(program)
-    return reason if reason is not None else cls().refusal(program, _own_settings(cls, options))
+    return reason if reason is not None else cls().refusal(program, settings)
 
 
 def _own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
