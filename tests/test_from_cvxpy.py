@@ -305,3 +305,60 @@ def test_complex_numbers_are_refused():
     cost = cp.real(cp.trace(np.array([[1, 1j], [-1j, 2]]) @ X))
     with pytest.raises(bo.UnsupportedProblemError, match="complex"):
         bo.from_cvxpy(cp.Problem(cp.Minimize(cost), [cp.trace(X) == 1]))
+
+
+# --- Soft rows that were written in CVXPY -------------------------------------------------------------
+
+
+def bends(X, v):
+    """Return prices and rows in which ``v`` only bends bounds, and how many soft rows they are."""
+    d = cp.hstack([X[0, 0] + X[1, 1] - 2 * X[0, 1], X[2, 2] + X[3, 3] - 2 * X[2, 3]])
+    return {
+        "squares": (cp.sum_squares(v), [d <= 0.5 + v]),
+        "squares, one by one": (cp.sum_squares(v), [d[0] - v[0] <= 0.5, d[1] <= 0.6 + 2 * v[1]]),
+        "weighted": (3 * cp.square(v[0]) + cp.square(2 * v[1] - 1), [d == v]),
+        "distances": (cp.norm1(v), [d <= 0.5 + v]),
+        "distances from below": (2 * cp.sum(cp.abs(v - 4)), [v <= d]),
+        "one-sided": (cp.sum(cp.pos(v)) / 2, [d - 0.5 <= v]),
+        "a row turned round": (cp.sum(cp.abs(v)), [3 - d == 2 * v]),
+    }
+
+
+BENDS = list(bends(cp.Variable((N, N), PSD=True), cp.Variable(2)))
+
+
+@pytest.mark.parametrize("name", BENDS)
+def test_variables_that_only_bend_bounds_become_soft_rows(name, rng):
+    G = rng.normal(size=(N, N))
+    X, v = cp.Variable((N, N), PSD=True), cp.Variable(2)
+    price, rows = bends(X, v)[name]
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - G - G.T) + price), [*rows, cp.trace(X) == N])
+    ours = bo.from_cvxpy(problem)
+    assert not ours.variables
+    assert len(ours.constraints) == len(rows) + 1
+    assert all(c.softness is not None for c in ours.constraints[: len(rows)])
+    problem.solve(solver="CLARABEL")
+    value, at, duals = problem.value, v.value, [c.dual_value for c in problem.constraints]
+    problem.solve(method="bregopt", strict=True, tol=1e-9)
+    assert problem.solver_stats.solver_name == "bregopt: bregman"
+    assert problem.value == pytest.approx(value, rel=1e-6)
+    if name != "one-sided":  # where below the bound any value does
+        np.testing.assert_allclose(v.value, at, atol=1e-4)
+    assert all(np.max(c.violation()) <= 1e-6 for c in problem.constraints)
+    for c, dual in zip(problem.constraints, duals, strict=True):
+        np.testing.assert_allclose(c.dual_value, dual, atol=1e-3)
+
+
+def test_variables_that_do_more_stay(rng):
+    X, v, d = cp.Variable((N, N), PSD=True), cp.Variable(2), cp.Variable(2)
+    distances = cp.hstack([X[0, 0] - X[0, 1], X[1, 1]])
+    price, row = cp.sum_squares(v), distances <= 0.5 + v
+    for more in ([v[0] <= 1], [distances >= v - 3], [v + d == 1]):
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + price), [row, *more])
+        assert bo.from_cvxpy(problem).variables
+    for other in (price + v[0], cp.square(v[0]), cp.sum_squares(v + d), price + cp.norm1(v)):
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + other), [row])
+        assert bo.from_cvxpy(problem).variables
+    # A price that would pay for bending the other way: the bounds would run away.
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + cp.sum(cp.pos(-v))), [row])
+    assert bo.from_cvxpy(problem).variables
