@@ -659,3 +659,23 @@ def test_a_start_from_afar_does_no_harm(far):
     assert near.value == pytest.approx(cold.value, rel=1e-7)
     with pytest.warns(bo.ConvergenceWarning):
         assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
+
+
+def test_where_the_first_start_leads_nowhere_the_central_path_does():
+    """A hinge that repeats an equation stalled the method from the start at which no row acts."""
+    n = 5
+    X, (i, j) = bo.PSD(n), np.triu_indices(n, 1)
+    rows = [
+        bo.diag(X) == 1,
+        X[i, j] <= np.linspace(0.5, 0.9, 10),
+        X[0, 1:] >= -0.5,
+        2 * X[0, 1] - X[2, 3] <= 0.3,
+        bo.sq_distance(X, 0, 1) <= bo.sq_distance(X, 2, 3),
+        bo.between(bo.sum(X), 4, 6),
+    ]
+    objective = bo.Minimize(0.1 * bo.logdet_div(X, np.eye(n)) + bo.inner(np.ones((n, n)), X))
+    without = bo.Problem(objective, rows).solve("bregman")
+    hinges = bo.soft(bo.diag(X)[:3] >= 0.2, gamma=2.0, penalty="hinge")
+    sol = bo.Problem(objective, [*rows, hinges]).solve("bregman")
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(without.value, rel=1e-6)

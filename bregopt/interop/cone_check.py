@@ -136,12 +136,10 @@ class ConeProblem:
         constraints = [cone.constraint(s[cone.rows]) for cone in self._cones]
         problem = cp.Problem(cp.Minimize(cost), [*constraints, *more])
         word = ask(problem, tol=tol)
-        z = np.zeros(len(self._b))
-        for cone, constraint in zip(self._cones, constraints, strict=True):
-            if constraint.dual_value is not None:
-                z[cone.rows] = cone.multiplier(constraint)
-        found = np.zeros(len(self._c)) if x.value is None else np.array(x.value)
-        return _Point(found, z, word.status, word.iterations)
+        if x.value is None:
+            return _Point(np.zeros(len(self._c)), np.zeros(len(self._b)), word.status, word.iterations)
+        z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
+        return _Point(np.array(x.value), np.concatenate(z), word.status, word.iterations)
 
     # --- What their answers prove ---
 

@@ -7,6 +7,7 @@ Newton's method in the rows that act is tried first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,11 +79,14 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         at, stop, steps = _warm(method, frame, start, watch, min(limit, _WARM_STEPS))
         if stop in _FINAL or steps >= limit:
             return _answer(frame, watch, at, stop, steps)
-    first = method.first()
-    if first is None:
-        return Answer((frame.lift(frame.X0),), _NO_VARIABLES, y, StopReason.STALLED, steps)
-    at, stop, more = watch.follow(first, method.next, frame.certificate, limit - steps)
-    return _answer(frame, watch, at, stop, steps + more)
+    answer = Answer((frame.lift(frame.X0),), _NO_VARIABLES, y, StopReason.STALLED, steps)
+    for first in method.starts():
+        at, stop, more = watch.follow(first, method.next, frame.certificate, limit - steps)
+        steps += more
+        answer = _answer(frame, watch, at, stop, steps)
+        if stop is not StopReason.STALLED or steps >= limit:
+            break
+    return answer
 
 
 def _warm(method: Any, frame: _Frame, start: Start, watch: Watch, limit: int) -> tuple[Any, StopReason, int]:
@@ -190,12 +194,19 @@ class _RowNewton:
         self._frame = frame
         self._engine = PrimalDual(frame.program, [frame.C])
 
-    def first(self) -> _Iterate | None:
-        """Return the first iterate, where no row acts."""
+    def starts(self) -> Iterator[_Iterate]:
+        """Yield the first iterate: where no row acts; then, should that lead nowhere, from far above."""
+        program, near = self._frame.program, None
+        if not self._frame.ill_conditioned:
+            near = self._near()
+        if near is not None:
+            yield near
+        # Along the central path of <C, X>, from far above the weight.
+        whole = Face.whole(len(self._frame.C))
+        yield _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
+
+    def _near(self) -> _Iterate | None:
         bounds = self._frame.program.bounds
-        if self._frame.ill_conditioned:  # along the central path of <C, X>, from far above the weight
-            program, whole = self._frame.program, Face.whole(len(self._frame.C))
-            return _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
         X = self._frame.point(np.zeros(bounds.m))
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
@@ -281,9 +292,11 @@ class _SoftNewton:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
 
-    def first(self) -> _SoftIterate | None:
-        """Return the iterate where no row acts."""
-        return self.at(np.zeros(self._A.m)) or self._iterate(self._frame.X0)
+    def starts(self) -> Iterator[_SoftIterate]:
+        """Yield the iterate where no row acts."""
+        first = self.at(np.zeros(self._A.m)) or self._iterate(self._frame.X0)
+        if first is not None:
+            yield first
 
     def at(self, y: Array) -> _SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
