@@ -41,6 +41,7 @@ _ROUGH = 1e-2  # to which it goes
 _IN_QUESTION = 0.5  # of the sample: as many rows stay in question after it
 _PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
 _BETTER = 0.9  # of a gap
+_SLOW = 0.5  # of a gap: where a round leaves more, the next one adds twice as many directions
 _LEFT = 0.9  # of the tolerance: up to where eigenvalues are dropped from an answer
 
 
@@ -86,6 +87,7 @@ class _Generation:
         self._best = Incumbent(faces, self._bound, settings.tol)
         self._semidefinite = master == "psd"
         self._cuts = settings.cuts(master, faces.program.m)
+        self._may_widen = self._semidefinite and settings.cuts_per_round is None
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
         self._master: Any
         if self._semidefinite:
@@ -176,6 +178,8 @@ class _Generation:
         more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
         self._progress.record(round_, certificate, **more)
         self._waited = 0 if certificate.gap < _BETTER * self._gap or outcome.joined else self._waited + 1
+        if self._may_widen and certificate.gap > _SLOW * self._gap:
+            self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
