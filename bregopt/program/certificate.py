@@ -379,8 +379,6 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     used = y != 0
     demand = float(y[used] @ asked[used])
     magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
-    if demand <= tol * magnitude or size + magnitude == 0:
-        return False
     supply, lacking = 0.0, 0.0
     for b, bound in enumerate(_trace_bounds(program)):
         largest = float(np.linalg.eigvalsh(program.A.adjoint(y, b))[-1])
@@ -396,7 +394,9 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     column = np.abs(program.B).T @ np.abs(y)
     if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
         return False
-    supply += float(reduced[~open_end] @ end[~open_end])
+    from_box = reduced[~open_end] * end[~open_end]
+    supply += float(from_box.sum())
+    magnitude += float(np.abs(from_box).sum())
     return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
 from bregopt.program import Penalty, Program, trace_bound
@@ -171,6 +173,12 @@ class Answer:
     citation: str = ""
     y_on_faces: Array | None = None
     iteration_bound: float | None = None
+
+    @classmethod
+    def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:
+        """Return an answer of multipliers alone, such as a Farkas vector; matrices and variables are zero."""
+        X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+        return cls(X, np.zeros(program.k), y, stop, iterations)
 
 
 class Solver(Protocol):

@@ -23,6 +23,7 @@ from bregopt.program import (
     range_space,
 )
 from bregopt.solvers.base import Answer, Settings, Solver, Start
+from bregopt.solvers.boxes import box_rows
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
@@ -48,8 +49,13 @@ def run(
     progress = Progress(
         _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
     )
+    boxed = box_rows(reduced)
+    begin_at = boxed.shrink(_started(start, reduced, m))
     ready = time.perf_counter()
-    answer = solver.solve(reduced, settings, _started(start, reduced, m), progress)
+    if boxed.contradiction is None:
+        answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
+    else:
+        answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
     answer = replace(answer, X=tuple(M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)

@@ -27,7 +27,9 @@ __all__ = [
     "explain",
     "own_options",
     "register_solver",
+    "route",
     "routes",
+    "settings",
     "solve",
     "solvers",
     "takes",
@@ -129,9 +131,13 @@ def solve(
 
 def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
-    cls: Any = _named(solver)[1]
     reduced, _ = driver.to_range_space(program, Settings().rank_tol)
-    return cls().translate(reduced)
+    return route(solver).translate(reduced)
+
+
+def route(solver: Any) -> Any:
+    """Return the named route, for what it offers beyond what every route does."""
+    return _named(solver)[1]()
 
 
 def check_options(solver: Any, options: dict[str, Any]) -> None:
@@ -148,6 +154,11 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
             raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
     for cls in _all().values():
         _own_settings(cls, options)
+
+
+def settings(solver: Any, options: dict[str, Any]) -> Settings:
+    """Return the settings of a route; its word on an option that it does not know is a TypeError."""
+    return make_settings(_named(solver)[1], options)
 
 
 def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
