@@ -40,6 +40,7 @@ _BUILT_IN = {
     "bregman": "bregopt.solvers.bregman:Bregman",
     "path": "bregopt.solvers.path:Path",
     "psdboost": "bregopt.solvers.psdboost:PSDBoost",
+    "lowrank": "bregopt.solvers.lowrank:LowRankRoute",
     _REFERENCE: "bregopt.solvers.reference:Reference",
 }
 _ENTRY_POINTS = "bregopt.solvers"
