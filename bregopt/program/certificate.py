@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -79,6 +80,14 @@ class Certificate:
         """Whether gap and residuals are all at most `tol`."""
         # Written such that a NaN meets nothing.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
+
+
+class _Slack(NamedTuple):
+    """``C - A*(y)`` of a block, and the norms of the two."""
+
+    W: Array | ThinMatrix
+    cost: float
+    adjoint: float
 
 
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
@@ -235,26 +244,24 @@ def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:
     unit = 0.0
     for b, block in enumerate(program.blocks):
         if block.nearness is None:
-            C, adjoint = _cost_and_adjoint(program, b, acting, X[b])
-            unit += min(_typical_trace(program, b, float(X[b].trace())), most) * (_norm(C) + _norm(adjoint))
+            slack = _slack(program, b, acting, X[b])
+            trace = min(_typical_trace(program, b, float(X[b].trace())), most)
+            unit += trace * (slack.cost + slack.adjoint)
     return unit
 
 
-def _cost_and_adjoint(
-    program: Program, b: int, y: Array, X: Matrix
-) -> tuple[Array, Array] | tuple[ThinMatrix, ThinMatrix]:
-    """Return ``C`` and ``A*(y)`` of a block, by their terms where ``X`` is large and held by its factor."""
+def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None) -> _Slack:
+    """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
     block = program.blocks[b]
-    if isinstance(X, LowRank) and block.n > _SMALL and block.nearness is None:
+    if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
         thin = _thin_programs(program)[b]
         if thin is not None:
-            return thin.cost, thin.rows.adjoint(y)
-    return block.C, program.A.adjoint(y, b)
-
-
-def _norm(S: Array | ThinMatrix) -> float:
-    """Return the Frobenius norm."""
-    return S.norm() if isinstance(S, ThinMatrix) else float(np.linalg.norm(S))
+            own = thin.rows.adjoint(y)
+            return _Slack(thin.cost - own, thin.cost.norm(), own.norm())
+    adjoint = program.A.adjoint(y, b)
+    W = block.C - adjoint
+    seen = W if faces is None else faces[b].seen(W)
+    return _Slack(seen, float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
 
 
 def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
@@ -281,23 +288,19 @@ def _dual(
     """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
     terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
     for b, block in enumerate(program.blocks):
-        C, adjoint = _cost_and_adjoint(program, b, y, X[b])
-        W = C - adjoint
         if block.nearness is not None:
+            W = block.C - program.A.adjoint(y, b)
             divergence = divergence_of(block.nearness)
             terms.append(divergence.dual_term(W, block.nearness.mu, np.asarray(X[b])))
             unit += block.nearness.mu * divergence.unit
             continue
+        slack = _slack(program, b, y, X[b], faces)
         bound, trace = _trace_bounds(program)[b], float(X[b].trace())
-        if isinstance(W, ThinMatrix):
-            smallest = smallest_eigenvalue(W)
-        else:
-            seen = W if faces is None else faces[b].seen(W)
-            smallest = _least_eigenvalue(seen, bound is not None and bound.exact)
+        smallest = _least_eigenvalue(slack.W, bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
-            size = max(_norm(C), _norm(adjoint))
+            size = max(slack.cost, slack.adjoint)
             residual = max(residual, -smallest / size if size > 0 else 0.0)
             worth += max(-smallest, 0.0) * trace
     box, miss, left = _box_minimum(program, u, y)
@@ -370,8 +373,10 @@ def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     return worst
 
 
-def _least_eigenvalue(S: Array, above_zero: bool) -> float:
+def _least_eigenvalue(S: Array | ThinMatrix, above_zero: bool) -> float:
     """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorisation shows it above."""
+    if isinstance(S, ThinMatrix):
+        return smallest_eigenvalue(S)
     if not above_zero:
         try:
             np.linalg.cholesky(S)

@@ -114,9 +114,9 @@ def _stays_sparse(W: ThinMatrix) -> bool:
 def _by_inertia(W: ThinMatrix, t: float) -> float | None:
     """Return what ``L D L' ~ W - t I`` proves, None where it does not prove the matrix psd.
 
-    The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a negative
-    eigenvalue for each of them, and none besides if ``W - t I`` is psd. Their weights are taken a tenth smaller
-    there, so that what is missed in the border counts by its square.
+    The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
+    negative eigenvalue for each of them, and none besides if ``W - t I`` is psd. Their weights are taken a
+    tenth smaller there, so that what is missed in the border counts by its square.
     """
     n, q = W.n, len(W.w)
     K = sp.csc_array(W.S - t * sp.eye_array(n))

@@ -8,7 +8,7 @@ terms.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Coordinates, RankOne
+from bregopt.program.rows import Coordinates, RankOne, Rows
 
 __all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "thin_program"]
 
@@ -149,14 +149,18 @@ def thin_program(program: Program, b: int = 0) -> ThinProgram | None:
     """Return the cost and the rows of one block by their terms; None where these are too many."""
     block = program.blocks[b]
     own = [term for term in program.A.terms if term.block == b]
-    families = [*(term.rows for term in own), *([] if block.cost is None else [block.cost])]
-    if sum(family.Z.size if _is_full(family) else family.count() for family in families) > _MOST_TERMS:
-        return None
     cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
+    if sum(_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
+        return None
     return ThinProgram(_listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own))
 
 
-def _is_full(rows: Any) -> bool:
+def _terms(rows: Rows) -> int:
+    """Return how many numbers hold rows here."""
+    return rows.m * rows.n if _is_full(rows) else rows.count()
+
+
+def _is_full(rows: Rows) -> TypeGuard[RankOne]:
     """Whether rows are squares of vectors with few zeros."""
     if not isinstance(rows, RankOne):
         return False
@@ -170,7 +174,7 @@ def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
     vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for term in placed:
         rows = term.rows
-        if isinstance(rows, RankOne) and _is_full(rows):
+        if _is_full(rows):
             vectors.append(rows.Z.toarray() if sp.issparse(rows.Z) else rows.Z)
             at.append(term.at)
             weight.append(rows.weight)

@@ -47,11 +47,11 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     equal = program.bounds.lo[at] == upper
     support = np.diff(W.indptr)
     best: TraceBound | None = None
-    for row in np.flatnonzero(support == n):
-        w = W[[row]].data
-        level = bool(equal[row] and w.max() - w.min() <= 1e-14 * w.max())
-        t = _scattered(program.m, at[[row]], 1 / w.min())
-        best = _tighter(best, TraceBound(float(upper[row] / w.min()), level, t))
+    for full in np.flatnonzero(support == n):
+        w = W[[full]].data
+        level = bool(equal[full] and w.max() - w.min() <= 1e-14 * w.max())
+        t = _scattered(program.m, at[[full]], 1 / w.min())
+        best = _tighter(best, TraceBound(float(upper[full] / w.min()), level, t))
     single = np.flatnonzero(support == 1)
     i, w = W.indices[W.indptr[single]], W.data[W.indptr[single]]
     # Of the rows on one entry the tightest, the first of equal ones.

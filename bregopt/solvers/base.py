@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Penalty, Program, trace_bound
+from bregopt.program import Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -129,7 +129,7 @@ class Settings:
 class Start:
     """Where to start from: an earlier answer to a program with the same rows."""
 
-    X: tuple[Array, ...]
+    X: tuple[Matrix, ...]
     u: Array
     y: Array
 

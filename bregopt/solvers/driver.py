@@ -119,7 +119,7 @@ def _started(start: Solution | None, program: Program) -> Start | None:
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(tuple(np.asarray(X) for X in start.X) if fits else (), start.u, start.duals)
+    return Start(tuple(start.X) if fits else (), start.u, start.duals)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:

@@ -2,8 +2,8 @@
 
     L(R) = <C, R R'> + sum over rows of  rho / 2 dist(a - y / rho, [lo, hi])^2,    a = A(R R').
 
-A row ``<F, X> <= 0`` with psd ``F``, such as ``e'Xe == 0``, has no point inside, and its square would be flat to
-third order: it is held by the plain penalty ``s <F, X>``, whose weight grows (it is exact where ``s`` may be).
+A row ``<F, X> <= 0`` with psd ``F``, such as ``e'Xe == 0``, has no point inside, and its square would be flat
+to third order: it is held by the plain penalty ``s <F, X>``, whose weight ``s`` grows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bregopt.solvers.lowrank.spheres import Spheres
 
 __all__ = ["Lagrangian", "Point", "lagrangian"]
 
-_STIFF = 10.0  # of the mean of the cost's diagonal discs: the first penalties
+_STIFF = 10.0  # times the mean of the cost's rows: the first penalties
 _PLANES = 1e-14  # of the trace: by how little the rows held to zero are missed after a repair
 _REPAIRS = 50
 
@@ -165,10 +165,12 @@ def lagrangian(program: Program, thin: ThinProgram, spheres: Spheres, y: Array |
     rows, lo, hi = thin.rows.slice(at), program.bounds.lo[at], program.bounds.hi[at]
     sign = _psd_sign(rows)
     held = ((sign > 0) & (hi == 0)) | ((sign < 0) & (lo == 0))
-    level = _STIFF * float(np.abs(thin.cost.S).sum()) / thin.cost.n / 10
+    level = float(abs(thin.cost.S).sum()) / thin.cost.n
     level = level if level > 0 else 1.0
-    steep = _steepness(rows, spheres, lo, hi)
-    first = np.where(sign != 0, -sign * level / np.maximum(_sizes(rows), np.finfo(float).tiny), 0.0)
+    size, steep = _sizes(rows), _steepness(rows, spheres, lo, hi)
+    # Squares that are to be far smaller than they are at random begin as if they were held.
+    small = np.where(sign > 0, hi, -lo) < size * spheres.trace / thin.cost.n
+    first = np.where(small, -sign * level / np.maximum(size, np.finfo(float).tiny), 0.0)
     start = program.bounds.slice(at).clip(first)
     if y is not None:
         start = np.where(held, np.minimum(start * sign, y[at] * sign) * sign, y[at])
@@ -197,7 +199,7 @@ def _sizes(rows: ThinRows) -> Array:
 
 
 def _steepness(rows: ThinRows, spheres: Spheres, lo: Array, hi: Array) -> Array:
-    """Return about the squared norm of ``2 A_k R`` where the rows meet their bounds: what penalties divide by."""
+    """Return about the squared norms of ``2 A_k R`` at the bounds, which penalties are divided by."""
     size = _sizes(rows)
     bound = np.minimum(np.abs(lo), np.abs(hi))  # one of the two is finite, or the row never acts
     largest = float(spheres.square.max())

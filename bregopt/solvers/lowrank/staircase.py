@@ -1,20 +1,22 @@
 """From one rank to the next, until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
 
-A minimiser ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and ``W R = 0``. If
-``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a direction in which one column
-more lets the value fall. What the multipliers prove meanwhile is certified at each stage.
+A minimiser ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
+``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a direction
+in which one column more lets the value fall. What the multipliers prove is certified at each stage.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.lowrank.lagrangian import Lagrangian, Point, lagrangian
+from bregopt.solvers.lowrank.lagrangian import Point, lagrangian
 from bregopt.solvers.lowrank.spheres import Spheres
 from bregopt.solvers.lowrank.start import first_factor
 from bregopt.solvers.lowrank.trust_region import descend
@@ -160,10 +162,6 @@ def most_columns(program: Program) -> int:
 
 def _with_shares(at: Point, spheres: Spheres) -> Any:
     """Return ``C - A*(y)`` for the multipliers of all rows."""
-    from dataclasses import replace
-
-    import scipy.sparse as sp
-
     shares = np.broadcast_to(at.share[:, 0], (at.slack.n,))
     return replace(at.slack, S=sp.csr_array(at.slack.S - sp.diags_array(shares)))
 

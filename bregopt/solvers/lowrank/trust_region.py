@@ -1,4 +1,4 @@
-"""The Riemannian trust-region method: truncated conjugate gradients for each step (Absil, Baker, Gallivan 2007).
+"""The Riemannian trust-region method: each step by truncated conjugate gradients (Absil et al. 2007).
 
 Measured against sweeps over the rows of ``R``, one colour of the graph at a time, and a limited-memory
 quasi-Newton method, it takes as long as the better of them to 1e-6, and goes on where they tail off.
