@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from bregopt.program import Penalty, Program, thin_program
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
-from bregopt.solvers.lowrank.spheres import read_spheres
 from bregopt.solvers.lowrank.staircase import Staircase, most_columns
+from bregopt.solvers.lowrank.surface import read_surface
 from bregopt.solvers.progress import Progress
 
 __all__ = ["LowRankRoute", "LowRankSettings"]
@@ -59,23 +59,23 @@ class LowRankRoute:
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        if read_spheres(program) is None:
+        if read_surface(program) is None:
             return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
         if thin_program(program) is None:
             return "its cost or its rows have too many terms"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        spheres = read_spheres(program)
-        assert spheres is not None
-        others = program.m - len(spheres.rows)
-        fixed = "trace" if len(spheres.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
+        surface = read_surface(program)
+        assert surface is not None
+        others = program.m - len(surface.rows) - len(surface.planes)
+        fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
         held = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
         columns = min(settings.rank, most_columns(program))
         return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        spheres, thin = read_spheres(program), thin_program(program)
-        assert spheres is not None
+        surface, thin = read_surface(program), thin_program(program)
+        assert surface is not None
         assert thin is not None
-        return Staircase(program, thin, spheres, settings, start, progress).run()
+        return Staircase(program, thin, surface, settings, start, progress).run()

@@ -1,8 +1,8 @@
 """From one rank to the next, until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
 
 A minimiser ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
-``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a direction
-in which one column more lets the value fall. What the multipliers prove is certified at each stage.
+``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a
+direction in which one column more lets the value fall. What the multipliers prove is certified at each stage.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest
+from bregopt.program import Certificate, LowRank, Program, ThinMatrix, ThinProgram, certify, lowest
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.lowrank.lagrangian import Point, lagrangian
-from bregopt.solvers.lowrank.spheres import Spheres
+from bregopt.solvers.lowrank.lagrangian import lagrangian
 from bregopt.solvers.lowrank.start import first_factor
+from bregopt.solvers.lowrank.surface import Surface
 from bregopt.solvers.lowrank.trust_region import descend
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
@@ -46,7 +45,7 @@ class Staircase:
     program : Program
         One block, linear, the diagonal or the trace fixed.
     thin : ThinProgram
-    spheres : Spheres
+    surface : Surface
     settings : LowRankSettings
     start : Start, optional
     progress : Progress
@@ -56,7 +55,7 @@ class Staircase:
         self,
         program: Program,
         thin: ThinProgram,
-        spheres: Spheres,
+        surface: Surface,
         settings: Any,
         start: Start | None,
         progress: Progress,
@@ -64,20 +63,20 @@ class Staircase:
         self._program, self._settings, self._progress = program, settings, progress
         self._most = most_columns(program)
         self._rng = np.random.default_rng(settings.seed)
-        self._L = lagrangian(program, thin, spheres, None if start is None else start.y)
-        R = first_factor(program, spheres, settings, start, self._most, self._rng)
-        self._at = self._L.retract(self._L.repaired(R))
-        self._unit = 1e-3 * spheres.trace * max(thin.cost.norm(), np.finfo(float).tiny) / program.blocks[0].n
+        self._L = lagrangian(program, thin, surface, None if start is None else start.y)
+        R = first_factor(program, surface, settings, start, self._most, self._rng)
+        self._at = self._L.retract(R)
+        self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), np.finfo(float).tiny) / program.blocks[0].n
         self._steps = 0
         self._best: tuple[float, Array] | None = None
-        self._y, self._bound = self._L.multipliers(self._at, program.m), -np.inf
+        self._y, self._bound = np.zeros(program.m), -np.inf
 
     def run(self) -> Answer:
         try:
             stop = self._climb()
         except KeyboardInterrupt:
             stop = StopReason.INTERRUPTED
-        R = self._L.repaired(self._at.R) if self._best is None else self._best[1]
+        R = self._at.R if self._best is None else self._best[1]
         return Answer((LowRank(_narrowed(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
 
     def _climb(self) -> StopReason:
@@ -86,7 +85,7 @@ class Staircase:
         missed = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
-            cut_short = self._descend(share * self._scale / np.sqrt(self._L.spheres.trace))
+            cut_short = self._descend(share * self._scale / np.sqrt(self._L.surface.trace))
             certificate = self._certified()
             if certificate.meets(tol):
                 return StopReason.CONVERGED
@@ -97,10 +96,11 @@ class Staircase:
                 continue
             if len(gaps) > _STALL and gaps[-1] > 0.5 * gaps[-1 - _STALL] and share <= _SHARE * tol:
                 return StopReason.STALLED
-            before, missed = missed, self._L.violation(self._at.R)
+            before, missed = missed, self._L.missed(self._at)
             self._L = self._L.updated(self._at, before, _SHARE * tol * self._scale)
             self._at = self._L.retract(_narrowed(self._at.R, _NARROW))
-            share = max(share * _SHARPER, _SHARPEST)
+            reached = self._at.steepness * np.sqrt(self._L.surface.trace) / self._scale
+            share = max(min(share, reached) * _SHARPER, _SHARPEST)
 
     @property
     def _scale(self) -> float:
@@ -121,8 +121,8 @@ class Staircase:
 
     def _certified(self) -> Certificate:
         """Return what the present point proves; the best bound and the best matrix are kept."""
-        R = self._L.repaired(self._at.R)
-        y = self._L.multipliers(self._at, self._program.m)
+        R, loss = self._at.R, _SHARE * self._settings.tol * self._scale
+        y = self._L.multipliers(self._at, self._program.m, loss)
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         if certificate.dual > self._bound:
@@ -139,14 +139,14 @@ class Staircase:
         room = min(_DIRECTIONS, self._most - R.shape[1])
         if room <= 0:
             return False
-        values, V = lowest(_with_shares(at, L.spheres), room)
-        loss = -L.spheres.trace * float(values[0])
-        noise = _ABOVE_NOISE * np.sqrt(L.spheres.trace) * at.steepness
+        values, V = lowest(self._off_planes(), room)
+        loss = -L.surface.trace * float(values[0])
+        noise = _ABOVE_NOISE * np.sqrt(L.surface.trace) * at.steepness
         if loss <= max(noise, _SHARE * self._settings.tol * self._scale):
             return False
         V = V[:, values <= _NEARLY * values[0]]
-        step = np.sqrt(L.spheres.trace)
-        while step > 1e-6 * np.sqrt(L.spheres.trace):
+        step = np.sqrt(L.surface.trace)
+        while step > 1e-6 * np.sqrt(L.surface.trace):
             new = L.retract(np.hstack([R, step * V]))
             if new.value < at.value:
                 self._at = new
@@ -154,16 +154,16 @@ class Staircase:
             step /= 2
         return False
 
+    def _off_planes(self) -> ThinMatrix:
+        """Return ``C - A*(y)``, with the planes moved up to where they are not among the lowest."""
+        W, Q = self._at.curvature, self._L.surface.Q
+        level = 2 * max(map(abs, W.ends()))
+        return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
+
 
 def most_columns(program: Program) -> int:
     """Return the rank that some answer does not exceed, and one more (Barvinok 1995, Pataki 1998)."""
     return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
-
-
-def _with_shares(at: Point, spheres: Spheres) -> Any:
-    """Return ``C - A*(y)`` for the multipliers of all rows."""
-    shares = np.broadcast_to(at.share[:, 0], (at.slack.n,))
-    return replace(at.slack, S=sp.csr_array(at.slack.S - sp.diags_array(shares)))
 
 
 def _narrowed(R: Array, tol: float) -> Array:

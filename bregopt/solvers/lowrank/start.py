@@ -9,7 +9,7 @@ import numpy as np
 from bregopt.arrays import Array, finite_array
 from bregopt.program import LowRank, Program
 from bregopt.solvers.base import Start
-from bregopt.solvers.lowrank.spheres import Spheres
+from bregopt.solvers.lowrank.surface import Surface
 
 __all__ = ["first_factor"]
 
@@ -18,13 +18,13 @@ _NOISE = 0.1  # of the size of a start with fewer columns than it takes: the siz
 
 def first_factor(
     program: Program,
-    spheres: Spheres,
+    surface: Surface,
     settings: Any,
     start: Start | None,
     most: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Return the first ``R``, shape ``(n, k)`` with at most `most` columns; it need not be on the spheres."""
+    """Return the first ``R``, shape ``(n, k)`` with at most `most` columns; it need not be on the surface."""
     n = program.blocks[0].n
     columns = min(settings.rank, most)
     if settings.start is not None:
@@ -33,7 +33,7 @@ def first_factor(
         X = start.X[0]
         given = X.factor if isinstance(X, LowRank) else _factor(X)
     else:
-        return rng.normal(size=(n, columns)) * np.sqrt(spheres.trace / (n * columns))
+        return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
     if given.shape[1] >= columns:
         return np.array(given)
     size = _NOISE * float(np.linalg.norm(given)) / np.sqrt(n * columns)

@@ -20,7 +20,7 @@ _FIRST, _LEAST = 0.125, 1e-10  # radii, of the length of R
 _PRODUCTS = 300  # with the Hessian, in one step
 _LINEAR, _SUPERLINEAR = 0.1, 1.0  # the residual that ends a step: this fraction, or this power more
 _ACCEPT, _POOR, _GOOD = 0.05, 0.25, 0.75  # of the predicted decrease
-_ROUND_OFF = 1e-13  # of the value
+_MISSED = 1e-12  # by which a step may miss the planes
 _FLOOR = 1e-3  # of the largest multiplier of the spheres: the least that the preconditioner divides by
 
 
@@ -31,14 +31,18 @@ class _Step(NamedTuple):
 
 
 def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
-    """Yield the points of the method until the norm of the gradient is `tol` or nothing moves any more."""
-    longest = np.sqrt(L.spheres.trace)
+    """Yield the points of the method until the norm of the gradient is `tol`, or only round-off is left."""
+    longest = np.sqrt(L.surface.trace)
     radius = _FIRST * longest
     while at.steepness > tol and radius > _LEAST * longest:
         step = _step(L, at, radius)
         new = L.retract(at.R + step.D)
-        noise = _ROUND_OFF * max(abs(at.value), 1e-300)
+        noise = at.round_off
+        if step.predicted <= noise and new.steepness > at.steepness / 2:
+            return
         ratio = (at.value - new.value + noise) / (step.predicted + noise)
+        if L.surface.off_planes(new.R) > _MISSED:
+            ratio = 0.0
         if ratio < _POOR:
             radius /= 4
         elif ratio > _GOOD and step.at_the_rim:
@@ -52,16 +56,14 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     """Return an approximate minimiser of the quadratic model in the trust region (Steihaug 1983)."""
     shift = at.slack.diagonal()[:, None] - at.share
     M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + np.finfo(float).tiny)
-    if len(at.share) == 1:
-        M = np.median(M, keepdims=True)  # what is divided by it has to stay tangent
     # The region is measured in the preconditioner's norm, in which the steps of the method only grow.
     rim = radius**2 * float(np.median(M))
     D, HD, r = np.zeros_like(at.R), np.zeros_like(at.R), at.gradient.copy()
-    z = r / M
+    z = at.tangent.project(r / M)
     rz = float(np.vdot(r, z))
     first, d = rz, -z
     DD, Dd, dd = 0.0, 0.0, rz
-    enough = first * min(_LINEAR, (first / float(M.max()) / L.spheres.trace) ** (_SUPERLINEAR / 2)) ** 2
+    enough = first * min(_LINEAR, (first / float(M.max()) / L.surface.trace) ** (_SUPERLINEAR / 2)) ** 2
     at_the_rim = False
     for _ in range(_PRODUCTS):
         Hd = L.second(at, d)
@@ -76,7 +78,7 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
             break
         r += length * Hd
         DD += length * (2 * Dd + length * dd)
-        z = r / M
+        z = at.tangent.project(r / M)
         rz, before = float(np.vdot(r, z)), rz
         if rz <= enough:
             break
