@@ -20,7 +20,7 @@ __all__ = ["best_partition"]
 _HYPERPLANES = 50
 _LEADING = 3  # eigenvectors of X that are tried as directions too
 _IMPROVED = 5  # of the roundings, the best ones
-_PATIENCE, _PATIENCE_SHARE = 1_000, 0.05  # moves without a better partition, or this share of the vertices
+_PATIENCE, _PATIENCE_SHARE = 200, 0.02  # moves without a better partition, or this share of the vertices
 
 
 def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Generator) -> IntArray:

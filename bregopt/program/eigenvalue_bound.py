@@ -48,7 +48,7 @@ _Proof = Callable[[float], float | None]
 
 
 def smallest_eigenvalue(W: ThinMatrix) -> float:
-    """Return a number that is not above the smallest eigenvalue, and near it.
+    """Return a number not above the smallest eigenvalue, and near that or, where that is positive, near zero.
 
     Up to an order of 500 it is computed, above proven; beyond 5,000, where no sparse factor is at hand, up
     to a probability of 1e-12 over the random vector of the proof.

@@ -24,12 +24,12 @@ class LowRankSettings(base.Settings):
     ----------
     rank : int
         Columns of the first ``R``; more join where they are needed.
-    start : LowRank, array of shape (n, k) or (n,), optional
+    factor : LowRank, array of shape (n, k) or (n,), optional
         Where ``R`` begins: a factor, such as that of an earlier answer, or a vector of signs, a partition.
     """
 
     rank: int = 12
-    start: Any = None
+    factor: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,8 +27,8 @@ def first_factor(
     """Return the first ``R``, shape ``(n, k)`` with at most `most` columns; it need not be on the surface."""
     n = program.blocks[0].n
     columns = min(settings.rank, most)
-    if settings.start is not None:
-        given = _given(settings.start, n)
+    if settings.factor is not None:
+        given = _given(settings.factor, n)
     elif start is not None and start.X:
         X = start.X[0]
         given = X.factor if isinstance(X, LowRank) else _factor(X)
@@ -46,10 +46,10 @@ def _given(value: Any, n: int) -> Array:
     if isinstance(value, LowRank):
         factor = value.factor
     else:
-        array = finite_array(value, "start", ndim=(1, 2))
+        array = finite_array(value, "factor", ndim=(1, 2))
         factor = array[:, None] if array.ndim == 1 else array
     if factor.shape[0] != n or factor.shape[1] == 0:
-        raise ValueError(f"start has shape {np.shape(factor)}; expected {n} rows, one for each of X")
+        raise ValueError(f"factor has shape {np.shape(factor)}; expected {n} rows, one for each of X")
     return factor
 
 
