@@ -179,7 +179,7 @@ class TestBound:
             W = ThinMatrix(sp.csr_array(S_), U, w)
             exact = np.linalg.eigvalsh(W.dense())
             found = smallest_eigenvalue(W)
-            slack = 2e-3 if way == "polynomial" else 1e-7
+            slack = 2e-3 if way == "polynomial" else 1e-5
             assert min(exact[0], 0.0) - slack * exact[-1] <= found <= exact[0] + 1e-12 * exact[-1]
             assert lowest(W, 1)[0][0] >= exact[0] - 1e-9 * exact[-1]
 
@@ -216,7 +216,6 @@ class TestBound:
 
         graph = grid(60, 100)
         problem = balanced(graph)
-        problem.solve(max_iter=1, solver="lowrank", tol=0.5)
         tracemalloc.start()
         sol = problem.solve(tol=1e-3)
         peak = tracemalloc.get_traced_memory()[1]
@@ -227,7 +226,8 @@ class TestBound:
 
 class TestSurface:
     def test_projection_and_retraction(self):
-        surface = read_surface(balanced(random_graph(40, 90, 7)).program())
+        program = balanced(random_graph(40, 90, 7)).program()
+        surface = read_surface(program, thin_program(program))
         rng = np.random.default_rng(0)
         R = surface.retract(rng.normal(size=(40, 5)))
         np.testing.assert_allclose((R**2).sum(axis=1), 1)
@@ -243,7 +243,8 @@ class TestSurface:
         from bregopt.solvers.lowrank.lagrangian import lagrangian
 
         program = balanced(random_graph(25, 60, 8), 30.0).program()
-        L = lagrangian(program, thin_program(program), read_surface(program), None)
+        thin = thin_program(program)
+        L = lagrangian(program, thin, read_surface(program, thin), None)
         rng = np.random.default_rng(1)
         at = L.retract(rng.normal(size=(25, 4)))
         V = at.tangent.project(rng.normal(size=(25, 4)))
@@ -358,6 +359,9 @@ class TestRouting:
         assert read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
             value, rel=1e-5
         )
+        write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
+        listed = read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
+        assert listed.iterations < 60  # e'Xe, listed term by term, is seen to be a square
         X = cp.Variable((25, 25), PSD=True)
         L = laplacian(random_graph(25, 60, 13)).toarray() / 4
         theirs = cp.Problem(cp.Maximize(cp.trace(L @ X)), [cp.diag(X) == 1])

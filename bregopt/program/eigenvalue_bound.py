@@ -32,6 +32,8 @@ _LARGEST_DENSE = 5_000  # the order up to which the matrix may be formed
 _LARGEST_PROFILE = 5e7  # entries between the diagonal and the first of each row, in a narrow order,
 _NARROW = 0.1  # and of all there are: where the factor is taken for sparse
 _MOST_VECTORS = 20  # that border it
+_FINE = 1e-9  # of the size, below which a step is not made smaller again,
+_CLOSE = 1.5  # and by what factor it may be too large
 _FINEST, _DENSE_FINEST = 1e-13, 1e-10  # of the size: the first bound tried below the estimate
 _WIDER = 10.0  # by which one that was not proven is moved away
 _TRIALS = 12
@@ -61,21 +63,28 @@ def smallest_eigenvalue(W: ThinMatrix) -> float:
     estimate = min(float(lowest(W, 1)[0][0]), 0.0)
     found = None
     if _stays_sparse(W):
-        found = _proven(lambda t: _by_inertia(W, t), estimate, _FINEST * size)
+        found = _proven(lambda t: _by_inertia(W, t), estimate, size)
     if found is None and W.n <= _LARGEST_DENSE:
         H = -W.dense()
         return -proven_bound(H, -estimate, _DENSE_FINEST * size, _TRIALS)
     return _by_polynomial(W, estimate) if found is None else found
 
 
-def _proven(proof: _Proof, estimate: float, step: float) -> float | None:
-    """Return the first bound that is proven, going down from an estimate in growing steps."""
+def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
+    """Return a bound that is proven: from an estimate down in growing steps, and then up again a little."""
+    step, found = _FINEST * size, None
     for _ in range(_TRIALS):
         found = proof(estimate - step)
         if found is not None:
-            return found
+            break
         step *= _WIDER
-    return None
+    wider = _WIDER
+    while found is not None and step > _FINE * size and wider > _CLOSE:
+        wider = np.sqrt(wider)
+        better = proof(estimate - step / wider)
+        if better is not None:
+            found, step = better, step / wider
+    return found
 
 
 def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> float:

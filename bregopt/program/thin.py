@@ -21,6 +21,7 @@ from bregopt.program.rows import Coordinates, RankOne, Rows
 __all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "thin_program"]
 
 _MOST_TERMS = 50_000_000  # that are listed
+_ROUND_OFF = 1e-14
 _FULL = 0.1  # of a vector's entries, beyond which its square is not listed
 
 
@@ -168,6 +169,23 @@ def _is_full(rows: Rows) -> TypeGuard[RankOne]:
     return bool(stored > _FULL * rows.m * rows.n)
 
 
+def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, float] | None:
+    """Return ``z`` and ``w`` if the terms are those of ``w z'Xz``, such as a file's that lists ``e'Xe``."""
+    S = sp.csr_array(
+        (np.concatenate([value, value]) / 2, (np.concatenate([i, j]), np.concatenate([j, i]))), (n, n)
+    )
+    diagonal = S.diagonal()
+    p = int(np.argmax(np.abs(diagonal)))
+    if diagonal[p] == 0:
+        return None
+    z, w = S[[p]].toarray().ravel() / diagonal[p], float(diagonal[p])
+    terms = S.tocoo()
+    exact = (
+        np.abs(terms.data - w * z[terms.row] * z[terms.col]).max() <= _ROUND_OFF * np.abs(terms.data).max()
+    )
+    return (z, w) if exact and np.count_nonzero(terms.data) == np.count_nonzero(z) ** 2 else None
+
+
 def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
     """Return `m` rows from families and the places where they stand."""
     columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
@@ -180,7 +198,16 @@ def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
             weight.append(rows.weight)
         else:
             t = rows.coordinates()
-            columns.append((term.at[t.row], t.i, t.j, t.value))
+            listed = np.ones(len(t.row), dtype=bool)
+            for k in np.flatnonzero(np.bincount(t.row, minlength=rows.m) > _FULL * n**2 / 2):
+                own = t.row == k
+                square = _as_square(n, t.i[own], t.j[own], t.value[own])
+                if square is not None:
+                    listed[own] = False
+                    vectors.append(square[0][None])
+                    at.append(term.at[[k]])
+                    weight.append(np.array([square[1]]))
+            columns.append((term.at[t.row[listed]], t.i[listed], t.j[listed], t.value[listed]))
     none = np.zeros(0, dtype=np.intp)
     fields = (
         np.concatenate(column) for column in zip((none, none, none, np.zeros(0)), *columns, strict=True)

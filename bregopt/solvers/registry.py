@@ -175,11 +175,12 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
             f"solver {name!r} does not take this problem: {refusal}. "
             + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
         )
-    found = routes(program, **options)
-    for route in found:
-        if route.chosen:
-            return _named(route.solver)[1]
-    reasons = "; ".join(f"{r.solver}: {r.refusal}" for r in found)
+    refusals = {}
+    for name, cls in _in_order(program).items():
+        refusals[name] = _refusal(cls, program, options)
+        if refusals[name] is None:
+            return cls
+    reasons = "; ".join(f"{name}: {refusal}" for name, refusal in refusals.items())
     raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
 
 

@@ -59,14 +59,16 @@ class LowRankRoute:
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        if read_surface(program) is None:
-            return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
-        if thin_program(program) is None:
+        thin = thin_program(program)
+        if thin is None:
             return "its cost or its rows have too many terms"
+        if read_surface(program, thin) is None:
+            return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        surface = read_surface(program)
+        thin = thin_program(program)
+        surface = None if thin is None else read_surface(program, thin)
         assert surface is not None
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
@@ -75,7 +77,8 @@ class LowRankRoute:
         return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        surface, thin = read_surface(program), thin_program(program)
-        assert surface is not None
+        thin = thin_program(program)
         assert thin is not None
+        surface = read_surface(program, thin)
+        assert surface is not None
         return Staircase(program, thin, surface, settings, start, progress).run()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.program import Program, TraceBound, trace_bound
+from bregopt.program import Program, ThinProgram, ThinRows, TraceBound, trace_bound
 from bregopt.program.rows import Distances, RankOne
 
 __all__ = ["Surface", "Tangent", "read_surface"]
@@ -130,7 +130,7 @@ class Tangent:
         return self.split(V)[2]
 
 
-def read_surface(program: Program) -> Surface | None:
+def read_surface(program: Program, thin: ThinProgram) -> Surface | None:
     """Return what rows of a program in one block fix: its diagonal or its trace; None if neither.
 
     The diagonal must be above zero.
@@ -159,14 +159,15 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
     return entry
 
 
-def _planes(program: Program) -> tuple[Array, IntArray, Array]:
+def _planes(program: Program, rows: ThinRows) -> tuple[Array, IntArray, Array]:
     """Return the planes that rows hold ``R`` in: an orthonormal basis, the rows, and their `push`."""
-    vectors, at, weight = [np.zeros((0, program.blocks[0].n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
+    own = np.flatnonzero(_held(program, rows.at, rows.weight))
+    vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
     for term in program.A.terms:
-        rows = term.rows
-        if isinstance(rows, RankOne | Distances):
-            own = np.flatnonzero(_held(program, term.at, rows.weight))[:_MOST_PLANES]
-            pieces = rows.slice(own).pieces()
+        if isinstance(term.rows, RankOne | Distances):
+            held = _held(program, term.at, term.rows.weight) & ~np.isin(term.at, rows.at)
+            own = np.flatnonzero(held)[:_MOST_PLANES]
+            pieces = term.rows.slice(own).pieces()
             vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
             at.append(term.at[own])
             weight.append(pieces.weight)
