@@ -143,9 +143,9 @@ def read_surface(program: Program, thin: ThinProgram) -> Surface | None:
     if len(rows) > 1:
         rows = rows[np.argsort(_entries(program, bound)[rows])]
         square = program.bounds.hi[rows] * bound.multipliers[rows]
-    return (
-        Surface(square, rows, 1 / bound.multipliers[rows], *_planes(program)) if (square > 0).all() else None
-    )
+    if not (square > 0).all():
+        return None
+    return Surface(square, rows, 1 / bound.multipliers[rows], *_planes(program, thin.rows))
 
 
 def _entries(program: Program, bound: TraceBound) -> IntArray:
