@@ -13,7 +13,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Penalty, Program, trace_bound
+from bregopt.program import Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -136,7 +136,7 @@ class Settings:
 class Start:
     """Where to start from: an earlier answer to a program with the same rows."""
 
-    X: tuple[Array, ...]
+    X: tuple[Matrix, ...]
     u: Array
     y: Array
 

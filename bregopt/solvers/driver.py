@@ -127,11 +127,8 @@ def _started(start: Solution | None, program: Program, m: int) -> Start | None:
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(
-        tuple(np.asarray(X) for X in start.X) if fits else (),
-        start.u,
-        np.pad(start.duals, (0, program.m - m)),
-    )
+    y = np.pad(start.duals, (0, program.m - m))
+    return Start(tuple(start.X) if fits else (), start.u, y)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:

@@ -84,7 +84,7 @@ def _towards(
     inside: _Inside,
 ) -> Iterate | None:
     """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
-    X = tuple(_between(X_b, own) for X_b, own in zip(start.X, inside.X, strict=True))
+    X = tuple(_between(np.asarray(X_b), own) for X_b, own in zip(start.X, inside.X, strict=True))
     y = _between(program.bounds.clip(start.y), inside.y)
     gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
     nu = gap / max(sum(face.order for face in faces), 1)

@@ -137,7 +137,7 @@ class _Generation:
         if start is not None:
             y = self._program.bounds.clip(start.y[self._faces.kept])
             if start.X:
-                self._master.add(_directions(start.X[0]))
+                self._master.add(_directions(np.asarray(start.X[0])))
         elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
             self._look_at(sample)
         found = self._leading(y, self._cuts)
