@@ -608,3 +608,74 @@ class TestHeldDiagonal:
         sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, 2 * np.eye(3))), [bo.diag(X) == b]).solve()
         np.testing.assert_allclose(sol.X, np.diag(b), atol=1e-12)
         assert sol.value == pytest.approx(5.0)
+
+
+# --- On from a nearby answer --------------------------------------------------------------------------
+
+
+def sweep(seed, soft=False, n=30, m=60):
+    """Return a LogDet problem with rows of every kind whose bounds a parameter moves."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(n, n))
+    X0 = G @ G.T / n + np.eye(n)
+    X, p = bo.PSD(n), bo.Parameter(m, value=np.zeros(m))
+    i, j = np.triu_indices(n, 1)
+    at = rng.choice(len(i), m, replace=False)
+    distances = bo.sq_distance(X, i[at], j[at])
+    start = X0[i, i][at] + X0[j, j][at] - 2 * X0[i, j][at]
+    rows = [distances <= 0.8 * start * rng.uniform(0.8, 1.4, m) + p, bo.diag(X)[:3] == 2.0]
+    rows.append(bo.between(X[3, 4:8], -0.1, 0.1))
+    if soft:
+        rows[0] = bo.soft(rows[0], gamma=0.05, penalty="hinge")
+    return bo.Problem(bo.Minimize(0.5 * bo.logdet_div(X, X0)), rows), p
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_nearby_answer_saves_steps(seed, soft):
+    problem, p = sweep(seed, soft)
+    rng = np.random.default_rng(seed)
+    cold, warm = [], []
+    problem.solve(tol=1e-8)
+    for _ in range(4):
+        p.value = p.value + 0.02 * rng.normal(size=p.shape)
+        near = problem.solve(tol=1e-8, warm_start=True)
+        far = problem.solve(tol=1e-8)
+        assert near.status == far.status == "optimal"
+        assert near.value == pytest.approx(far.value, rel=1e-7)
+        np.testing.assert_allclose(near.duals[0], far.duals[0], atol=1e-4)
+        cold.append(far.iterations)
+        warm.append(near.iterations)
+    assert sum(warm) < 0.7 * sum(cold)
+
+
+@pytest.mark.parametrize("far", [1.0, -5.0])
+def test_a_start_from_afar_does_no_harm(far):
+    problem, p = sweep(0)
+    first = problem.solve(tol=1e-8)
+    p.value = np.where(np.arange(p.size) % 2, far, 0.0) * 0.1
+    near, cold = problem.solve(tol=1e-8, warm_start=first), problem.solve(tol=1e-8)
+    assert near.status == cold.status == "optimal"
+    assert near.value == pytest.approx(cold.value, rel=1e-7)
+    with pytest.warns(bo.ConvergenceWarning):
+        assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
+
+
+def test_where_the_first_start_leads_nowhere_the_central_path_does():
+    """A hinge that repeats an equation stalled the method from the start at which no row acts."""
+    n = 5
+    X, (i, j) = bo.PSD(n), np.triu_indices(n, 1)
+    rows = [
+        bo.diag(X) == 1,
+        X[i, j] <= np.linspace(0.5, 0.9, 10),
+        X[0, 1:] >= -0.5,
+        2 * X[0, 1] - X[2, 3] <= 0.3,
+        bo.sq_distance(X, 0, 1) <= bo.sq_distance(X, 2, 3),
+        bo.between(bo.sum(X), 4, 6),
+    ]
+    objective = bo.Minimize(0.1 * bo.logdet_div(X, np.eye(n)) + bo.inner(np.ones((n, n)), X))
+    without = bo.Problem(objective, rows).solve("bregman")
+    hinges = bo.soft(bo.diag(X)[:3] >= 0.2, gamma=2.0, penalty="hinge")
+    sol = bo.Problem(objective, [*rows, hinges]).solve("bregman")
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(without.value, rel=1e-6)

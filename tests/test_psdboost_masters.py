@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from test_psdboost import LINEAR, MASTERS, TIGHT, comparisons, margin_by_clarabel, margin_problem, reward_of
 
 import bregopt as bo
-from bregopt.program import Face, LowRank
+from bregopt.program import Face, LowRank, proven_bound
 from bregopt.solvers.psdboost import linear_master, oracle, semidefinite_master
-from bregopt.solvers.psdboost.oracle import Reward, leading, proven_bound
+from bregopt.solvers.psdboost.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.arrays import IntArray, finite_array
 from bregopt.interop.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint, between
@@ -20,6 +21,8 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.rounding import best_partition
+from bregopt.program import LowRank
+from bregopt.program.lowrank import Matrix
 from bregopt.solvers.registry import check_options
 from bregopt.solvers.solution import Solution
 
@@ -112,7 +115,7 @@ def min_balanced_cut(
     balance = size == float(least) if slack == least else _between(least, size, slack**2)
     relaxed = Problem(Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, balance]).solve(**options)
     sizes = range(max((n - slack) // 2, 1), min((n + slack) // 2, n - 1) + 1)
-    side = best_partition(parsed.adjacency.toarray(), _matrix(relaxed, n), sizes, rng)
+    side = best_partition(parsed.adjacency, _matrix(relaxed, n, rng), sizes, rng)
     cut = parsed.cut(side)
     return _rounded(relaxed, parsed, side, min(max(relaxed.dual_value, 0.0), cut))
 
@@ -143,7 +146,7 @@ def max_cut(graph: Any, weights: Any = None, *, seed: int = 0, **options: Any) -
     parsed = read_graph(graph, weights, signed=True)
     X = PSD(parsed.n, name="X")
     relaxed = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]).solve(**options)
-    side = best_partition(-parsed.adjacency.toarray(), _matrix(relaxed, parsed.n), None, rng)
+    side = best_partition(-parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng)
     return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)), largest=True)
 
 
@@ -173,7 +176,7 @@ def lovasz_theta(graph: Any, **options: Any) -> Solution:
     """
     parsed = read_graph(graph, signed=True)
     X = PSD(parsed.n, name="X")
-    i, j = np.nonzero(np.triu(parsed.adjacency.toarray(), 1))
+    i, j = sp.triu(parsed.adjacency, 1).nonzero()
     rows: list[Constraint] = [trace(X) == 1, *([X[i, j] == 0] if len(i) else [])]
     return Problem(Maximize(quad_form(np.ones(parsed.n), X)), rows).solve(**options)
 
@@ -200,9 +203,9 @@ def _between(least: int, size: Any, most: int) -> Constraint:
     return between(size, float(least), float(most)) if least else size <= float(most)
 
 
-def _matrix(relaxed: Solution, n: int) -> Array:
+def _matrix(relaxed: Solution, n: int, rng: np.random.Generator) -> Matrix:
     """Return the relaxation's ``X``; where a route was cut off without one, any direction is as good."""
-    return np.eye(n) if relaxed.X is None else np.asarray(relaxed.X)
+    return LowRank(rng.normal(size=(n, 1))) if relaxed.X is None else relaxed.X
 
 
 def _rounded(relaxed: Solution, graph: Graph, side: IntArray, bound: float, largest: bool = False) -> Cut:

@@ -7,26 +7,30 @@ edges for a small cut, and their negatives for a large one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.program import LowRank
+from bregopt.program.lowrank import Matrix
 
 __all__ = ["best_partition"]
 
 _HYPERPLANES = 50
 _LEADING = 3  # eigenvectors of X that are tried as directions too
 _IMPROVED = 5  # of the roundings, the best ones
+_PATIENCE, _PATIENCE_SHARE = 200, 0.02  # moves without a better partition, or this share of the vertices
 
 
-def best_partition(W: Array, X: Array, sizes: range | None, rng: np.random.Generator) -> IntArray:
+def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Generator) -> IntArray:
     """Return the best of several roundings of the relaxation's answer, each improved by local search.
 
     Parameters
     ----------
-    W : array of shape (n, n)
-        Symmetric.
-    X : array of shape (n, n)
+    W : csr_array of shape (n, n)
+        Symmetric, zero on the diagonal.
+    X : array of shape (n, n) or LowRank
         Positive semidefinite; near one where vertices belong together.
     sizes : range, optional
         The allowed numbers of vertices on the first side; any where none are given.
@@ -37,74 +41,115 @@ def best_partition(W: Array, X: Array, sizes: range | None, rng: np.random.Gener
     int array of shape (n,)
         The side of each vertex, 1 or -1.
     """
-    eigenvalues, U = np.linalg.eigh(X)
-    F = (U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1]
-    scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(len(F), _HYPERPLANES))])
-    sides = np.unique([side for score in scores.T for side in _splits(score, sizes)], axis=0)
-    gain = np.einsum("ki,ki->k", sides @ W, sides)
+    F = _principal(X)
+    scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(F.shape[1], _HYPERPLANES))])
+    sides = np.unique([_split(W, score, sizes) for score in scores.T], axis=0)
+    gain = np.einsum("ki,ik->k", sides, W @ sides.T)
     best = sides[np.argsort(-gain, kind="stable")[:_IMPROVED]]
     step = _flipped if sizes is None else _swapped
-    return max((_improved(W, side, step) for side in best), key=lambda side: float(side @ W @ side))
+    return max((_improved(W, side, step) for side in best), key=lambda side: float(side @ (W @ side)))
 
 
-def _splits(score: Array, sizes: range | None) -> list[IntArray]:
-    """Return the partition by sign, or those into high and low scores, of every allowed size."""
+def _principal(X: Matrix) -> Array:
+    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first."""
+    if isinstance(X, LowRank):
+        U, s, _ = np.linalg.svd(X.factor, full_matrices=False)
+        return np.asarray(U * s)
+    eigenvalues, U = np.linalg.eigh(X)
+    return np.asarray((U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1])
+
+
+def _split(W: Any, score: Array, sizes: range | None) -> IntArray:
+    """Return the partition by sign, or into high and low scores, of the best among the allowed sizes."""
     if sizes is None:
-        return [np.where(score >= 0, 1, -1)]
+        return np.where(score >= 0, 1, -1)
     rank = np.empty(len(score), dtype=np.intp)
     rank[np.argsort(score, kind="stable")] = np.arange(len(score))
-    return [np.where(rank < size, 1, -1) for size in sizes]
+    # An edge is cut by the sizes above the lower of its ranks, up to the higher.
+    edges = W.tocoo()
+    low, high = rank[edges.row], rank[edges.col]
+    once = low < high
+    change = np.bincount(low[once] + 1, edges.data[once], len(score) + 1)
+    change -= np.bincount(high[once] + 1, edges.data[once], len(score) + 1)
+    cut = np.cumsum(change)
+    return np.where(rank < sizes[int(np.argmin(cut[sizes.start : sizes.stop]))], 1, -1)
 
 
-def _improved(W: Array, side: IntArray, step: Callable[[Array, IntArray], IntArray]) -> IntArray:
+def _improved(W: Any, side: IntArray, step: Callable[[Any, IntArray], IntArray]) -> IntArray:
     """Return a partition that no round of local search makes better."""
+    round_off = 1e-12 * float(np.abs(W.data).sum())
     while True:
         moved = step(W, side)
-        if moved @ W @ moved <= (side @ W @ side) + 1e-12 * np.abs(W).sum():
+        if moved @ (W @ moved) <= (side @ (W @ side)) + round_off:
             return side
         side = moved
 
 
-def _swapped(W: Array, side: IntArray) -> IntArray:
+def _swapped(W: Any, side: IntArray) -> IntArray:
     """Return the best partition on the way of one round of swaps (Kernighan and Lin 1970).
 
     Each swap takes from either side the vertex that gains most, or loses least, and leaves it where it
     goes; so a round climbs out of partitions that no single swap improves.
     """
-    now, free = side.copy(), np.ones(len(side), dtype=bool)
-    gain = -now * (W @ now)  # what moving one vertex adds to s'Ws, over four
-    swaps, gains = [], []
+    now, gain = side.copy(), -side * (W @ side)  # what moving one vertex adds to s'Ws, over four
+    # The gains of the vertices of either side that are free; the others' are out of reach.
+    reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
+    swaps, gains = [], _Gains(len(side))
     for _ in range(min((side == 1).sum(), (side == -1).sum())):
-        a = int(np.argmax(np.where(free & (side == 1), gain, -np.inf)))
-        together = gain - 2 * W[a]  # an edge from a stays in the cut if its other end moves too
-        b = int(np.argmax(np.where(free & (side == -1), together, -np.inf)))
+        a, gained = _moved(W, now, reach, 1)
+        b, more = _moved(W, now, reach, -1)
         swaps.append((a, b))
-        gains.append(gain[a] + together[b])
-        gain += 2 * now * (W[a] - W[b])
-        now[[a, b]] = -now[[a, b]]
-        free[[a, b]] = False
-    return _until_best(side, swaps, gains)
+        if gains.add(gained + more):
+            break
+    return _until_best(side, swaps, gains.best)
 
 
-def _flipped(W: Array, side: IntArray) -> IntArray:
+def _flipped(W: Any, side: IntArray) -> IntArray:
     """Return the best partition on the way of one round of single moves (Fiduccia and Mattheyses 1982)."""
-    now, free = side.copy(), np.ones(len(side), dtype=bool)
-    gain = -now * (W @ now)
-    moves, gains = [], []
+    now, reach = side.copy(), {0: -side * (W @ side)}
+    moves, gains = [], _Gains(len(side))
     for _ in range(len(side)):
-        a = int(np.argmax(np.where(free, gain, -np.inf)))
+        a, gained = _moved(W, now, reach, 0)
         moves.append((a,))
-        gains.append(gain[a])
-        gain += 2 * now * W[a] * now[a]
-        gain[a] = -gain[a]
-        now[a] = -now[a]
-        free[a] = False
-    return _until_best(side, moves, gains)
+        if gains.add(gained):
+            break
+    return _until_best(side, moves, gains.best)
 
 
-def _until_best(side: IntArray, moves: Sequence[tuple[int, ...]], gains: list[float]) -> IntArray:
-    """Return the partition after the moves up to the best point on their way."""
-    kept = int(np.argmax(np.cumsum(gains))) + 1 if gains else 0
+def _moved(W: Any, now: IntArray, reach: dict[int, Array], group: int) -> tuple[int, float]:
+    """Move the free vertex of a group that gains most to the other side, for good; return it and its gain."""
+    a = int(np.argmax(reach[group]))
+    gained = float(reach[group][a])
+    reach[group][a] = -np.inf
+    span = slice(W.indptr[a], W.indptr[a + 1])
+    near = W.indices[span]
+    # An edge from a stays in the cut if its other end moves too.
+    change = 2 * W.data[span] * now[near] * now[a]
+    for gain in reach.values():
+        gain[near] += change
+    now[a] = -now[a]
+    return a, gained
+
+
+class _Gains:
+    """What the moves of a round gain together: when that was most, and whether it is long ago."""
+
+    def __init__(self, n: int) -> None:
+        self._total, self._most, self._count = 0.0, 0.0, 0
+        self._patience = max(_PATIENCE, int(_PATIENCE_SHARE * n))
+        self.best = 0
+
+    def add(self, gain: float) -> bool:
+        """Add a move; return whether the round has gone on for long enough."""
+        self._total += gain
+        self._count += 1
+        if self._total > self._most:
+            self._most, self.best = self._total, self._count
+        return self._count - self.best > self._patience
+
+
+def _until_best(side: IntArray, moves: Sequence[tuple[int, ...]], kept: int) -> IntArray:
+    """Return the partition after the first moves."""
     best = side.copy()
     for move in moves[:kept]:
         best[list(move)] = -side[list(move)]

@@ -12,12 +12,14 @@ from bregopt.program.certificate import (
     primal_residual,
 )
 from bregopt.program.dimacs import dimacs_errors
+from bregopt.program.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
 from bregopt.program.face import Face
 from bregopt.program.faces import Faces, find_faces
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
+from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
 __all__ = [
@@ -35,6 +37,9 @@ __all__ = [
     "RangeSpace",
     "Target",
     "Term",
+    "ThinMatrix",
+    "ThinProgram",
+    "ThinRows",
     "TraceBound",
     "bound_inside",
     "certificate_inside",
@@ -45,8 +50,12 @@ __all__ = [
     "find_faces",
     "is_farkas",
     "is_ray",
+    "lowest",
     "primal_residual",
+    "proven_bound",
     "range_space",
+    "smallest_eigenvalue",
+    "thin_program",
     "trace_bound",
     "with_trace_row",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,9 +21,11 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, Divergence, LogDet, WeightedFrobenius
 from bregopt.program.bounds import Penalty
+from bregopt.program.eigenvalue_bound import smallest_eigenvalue
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Nearness, Program
+from bregopt.program.thin import ThinMatrix, ThinProgram, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound
 
 __all__ = [
@@ -79,6 +82,14 @@ class Certificate:
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
 
+class _Slack(NamedTuple):
+    """``C - A*(y)`` of a block, and the norms of the two."""
+
+    W: Array | ThinMatrix
+    cost: float
+    adjoint: float
+
+
 # An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
 _NEGLIGIBLE = 1e-3
 # Of a row's norm times the trace, or the largest variable: violations are not asked to be relative to less.
@@ -86,10 +97,12 @@ _ROUND_OFF = 1e-9
 _BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
 _LARGEST = 1e3  # times the largest trace that the bounds state: beyond, a matrix runs away and is no unit
 _NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
+_SMALL = 500  # the order up to which matrices are formed
 _CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
 # Factorised once for each program; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 _bounded: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
+_thin: WeakKeyDictionary[Program, tuple[ThinProgram | None, ...]] = WeakKeyDictionary()
 
 
 def divergence_of(nearness: Nearness) -> Divergence:
@@ -228,12 +241,27 @@ def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:
     # Multipliers of dependent rows may be anything: what they add up to counts.
     acting = np.where(counted, y, 0.0)
     most = _LARGEST * max(program.stated_traces, default=math.inf)
-    return sum(
-        min(_typical_trace(program, b, float(X[b].trace())), most)
-        * (float(np.linalg.norm(block.C)) + float(np.linalg.norm(program.A.adjoint(acting, b))))
-        for b, block in enumerate(program.blocks)
-        if block.nearness is None
-    )
+    unit = 0.0
+    for b, block in enumerate(program.blocks):
+        if block.nearness is None:
+            slack = _slack(program, b, acting, X[b])
+            trace = min(_typical_trace(program, b, float(X[b].trace())), most)
+            unit += trace * (slack.cost + slack.adjoint)
+    return unit
+
+
+def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None) -> _Slack:
+    """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
+    block = program.blocks[b]
+    if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
+        thin = _thin_programs(program)[b]
+        if thin is not None:
+            own = thin.rows.adjoint(y)
+            return _Slack(thin.cost - own, thin.cost.norm(), own.norm())
+    adjoint = program.A.adjoint(y, b)
+    W = block.C - adjoint
+    seen = W if faces is None else faces[b].seen(W)
+    return _Slack(seen, float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
 
 
 def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
@@ -260,20 +288,19 @@ def _dual(
     """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
     terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
     for b, block in enumerate(program.blocks):
-        adjoint = program.A.adjoint(y, b)
-        W = block.C - adjoint
         if block.nearness is not None:
+            W = block.C - program.A.adjoint(y, b)
             divergence = divergence_of(block.nearness)
             terms.append(divergence.dual_term(W, block.nearness.mu, np.asarray(X[b])))
             unit += block.nearness.mu * divergence.unit
             continue
+        slack = _slack(program, b, y, X[b], faces)
         bound, trace = _trace_bounds(program)[b], float(X[b].trace())
-        seen = W if faces is None else faces[b].seen(W)
-        smallest = _least_eigenvalue(seen, bound is not None and bound.exact)
+        smallest = _least_eigenvalue(slack.W, bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         else:
-            size = max(float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
+            size = max(slack.cost, slack.adjoint)
             residual = max(residual, -smallest / size if size > 0 else 0.0)
             worth += max(-smallest, 0.0) * trace
     box, miss, left = _box_minimum(program, u, y)
@@ -346,8 +373,10 @@ def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     return worst
 
 
-def _least_eigenvalue(S: Array, above_zero: bool) -> float:
+def _least_eigenvalue(S: Array | ThinMatrix, above_zero: bool) -> float:
     """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorisation shows it above."""
+    if isinstance(S, ThinMatrix):
+        return smallest_eigenvalue(S)
     if not above_zero:
         try:
             np.linalg.cholesky(S)
@@ -356,6 +385,12 @@ def _least_eigenvalue(S: Array, above_zero: bool) -> float:
         else:
             return 0.0
     return float(np.linalg.eigvalsh(S)[0])
+
+
+def _thin_programs(program: Program) -> tuple[ThinProgram | None, ...]:
+    if program not in _thin:
+        _thin[program] = tuple(thin_program(program, b) for b in range(len(program.blocks)))
+    return _thin[program]
 
 
 def _trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
@@ -379,8 +414,6 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     used = y != 0
     demand = float(y[used] @ asked[used])
     magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
-    if demand <= tol * magnitude or size + magnitude == 0:
-        return False
     supply, lacking = 0.0, 0.0
     for b, bound in enumerate(_trace_bounds(program)):
         largest = float(np.linalg.eigvalsh(program.A.adjoint(y, b))[-1])
@@ -396,7 +429,9 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     column = np.abs(program.B).T @ np.abs(y)
     if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
         return False
-    supply += float(reduced[~open_end] @ end[~open_end])
+    from_box = reduced[~open_end] * end[~open_end]
+    supply += float(from_box.sum())
+    magnitude += float(np.abs(from_box).sum())
     return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,24 +63,27 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     It looks for a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0``, and for bounds on each ``X_ii``.
     """
     n = program.blocks[block].n
-    weights, at = _diagonal_rows(program, block)
+    W, at = _diagonal_rows(program, block)
     upper = program.bounds.hi[at]
     equal = program.bounds.lo[at] == upper
+    support = np.diff(W.indptr)
     best: TraceBound | None = None
-    entry = np.full(n, np.inf)
-    entry_equal, entry_row = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp)
-    for row, (w, hi, same) in enumerate(zip(weights, upper, equal, strict=True)):
-        support = np.flatnonzero(w)
-        if len(support) == n:
-            level = bool(same and w.max() - w.min() <= 1e-14 * w.max())
-            t = _scattered(program.m, at[[row]], 1 / w.min())
-            best = _tighter(best, TraceBound(float(hi / w.min()), level, t))
-        elif len(support) == 1 and hi / w[support[0]] < entry[support[0]]:
-            i = support[0]
-            entry[i], entry_equal[i], entry_row[i] = hi / w[i], same, row
-    if np.isfinite(entry).all():
-        t = _scattered(program.m, at[entry_row], 1 / weights[entry_row, np.arange(n)])
-        best = _tighter(best, TraceBound(float(entry.sum()), bool(entry_equal.all()), t))
+    for full in np.flatnonzero(support == n):
+        w = W[[full]].data
+        level = bool(equal[full] and w.max() - w.min() <= 1e-14 * w.max())
+        t = _scattered(program.m, at[[full]], 1 / w.min())
+        best = _tighter(best, TraceBound(float(upper[full] / w.min()), level, t))
+    single = np.flatnonzero(support == 1)
+    i, w = W.indices[W.indptr[single]], W.data[W.indptr[single]]
+    # Of the rows on one entry the tightest, the first of equal ones.
+    order = np.lexsort((single, upper[single] / w, i))
+    found, first = np.unique(i[order], return_index=True)
+    if len(found) == n:
+        tightest = order[first]
+        row = single[tightest]
+        value = float((upper[row] / w[tightest]).sum())
+        t = _scattered(program.m, at[row], 1 / w[tightest])
+        best = _tighter(best, TraceBound(value, bool(equal[row].all()), t))
     return best
 
 
@@ -95,22 +99,21 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
     return a
 
 
-def _diagonal_rows(program: Program, block: int) -> tuple[Array, IntArray]:
-    """Return weights on the diagonal, shape ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
+def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
+    """Return weights on the diagonal, sparse ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
     n = program.blocks[block].n
     hi = program.bounds.hi
     alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & (np.diff(program.B.indptr) == 0)
     for term in program.A.terms:
         if term.block != block:
             alone[term.at] = False
-    weights, places = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)]
+    weights, places = [sp.csr_array((0, n))], [np.zeros(0, dtype=np.intp)]
     for term in program.A.terms:
         if term.block == block and isinstance(term.rows, Entries | SparseRows):
             chosen = _diagonal_only(term.rows, alone[term.at])
-            if len(chosen):
-                places.append(term.at[chosen])
-                weights.append(_weights(term.rows.slice(chosen)))
-    return np.concatenate(weights), np.concatenate(places)
+            places.append(term.at[chosen])
+            weights.append(_weights(term.rows.slice(chosen)))
+    return sp.vstack(weights, format="csr"), np.concatenate(places)
 
 
 def _diagonal_only(rows: Rows, candidate: Mask) -> IntArray:
@@ -120,7 +123,6 @@ def _diagonal_only(rows: Rows, candidate: Mask) -> IntArray:
     return np.flatnonzero(candidate & ~spoiled)
 
 
-def _weights(rows: Rows) -> Array:
+def _weights(rows: Rows) -> Any:
     t = rows.coordinates()
-    flat = np.bincount(t.row * rows.n + t.i, weights=t.value, minlength=rows.m * rows.n)
-    return flat.astype(float).reshape(rows.m, rows.n)
+    return sp.csr_array((t.value, (t.row, t.i)), (rows.m, rows.n))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Penalty, Program, trace_bound
+from bregopt.program import Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -134,7 +136,7 @@ class Settings:
 class Start:
     """Where to start from: an earlier answer to a program with the same rows."""
 
-    X: tuple[Array, ...]
+    X: tuple[Matrix, ...]
     u: Array
     y: Array
 
@@ -158,6 +160,8 @@ class Answer:
         What to cite for the method that ran, where it is not the route's own citation.
     y_on_faces : array of shape (m,), optional
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
+    iteration_bound : float, optional
+        On the iterations that the route can need for the tolerance, where its theory has one.
     """
 
     X: Sequence[Any]
@@ -168,6 +172,13 @@ class Answer:
     detail: str = ""
     citation: str = ""
     y_on_faces: Array | None = None
+    iteration_bound: float | None = None
+
+    @classmethod
+    def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:
+        """Return an answer of multipliers alone, such as a Farkas vector; matrices and variables are zero."""
+        X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+        return cls(X, np.zeros(program.k), y, stop, iterations)
 
 
 class Solver(Protocol):

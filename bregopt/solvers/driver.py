@@ -23,6 +23,7 @@ from bregopt.program import (
     range_space,
 )
 from bregopt.solvers.base import Answer, Settings, Solver, Start
+from bregopt.solvers.boxes import box_rows
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
@@ -48,8 +49,13 @@ def run(
     progress = Progress(
         _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
     )
+    boxed = box_rows(reduced)
+    begin_at = boxed.shrink(_started(start, reduced, m))
     ready = time.perf_counter()
-    answer = solver.solve(reduced, settings, _started(start, reduced, m), progress)
+    if boxed.contradiction is None:
+        answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
+    else:
+        answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
     answer = replace(answer, X=tuple(M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)
@@ -121,11 +127,8 @@ def _started(start: Solution | None, program: Program, m: int) -> Start | None:
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(
-        tuple(np.asarray(X) for X in start.X) if fits else (),
-        start.u,
-        np.pad(start.duals, (0, program.m - m)),
-    )
+    y = np.pad(start.duals, (0, program.m - m))
+    return Start(tuple(start.X) if fits else (), start.u, y)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
@@ -175,6 +178,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         citation=answer.citation or solver.citation,
+        iteration_bound=answer.iteration_bound,
         _ray=None if held or infeasible else tuple(answer.X),
     )
 

@@ -3,7 +3,8 @@
 Built-in routes are named by module and loaded when they are first looked at; plug-ins come from the
 entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
 the order of registration that takes the problem is used, and the reference comes last; but where most rows
-may rest, and very many or on a large matrix, ``psdboost`` comes before ``path``.
+may rest, and very many or on a large matrix, ``psdboost`` comes before ``path``, and ``lowrank`` where the
+matrix is large and there are hardly more rows than fix its diagonal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ __all__ = [
     "explain",
     "own_options",
     "register_solver",
+    "route",
     "routes",
+    "settings",
     "solve",
     "solvers",
     "takes",
@@ -40,6 +43,8 @@ _BUILT_IN = {
     "bregman": "bregopt.solvers.bregman:Bregman",
     "path": "bregopt.solvers.path:Path",
     "psdboost": "bregopt.solvers.psdboost:PSDBoost",
+    "lowrank": "bregopt.solvers.lowrank:LowRankRoute",
+    "definiteboost": "bregopt.solvers.definiteboost:DefiniteBoost",
     _REFERENCE: "bregopt.solvers.reference:Reference",
 }
 _ENTRY_POINTS = "bregopt.solvers"
@@ -47,6 +52,7 @@ _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal
 
 # Beyond these, matrices are better generated than held whole (benchmarks/margins.py).
 _HARD_WORK, _LARGE_ORDER = 1e11, 500
+_FEW_MORE = 10  # rows than the order, up to which the factor of a large matrix is looked for
 
 _registered: dict[str, type[Solver]] = {}
 _loaded_plugins = False
@@ -128,9 +134,13 @@ def solve(
 
 def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
-    cls: Any = _named(solver)[1]
     reduced, _ = driver.to_range_space(program, Settings().rank_tol)
-    return cls().translate(reduced)
+    return route(solver).translate(reduced)
+
+
+def route(solver: Any) -> Any:
+    """Return the named route, for what it offers beyond what every route does."""
+    return _named(solver)[1]()
 
 
 def check_options(solver: Any, options: dict[str, Any]) -> None:
@@ -147,6 +157,11 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
             raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
     for cls in _all().values():
         _own_settings(cls, options)
+
+
+def settings(solver: Any, options: dict[str, Any]) -> Settings:
+    """Return the settings of a route; its word on an option that it does not know is a TypeError."""
+    return make_settings(_named(solver)[1], options)
 
 
 def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -172,11 +187,12 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
             f"solver {name!r} does not take this problem: {refusal}. "
             + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
         )
-    found = routes(program, **options)
-    for route in found:
-        if route.chosen:
-            return _named(route.solver)[1]
-    reasons = "; ".join(f"{r.solver}: {r.refusal}" for r in found)
+    refusals = {}
+    for name, cls in _in_order(program).items():
+        refusals[name] = _refusal(cls, program, options)
+        if refusals[name] is None:
+            return cls
+    reasons = "; ".join(f"{name}: {refusal}" for name, refusal in refusals.items())
     raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
 
 
@@ -229,14 +245,21 @@ def _all() -> dict[str, type[Solver]]:
 
 def _in_order(program: Program) -> dict[str, type[Solver]]:
     """Return every route in the order that suits a program."""
-    routes = _all()
+    order = max((block.n for block in program.blocks), default=0)
     rest = int(may_rest(program.bounds).sum()) > program.m / 2
-    large = max((block.n for block in program.blocks), default=0) > _LARGE_ORDER
+    large = order > _LARGE_ORDER
     if rest and (large or work(program) > _HARD_WORK):
-        generation = {"psdboost": routes.pop("psdboost")}
-        before = list(routes)[: list(routes).index("path")]
-        return {name: routes.pop(name) for name in before} | generation | routes
-    return routes
+        return _earlier("psdboost", _all())
+    if large and program.m <= order + _FEW_MORE:
+        return _earlier("lowrank", _all())
+    return _all()
+
+
+def _earlier(name: str, routes: dict[str, type[Solver]]) -> dict[str, type[Solver]]:
+    """Return the routes with the named one right before ``path``."""
+    others = [other for other in routes if other != name]
+    place = others.index("path")
+    return {other: routes[other] for other in [*others[:place], name, *others[place:]]}
 
 
 def _load(name: str) -> type[Solver]:

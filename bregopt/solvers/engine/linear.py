@@ -13,6 +13,7 @@ __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
 _REFINEMENTS = 2  # of a bordered system
 _FAR = 1e6
+_ROUND_OFF = 1e-7  # a pivot, whose square is all that is left of a diagonal of one
 _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 
 
@@ -29,7 +30,7 @@ class DefiniteFactor:
     Raises
     ------
     LinAlgError
-        Without `repair`, if the matrix is not positive definite.
+        Without `repair`, if the matrix is not positive definite, or by no more than round-off.
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
@@ -39,7 +40,7 @@ class DefiniteFactor:
         extra = 0.0
         while len(S):
             self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
-            if info == 0:
+            if info == 0 and (repair or self._root.diagonal().min() > _ROUND_OFF):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")

@@ -25,7 +25,7 @@ _IDENTITY = 1e-9  # how near a combination of rows must be to the identity
 _ABOVE = 1.1  # how far inside the cone a first Z is
 _PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
 _ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
-_AWAY = 0.1  # from the boundary after a warm start, as a fraction of the mean eigenvalue
+_AWAY = 0.05  # from the boundary after a warm start, as a fraction of the mean eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def _towards(
     inside: _Inside,
 ) -> Iterate | None:
     """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
-    X = tuple(_between(X_b, own) for X_b, own in zip(start.X, inside.X, strict=True))
+    X = tuple(_between(np.asarray(X_b), own) for X_b, own in zip(start.X, inside.X, strict=True))
     y = _between(program.bounds.clip(start.y), inside.y)
     gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
     nu = gap / max(sum(face.order for face in faces), 1)

@@ -19,6 +19,7 @@ from bregopt.solvers.working_set import Split, may_rest, on_working_set, work
 
 __all__ = ["Path", "PathSettings"]
 
+_LARGEST_SEARCHED = 2_000  # order, up to which faces are looked for only to be told of
 _MATRICES = 16  # of each block's order, held at a time
 _SCHUR = 3  # of the order of the rows
 _MANY = 300  # rows of a first working set,
@@ -54,7 +55,8 @@ class Path:
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        found = find_faces(program).summary
+        large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
+        found = "" if large else find_faces(program).summary
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
         some = "on a working set of rows" if _many_may_rest(fold_slacks(program).program) else ""
         return "; ".join(part for part in (memory, some, found) if part)
@@ -75,8 +77,8 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     count = _drawn(program)
-    split = first_split(_on_all_rows, program, settings, count, progress)
-    return on_working_set(_on_all_rows, program, settings, split, None, progress, loose=True)
+    split = first_split(_on_all_rows, program, settings, count, start, progress)
+    return on_working_set(_on_all_rows, program, settings, split, start, progress, loose=True)
 
 
 def _alone(program: Program) -> Answer | None:

@@ -69,7 +69,7 @@ def matrix_generation(
     faces = find_faces(folded.program)
     contradiction = faces.contradiction()
     if contradiction is not None:
-        return _without_point(program, contradiction, StopReason.INFEASIBLE, 0)
+        return Answer.without_point(program, contradiction, StopReason.INFEASIBLE, 0)
     begin = None if start is None else folded.shrink(start)
     if faces.faces[0].order == 0:
         return folded.restore(follow_path(faces, settings, begin, progress))
@@ -109,10 +109,10 @@ class _Generation:
                 if stop is StopReason.INFEASIBLE:
                     y = self._farkas(outcome.y)
                     assert y is not None
-                    return _without_point(self._faces.whole, y, stop, round_)
+                    return Answer.without_point(self._faces.whole, y, stop, round_)
                 if stop is StopReason.UNBOUNDED:
-                    none = _without_point(self._faces.whole, self._scattered(self._best.y), stop, round_)
-                    return replace(none, u=outcome.u)
+                    y = self._scattered(self._best.y)
+                    return replace(Answer.without_point(self._faces.whole, y, stop, round_), u=outcome.u)
                 if stop is not None:
                     return self._answer(stop, round_)
         except KeyboardInterrupt:
@@ -137,7 +137,7 @@ class _Generation:
         if start is not None:
             y = self._program.bounds.clip(start.y[self._faces.kept])
             if start.X:
-                self._master.add(_directions(start.X[0]))
+                self._master.add(_directions(np.asarray(start.X[0])))
         elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
             self._look_at(sample)
         found = self._leading(y, self._cuts)
@@ -289,8 +289,3 @@ def _sampled(program: Program, seed: int) -> Program | None:
     gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
     own = replace(bounds.slice(rows), gamma=gamma)
     return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())
-
-
-def _without_point(program: Program, y: Array, stop: StopReason, round_: int) -> Answer:
-    X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
-    return Answer(X, np.zeros(program.k), y, stop, round_)

@@ -19,16 +19,14 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from bregopt.arrays import Array
-from bregopt.program import Face, Program
+from bregopt.program import Face, Program, proven_bound
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 
-__all__ = ["Leading", "Reward", "leading", "proven_bound"]
+__all__ = ["Leading", "Reward", "leading"]
 
 _DENSE_TO = 700  # the order up to which all of the matrix is decomposed
 _EXTRA = 2.5  # Lanczos vectors for each one asked for
 _SWEEPS = 30  # restarts of Lanczos's method
-_WIDER = 8.0  # by which a bound that was not proven is moved up
-_TRIALS = 4  # of a bound, before all of the matrix is decomposed
 _ROUND_OFF = 4 * np.finfo(float).eps
 
 _Product = Callable[[Array], Array]
@@ -128,25 +126,6 @@ def leading(
         return _decomposed(H, face, count)
     values, V = found
     return Leading(values, V, proven_bound(H, float(values[0]), slack))
-
-
-def proven_bound(H: Array, estimate: float, slack: float) -> float:
-    """Return a number above the largest eigenvalue: `estimate` and `slack`, or more where that is too low.
-
-    A Cholesky factorisation of ``t I - H`` that runs to its end proves ``t`` up to round-off, for which
-    `n` times its unit times the trace is added (Rump 2006).
-    """
-    n = len(H)
-    step = max(slack, _ROUND_OFF * n * abs(estimate), np.finfo(float).tiny)
-    for _ in range(_TRIALS):
-        t = estimate + step
-        shifted = -H
-        shifted[np.diag_indices(n)] += t
-        size = float(np.abs(shifted.diagonal()).sum())
-        if scipy.linalg.lapack.dpotrf(shifted.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
-            return t + _ROUND_OFF * (n + 2) * size
-        step *= _WIDER
-    return float(scipy.linalg.eigvalsh(H)[-1]) + _round_off(H)
 
 
 def _decomposed(H: Array, face: Face, count: int) -> Leading:

@@ -1,0 +1,175 @@
+"""Cuts of large graphs by the route `lowrank`: times, values and proven bounds, DSDP and SDPA beside it.
+
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [--only G1 3elt] [--data FOLDER]
+
+Instances are SDPLIB's, the G-set, Walshaw's meshes, where the data folder has them, and generated graphs.
+Times are one run each, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
+files of the same problem, and their answers are measured from the data. The table goes to
+benchmarks/results/large_cuts.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import resource
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sdp_peers import PROGRAMS, dimacs, read_sdp
+
+import bregopt as bo
+from bregopt.interop.sdpa import read_sdpa, write_sdpa
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PEERS = [peer for peer in PROGRAMS if peer.name in ("DSDP", "SDPA")]
+_PEER_ORDER, _CAP = 500, 120.0  # up to which order the peers are asked, and for how many seconds
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One problem: where it comes from, and the gap that is asked for."""
+
+    name: str
+    problem: Callable[[], bo.Problem]
+    tol: float
+
+
+def laplacian(graph: Any) -> Any:
+    """Return the Laplacian of an adjacency matrix."""
+    return sp.csr_array(sp.diags_array(np.asarray(graph.sum(axis=1)).ravel()) - graph)
+
+
+def max_cut(graph: Any) -> bo.Problem:
+    """Return  max <L, X> / 4, diag(X) = e."""
+    X = bo.PSD(graph.shape[0], name="X")
+    return bo.Problem(bo.Maximize(bo.inner(laplacian(graph) / 4, X)), [bo.diag(X) == 1])
+
+
+def balanced(graph: Any) -> bo.Problem:
+    """Return  min <L, X>, diag(X) = e, e'Xe = 0."""
+    X = bo.PSD(graph.shape[0], name="X")
+    balance = bo.quad_form(np.ones(X.n), X) == 0
+    return bo.Problem(bo.Minimize(bo.inner(laplacian(graph), X)), [bo.diag(X) == 1, balance])
+
+
+def random_graph(n: int, m: int, seed: int = 0) -> Any:
+    """Return a graph of `m` random edges, loops and parallel ones left out."""
+    i, j = np.random.default_rng(seed).integers(0, n, (2, m))
+    half = sp.csr_array((np.ones((i != j).sum()), (i[i != j], j[i != j])), (n, n))
+    graph = sp.csr_array(half + half.T)
+    graph.data[:] = 1.0
+    return graph
+
+
+def read_gset(path: Path) -> Any:
+    """Return a graph of the G-set."""
+    with gzip.open(path, "rt") as lines:
+        n = int(lines.readline().split()[0])
+        i, j, weight = np.loadtxt(lines).T
+    half = sp.csr_array((weight, (i.astype(int) - 1, j.astype(int) - 1)), (n, n))
+    return sp.csr_array(half + half.T)
+
+
+def read_mesh(path: Path) -> Any:
+    """Return a graph in the format of Chaco and Metis, without weights."""
+    with gzip.open(path, "rt") as lines:
+        n = int(lines.readline().split()[0])
+        near = [np.array(line.split(), dtype=int) - 1 for line in lines][:n]
+    start = np.cumsum([0, *map(len, near)])
+    return sp.csr_array((np.ones(start[-1]), np.concatenate(near), start), (n, n))
+
+
+def instances(data: Path) -> list[Instance]:
+    """Return the problems whose data are at hand, and those that are generated."""
+    found = []
+    for name in ("gpp100", "gpp124-1", "gpp250-1", "mcp100", "mcp124-1", "mcp250-1"):
+        path = data / "sdplib" / f"{name}.dat-s.gz"
+        if path.exists():
+            found.append(Instance(name, lambda path=path: read_sdpa(path), 1e-6))
+    sparse = random_graph(500, 650)
+    found.append(Instance("max-cut, random n = 500", lambda: max_cut(sparse), 1e-6))
+    found.append(Instance("balanced, random n = 500", lambda: balanced(sparse), 1e-6))
+    for name in ("G1", "G14", "G43", "G51", "G11"):
+        path = data / "graphs" / f"{name}.txt.gz"
+        if path.exists():
+            found.append(Instance(name, lambda path=path: max_cut(read_gset(path)), 1e-5))
+    for name in ("add20", "data", "3elt"):
+        path = data / "graphs" / f"{name}.graph.gz"
+        if path.exists():
+            found.append(Instance(name, lambda path=path: balanced(read_mesh(path)), 1e-4))
+    for n in (20_000, 100_000):
+        graph = f"random n = {n:,}"
+        found.append(Instance(f"max-cut, {graph}", lambda n=n: max_cut(random_graph(n, 5 * n)), 1e-2))
+    return found
+
+
+def measured(instance: Instance) -> str:
+    """Return the line of the table of one instance."""
+    problem = instance.problem()
+    n = problem.program().blocks[0].n
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        sol = problem.solve(solver="lowrank", tol=instance.tol)
+    seconds = time.perf_counter() - begin
+    peers = [_beside(peer, problem) if n <= _PEER_ORDER else "" for peer in _PEERS]
+    cells = [
+        instance.name,
+        f"{n:,}",
+        f"{instance.tol:.0e}",
+        f"{seconds:.2f}",
+        f"{sol.value:.9g}",
+        f"{sol.dual_value:.9g}",
+        f"{sol.gap:.1e}",
+        f"{sol.primal_residual:.0e}",
+        str(sol.rank),
+        *peers,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _beside(peer: Any, problem: bo.Problem) -> str:
+    """Return a peer's seconds, and the largest of its error measures where that is above 1e-5."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cut.dat-s"
+        write_sdpa(problem, path)
+        sdp = read_sdp(path)
+        run = peer.run(sdp, path, 1, _CAP, dict(os.environ))
+        if run.point is None:
+            return run.says
+        error = float(np.abs(dimacs(sdp, run.point)).max())
+        return f"{run.wall:.2f}" + (f" ({error:.0e})" if error > 1e-5 else "")
+
+
+def main() -> None:
+    """Run the instances, print the table and save it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=_ROOT.parent / "shared" / "data")
+    parser.add_argument("--only", nargs="+")
+    arguments = parser.parse_args()
+    chosen = [i for i in instances(arguments.data) if not arguments.only or i.name in arguments.only]
+    titles = ["instance", "n", "asked", "seconds", "value", "bound", "gap", "residual", "rank"]
+    titles += [peer.name for peer in _PEERS]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
+    print("\n".join(lines), flush=True)
+    for instance in chosen:
+        lines.append(measured(instance))
+        print(lines[-1], flush=True)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    lines += ["", f"One run, one BLAS thread. Largest memory of the process: {memory:.2f} GB."]
+    print(lines[-1])
+    if not arguments.only:
+        (_ROOT / "benchmarks" / "results" / "large_cuts.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Large matrices of few terms: a sparse part and a few vectors, and nothing of order ``n^2``.
+
+A problem on a large graph has a sparse cost and sparse rows, but for one or two rows ``z'Xz`` with a full
+vector. Its ``C - A*(y)`` is then ``S + U diag(w) U'``, which multiplies a thin matrix at the price of its
+terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.linear_map import Term
+from bregopt.program.program import Program
+from bregopt.program.rows import Coordinates, RankOne, Rows
+
+__all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "thin_program"]
+
+_MOST_TERMS = 50_000_000  # that are listed
+_ROUND_OFF = 1e-14
+_FULL = 0.1  # of a vector's entries, beyond which its square is not listed
+
+
+@dataclass(frozen=True, eq=False)
+class ThinMatrix:
+    """The symmetric matrix ``S + U diag(w) U'``.
+
+    Parameters
+    ----------
+    S : csr_array of shape (n, n), symmetric
+    U : array of shape (n, q)
+    w : array of shape (q,)
+    """
+
+    S: Any
+    U: Array
+    w: Array
+
+    @property
+    def n(self) -> int:
+        """The order."""
+        return int(self.S.shape[0])
+
+    def __matmul__(self, V: Array) -> Array:
+        product: Array = self.S @ V
+        if len(self.w):
+            product += (self.U * self.w) @ (self.U.T @ V)
+        return product
+
+    def __sub__(self, other: ThinMatrix) -> ThinMatrix:
+        U, w = np.hstack([self.U, other.U]), np.concatenate([self.w, -other.w])
+        acting = w != 0
+        S = sp.csr_array(self.S - other.S) if other.S.nnz else self.S
+        return ThinMatrix(S, U[:, acting], w[acting])
+
+    def diagonal(self) -> Array:
+        """Return the diagonal, shape ``(n,)``."""
+        diagonal: Array = self.S.diagonal() + self.U**2 @ self.w
+        return diagonal
+
+    def dense(self) -> Array:
+        """Return the ``n x n`` array."""
+        dense: Array = self.S.toarray() + (self.U * self.w) @ self.U.T
+        return dense
+
+    def norm(self) -> float:
+        """Return the Frobenius norm."""
+        across = (self.U.T @ self.U) * self.w
+        mixed = float(self.w @ np.einsum("nq,nq->q", self.U, self.S @ self.U))
+        square = float(np.sum(self.S.data**2)) + 2 * mixed + float(np.sum(across * across.T))
+        return float(np.sqrt(max(square, 0.0)))
+
+    def ends(self) -> tuple[float, float]:
+        """Return an interval that holds every eigenvalue (Gershgorin's discs, and the vectors)."""
+        centre = self.S.diagonal()
+        radius = np.asarray(abs(self.S).sum(axis=1)).ravel() - np.abs(centre)
+        most = self.w * np.einsum("nq,nq->q", self.U, self.U)
+        lower = float((centre - radius).min()) + float(most[most < 0].sum())
+        return lower, float((centre + radius).max()) + float(most[most > 0].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ThinRows:
+    """Rows ``<A_k, X>`` of one block, those with full vectors apart from those held term by term.
+
+    Parameters
+    ----------
+    m, n : int
+        The number of rows and the order of the block.
+    terms : Coordinates
+        Row ``terms.row`` holds ``value X[i, j]``.
+    Z : array of shape (q, n)
+        Row ``at[l]`` holds ``weight[l] z_l'X z_l``.
+    at : int array of shape (q,)
+    weight : array of shape (q,)
+    """
+
+    m: int
+    n: int
+    terms: Coordinates
+    Z: Array
+    at: IntArray
+    weight: Array
+
+    def apply(self, R: Array, V: Array | None = None) -> Array:
+        """Return ``<A_k, (R V' + V R') / 2>``, ``V = R`` where none is given; shape ``(m,)``."""
+        V, t = R if V is None else V, self.terms
+        entry = np.einsum("kr,kr->k", R[t.i], V[t.j])
+        if V is not R:
+            entry = (entry + np.einsum("kr,kr->k", V[t.i], R[t.j])) / 2
+        activity = np.bincount(t.row, t.value * entry, self.m).astype(float)
+        form = self.weight * np.einsum("kr,kr->k", self.Z @ R, self.Z @ V)
+        return activity + np.bincount(self.at, form, self.m)
+
+    def adjoint(self, y: Array) -> ThinMatrix:
+        """Return ``sum_k y_k A_k``."""
+        t = self.terms
+        half = t.value * y[t.row] / 2
+        index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
+        S = sp.csr_array((np.concatenate([half, half]), index), (self.n, self.n))
+        w = self.weight * y[self.at]
+        return ThinMatrix(S, self.Z[w != 0].T, w[w != 0])
+
+    def slice(self, rows: IntArray) -> ThinRows:
+        """Return the given rows, each at most once."""
+        place = np.full(self.m, -1)
+        place[rows] = np.arange(len(rows))
+        t, kept, full = self.terms, place[self.terms.row] >= 0, place[self.at] >= 0
+        terms = Coordinates(place[t.row[kept]], t.i[kept], t.j[kept], t.value[kept])
+        return ThinRows(len(rows), self.n, terms, self.Z[full], place[self.at[full]], self.weight[full])
+
+
+@dataclass(frozen=True, eq=False)
+class ThinProgram:
+    """The cost and the rows of a program in one block whose terms are few."""
+
+    cost: ThinMatrix
+    rows: ThinRows
+
+    def slack(self, y: Array) -> ThinMatrix:
+        """Return ``C - A*(y)``."""
+        return self.cost - self.rows.adjoint(y)
+
+
+def thin_program(program: Program, b: int = 0) -> ThinProgram | None:
+    """Return the cost and the rows of one block by their terms; None where these are too many."""
+    block = program.blocks[b]
+    own = [term for term in program.A.terms if term.block == b]
+    cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
+    if sum(_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
+        return None
+    return ThinProgram(_listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own))
+
+
+def _terms(rows: Rows) -> int:
+    """Return how many numbers hold rows here."""
+    return rows.m * rows.n if _is_full(rows) else rows.count()
+
+
+def _is_full(rows: Rows) -> TypeGuard[RankOne]:
+    """Whether rows are squares of vectors with few zeros."""
+    if not isinstance(rows, RankOne):
+        return False
+    stored = rows.Z.nnz if sp.issparse(rows.Z) else np.count_nonzero(rows.Z)
+    return bool(stored > _FULL * rows.m * rows.n)
+
+
+def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, float] | None:
+    """Return ``z`` and ``w`` if the terms are those of ``w z'Xz``, such as a file's that lists ``e'Xe``."""
+    S = sp.csr_array(
+        (np.concatenate([value, value]) / 2, (np.concatenate([i, j]), np.concatenate([j, i]))), (n, n)
+    )
+    diagonal = S.diagonal()
+    p = int(np.argmax(np.abs(diagonal)))
+    if diagonal[p] == 0:
+        return None
+    z, w = S[[p]].toarray().ravel() / diagonal[p], float(diagonal[p])
+    terms = S.tocoo()
+    exact = (
+        np.abs(terms.data - w * z[terms.row] * z[terms.col]).max() <= _ROUND_OFF * np.abs(terms.data).max()
+    )
+    return (z, w) if exact and np.count_nonzero(terms.data) == np.count_nonzero(z) ** 2 else None
+
+
+def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
+    """Return `m` rows from families and the places where they stand."""
+    columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
+    vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
+    for term in placed:
+        rows = term.rows
+        if _is_full(rows):
+            vectors.append(rows.Z.toarray() if sp.issparse(rows.Z) else rows.Z)
+            at.append(term.at)
+            weight.append(rows.weight)
+        else:
+            t = rows.coordinates()
+            listed = np.ones(len(t.row), dtype=bool)
+            for k in np.flatnonzero(np.bincount(t.row, minlength=rows.m) > _FULL * n**2 / 2):
+                own = t.row == k
+                square = _as_square(n, t.i[own], t.j[own], t.value[own])
+                if square is not None:
+                    listed[own] = False
+                    vectors.append(square[0][None])
+                    at.append(term.at[[k]])
+                    weight.append(np.array([square[1]]))
+            columns.append((term.at[t.row[listed]], t.i[listed], t.j[listed], t.value[listed]))
+    none = np.zeros(0, dtype=np.intp)
+    fields = (
+        np.concatenate(column) for column in zip((none, none, none, np.zeros(0)), *columns, strict=True)
+    )
+    return ThinRows(
+        m, n, Coordinates(*fields), np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
+    )

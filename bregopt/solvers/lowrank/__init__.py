@@ -1,0 +1,5 @@
+"""The route `lowrank`: ``X = R R'`` for problems on large graphs."""
+
+from bregopt.solvers.lowrank.route import LowRankRoute
+
+__all__ = ["LowRankRoute"]

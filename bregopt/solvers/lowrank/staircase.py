@@ -1,0 +1,174 @@
+"""From one rank to the next, until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
+
+A minimiser ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
+``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a
+direction in which one column more lets the value fall. What the multipliers prove is certified at each stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program import Certificate, LowRank, Program, ThinMatrix, ThinProgram, certify, lowest
+from bregopt.solvers.base import Answer, Start
+from bregopt.solvers.lowrank.lagrangian import lagrangian
+from bregopt.solvers.lowrank.start import first_factor
+from bregopt.solvers.lowrank.surface import Surface
+from bregopt.solvers.lowrank.trust_region import descend
+from bregopt.solvers.progress import Progress
+from bregopt.solvers.solution import StopReason
+
+__all__ = ["Staircase"]
+
+_MAX_ITER = 3_000
+_FIRST_STAGE = 1e-3  # what the first stage's gradient leaves of the value,
+_SHARPER = 0.1  # by which each stage asks for less,
+_SHARPEST = 1e-13  # down to this
+_SHARE = 0.3  # of the tolerance, that a stage at the end aims for
+_DIRECTIONS = 4  # columns that join at a time
+_NEARLY = 0.3  # of the lowest eigenvalue: others that join with it
+_ABOVE_NOISE = 3.0  # times what is left of the gradient: an eigenvalue that tells a saddle
+_RANK_TOL = 1e-5  # of the largest singular value: columns that go before others join
+_NARROW = 1e-4  # those that go at the end of each stage
+_STALL = 4  # stages without the gap's falling by half
+
+
+class Staircase:
+    """One run of the method.
+
+    Parameters
+    ----------
+    program : Program
+        One block, linear, the diagonal or the trace fixed.
+    thin : ThinProgram
+    surface : Surface
+    settings : LowRankSettings
+    start : Start, optional
+    progress : Progress
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        thin: ThinProgram,
+        surface: Surface,
+        settings: Any,
+        start: Start | None,
+        progress: Progress,
+    ) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        self._most = most_columns(program)
+        self._rng = np.random.default_rng(settings.seed)
+        self._L = lagrangian(program, thin, surface, None if start is None else start.y)
+        R = first_factor(program, surface, settings, start, self._most, self._rng)
+        self._at = self._L.retract(R)
+        self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), np.finfo(float).tiny) / program.blocks[0].n
+        self._steps = 0
+        self._best: tuple[float, Array] | None = None
+        self._y, self._bound = np.zeros(program.m), -np.inf
+
+    def run(self) -> Answer:
+        try:
+            stop = self._climb()
+        except KeyboardInterrupt:
+            stop = StopReason.INTERRUPTED
+        R = self._at.R if self._best is None else self._best[1]
+        return Answer((LowRank(_narrowed(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
+
+    def _climb(self) -> StopReason:
+        """Go from stage to stage."""
+        tol, share = self._settings.tol, _FIRST_STAGE
+        missed = np.full(len(self._L.y), np.inf)
+        gaps: list[float] = []
+        while True:
+            cut_short = self._descend(share * self._scale / np.sqrt(self._L.surface.trace))
+            certificate = self._certified()
+            if certificate.meets(tol):
+                return StopReason.CONVERGED
+            if cut_short is not None:
+                return cut_short
+            gaps.append(max(certificate.gap, certificate.primal_residual))
+            if self._grown():
+                continue
+            if len(gaps) > _STALL and gaps[-1] > 0.5 * gaps[-1 - _STALL] and share <= _SHARE * tol:
+                return StopReason.STALLED
+            before, missed = missed, self._L.missed(self._at)
+            self._L = self._L.updated(self._at, before, _SHARE * tol * self._scale)
+            self._at = self._L.retract(_narrowed(self._at.R, _NARROW))
+            reached = self._at.steepness * np.sqrt(self._L.surface.trace) / self._scale
+            share = max(min(share, reached) * _SHARPER, _SHARPEST)
+
+    @property
+    def _scale(self) -> float:
+        """What the gap is relative to."""
+        return max(abs(self._at.value), self._unit)
+
+    def _descend(self, tol: float) -> StopReason | None:
+        """Minimise at the present rank; return why it was cut short, if it was."""
+        limit = self._settings.max_iter or _MAX_ITER
+        for point in descend(self._L, self._at, tol):
+            self._at = point
+            self._steps += 1
+            if self._progress.out_of_time():
+                return StopReason.TIME_LIMIT
+            if self._steps >= limit:
+                return StopReason.MAX_ITER
+        return None
+
+    def _certified(self) -> Certificate:
+        """Return what the present point proves; the best bound and the best matrix are kept."""
+        R, loss = self._at.R, _SHARE * self._settings.tol * self._scale
+        y = self._L.multipliers(self._at, self._program.m, loss)
+        certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
+        self._progress.record(self._steps, certificate, rank=R.shape[1])
+        if certificate.dual > self._bound:
+            self._y, self._bound = y, certificate.dual
+        error = max(certificate.gap, certificate.primal_residual)
+        if self._best is None or error < self._best[0]:
+            self._best = error, R
+        return certificate
+
+    def _grown(self) -> bool:
+        """Whether the rank had to grow, as a direction below zero leads away from a saddle."""
+        L, at = self._L, self._at
+        R = _narrowed(at.R, _RANK_TOL)
+        room = min(_DIRECTIONS, self._most - R.shape[1])
+        if room <= 0:
+            return False
+        values, V = lowest(self._off_planes(), room)
+        loss = -L.surface.trace * float(values[0])
+        noise = _ABOVE_NOISE * np.sqrt(L.surface.trace) * at.steepness
+        if loss <= max(noise, _SHARE * self._settings.tol * self._scale):
+            return False
+        V = V[:, values <= _NEARLY * values[0]]
+        step = np.sqrt(L.surface.trace)
+        while step > 1e-6 * np.sqrt(L.surface.trace):
+            new = L.retract(np.hstack([R, step * V]))
+            if new.value < at.value:
+                self._at = new
+                return True
+            step /= 2
+        return False
+
+    def _off_planes(self) -> ThinMatrix:
+        """Return ``C - A*(y)``, with the planes moved up to where they are not among the lowest."""
+        W, Q = self._at.curvature, self._L.surface.Q
+        level = 2 * max(map(abs, W.ends()))
+        return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
+
+
+def most_columns(program: Program) -> int:
+    """Return the rank that some answer does not exceed, and one more (Barvinok 1995, Pataki 1998)."""
+    return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
+
+
+def _narrowed(R: Array, tol: float) -> Array:
+    """Return `R` turned such that its columns are orthogonal, without those below `tol` of the largest."""
+    U, s, _ = np.linalg.svd(R, full_matrices=False)
+    kept = max(int((s > tol * s[0]).sum()), 1)
+    narrow: Array = U[:, :kept] * s[:kept]
+    return narrow

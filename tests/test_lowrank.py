@@ -1,0 +1,368 @@
+"""Cuts of large graphs by X = R R': the answers of `path`, bounds at any multipliers, limits."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.program import ThinMatrix, certify, lowest, smallest_eigenvalue, thin_program
+from bregopt.solvers.lowrank.surface import Tangent, read_surface
+
+
+def graph_of(n, edges, weights):
+    """Return an adjacency matrix; parallel edges add up, loops go."""
+    i, j = np.reshape(np.array(edges, dtype=int), (-1, 2)).T
+    kept = i != j
+    half = sp.csr_array((np.asarray(weights, dtype=float)[kept], (i[kept], j[kept])), (n, n))
+    return sp.csr_array(half + half.T)
+
+
+def random_graph(n, m, seed, signed=False):
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=m) if signed else np.ones(m)
+    return graph_of(n, rng.integers(0, n, (m, 2)), weights)
+
+
+def grid(rows, columns):
+    """Return a square mesh, whose Laplacian has many small eigenvalues."""
+    path = [sp.diags_array([np.ones(k - 1)] * 2, offsets=[-1, 1], shape=(k, k)) for k in (rows, columns)]
+    return sp.csr_array(sp.kronsum(path[1], path[0]))
+
+
+def laplacian(graph):
+    return sp.csr_array(sp.diags_array(np.asarray(graph.sum(axis=1)).ravel()) - graph)
+
+
+def max_cut(graph):
+    X = bo.PSD(graph.shape[0], name="X")
+    return bo.Problem(bo.Maximize(bo.inner(laplacian(graph) / 4, X)), [bo.diag(X) == 1])
+
+
+def balanced(graph, most=None):
+    X = bo.PSD(graph.shape[0], name="X")
+    size, least = bo.quad_form(np.ones(X.n), X), float(X.n % 2)
+    balance = size == least if most is None else bo.between(size, least, most)
+    return bo.Problem(bo.Minimize(bo.inner(laplacian(graph) / 4, X)), [bo.diag(X) == 1, balance])
+
+
+def agree(problem, tol=1e-7, **options):
+    """Solve by both routes; a graph may have no edge, so that the value is relative to its weights too."""
+    low = problem.solve(solver="lowrank", tol=tol, **options)
+    path = problem.solve(solver="path", tol=1e-8)
+    cost = problem.program().blocks[0].cost
+    size = 0.0 if cost is None else float(np.abs(cost.coordinates().value).sum())
+    assert low.value == pytest.approx(path.value, abs=1e-5 * max(abs(path.value), 1e-3 * size, 1e-12))
+    return low
+
+
+class TestAgreement:
+    @pytest.mark.parametrize(
+        "problem",
+        [
+            lambda: max_cut(random_graph(80, 240, 0)),
+            lambda: max_cut(random_graph(120, 360, 1, signed=True)),
+            lambda: max_cut(grid(8, 9)),
+            lambda: balanced(random_graph(100, 260, 2)),
+            lambda: balanced(grid(9, 12)),
+            lambda: balanced(grid(7, 9)),  # an odd number of vertices
+            lambda: balanced(grid(8, 8), 100.0),
+        ],
+    )
+    def test_with_path(self, problem):
+        sol = agree(problem())
+        assert sol.status == "optimal"
+        assert isinstance(sol.X, bo.LowRank)
+
+    def test_other_rows(self):
+        rng = np.random.default_rng(0)
+        X = bo.PSD(30)
+        i, j = rng.permutation(30).reshape(2, 15)
+        rows = [
+            bo.diag(X) == rng.uniform(0.5, 2, 30),
+            X[i[:5], j[:5]] <= 0.1,
+            bo.quad_form(rng.normal(size=30), X) >= 20,
+            bo.sq_distance(X, i[6], j[6]) == 1.0,
+        ]
+        assert agree(
+            bo.Problem(bo.Minimize(bo.inner(laplacian(random_graph(30, 90, 3)), X)), rows)
+        ).status == ("optimal")
+
+    def test_vertices_that_must_stay_together(self):
+        graph = random_graph(40, 120, 4)
+        X = bo.PSD(40)
+        together = bo.sq_distance(X, [0, 1], [20, 30]) == 0
+        problem = bo.Problem(bo.Maximize(bo.inner(laplacian(graph) / 4, X)), [bo.diag(X) == 1, together])
+        sol = agree(problem, tol=1e-6)
+        assert sol.X[0, 20] == pytest.approx(1, abs=1e-6)
+
+    def test_a_fixed_trace(self):
+        X = bo.PSD(25)
+        problem = bo.Problem(
+            bo.Minimize(bo.inner(laplacian(grid(5, 5)), X)), [bo.trace(X) == 1, X[0, 1] <= 0.01]
+        )
+        agree(problem)
+
+    def test_lovasz_theta_of_a_sparse_graph(self):
+        cycle = graph_of(9, [(k, (k + 1) % 9) for k in range(9)], np.ones(9))
+        theta = 9 * np.cos(np.pi / 9) / (1 + np.cos(np.pi / 9))  # Lovász 1979
+        assert bo.lovasz_theta(cycle, solver="lowrank").value == pytest.approx(theta, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(2, 15).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), max_size=3 * n),
+            st.integers(0, 2**32 - 1),
+            st.booleans(),
+        )
+    )
+)
+def test_any_graph(drawn):
+    """Weighted, with negative weights, isolated vertices, components, parallel edges, odd and even orders."""
+    n, edges, seed, signed = drawn
+    weights = np.random.default_rng(seed).normal(size=len(edges))
+    graph = graph_of(n, edges, weights if signed else np.abs(weights))
+    sol = agree(max_cut(graph))
+    assert sol.dual_value >= sol.value - 1e-9 * abs(sol.value) - 1e-12
+    if not signed:
+        agree(balanced(graph), tol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_smallest_orders(n):
+    graph = graph_of(n, [(0, n - 1)], [1.0])
+    assert max_cut(graph).solve(solver="lowrank").value == pytest.approx(float(n > 1))
+
+
+class TestBound:
+    @pytest.mark.parametrize(
+        "make", [lambda: max_cut(random_graph(60, 200, 5)), lambda: balanced(grid(6, 8))]
+    )
+    @pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0, 100.0])
+    def test_a_wrong_y_never_beats_the_optimum(self, make, size, monkeypatch):
+        from bregopt.program import certificate
+
+        monkeypatch.setattr(certificate, "_SMALL", 1)  # as for large orders
+        problem = make()
+        sol = problem.solve(solver="path", tol=1e-9)
+        program, y = problem.program(), problem.solution._raw.duals
+        X = bo.LowRank(np.linalg.cholesky(sol.X + 1e-9 * np.eye(len(sol.X))))
+        optimum, rng = problem.objective.sign * sol.value, np.random.default_rng(0)
+        for _ in range(20):
+            wrong = y + size * rng.normal(size=len(y))
+            assert certify(program, (X,), np.zeros(0), wrong).dual <= optimum + 1e-8 * abs(optimum)
+
+    @pytest.mark.parametrize("way", ["computed", "inertia", "cholesky", "polynomial"])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_smallest_eigenvalue_in_every_way(self, way, seed, monkeypatch):
+        from bregopt.program import eigenvalue_bound
+
+        if way != "computed":
+            monkeypatch.setattr(eigenvalue_bound, "_DECOMPOSED", 1)
+        monkeypatch.setattr(eigenvalue_bound, "_stays_sparse", lambda W: way == "inertia")
+        monkeypatch.setattr(eigenvalue_bound, "_LARGEST_DENSE", 1 if way == "polynomial" else 5000)
+        rng = np.random.default_rng(seed)
+        n = 200
+        S = laplacian(random_graph(n, 500, seed)) + sp.diags_array(0.1 * rng.normal(size=n))
+        for S_, U, w in (
+            (S, rng.normal(size=(n, 2)), np.array([1.0, 0.01])),
+            (S, np.zeros((n, 0)), np.zeros(0)),
+            # A mesh less the share of its lowest eigenvector: singular but for the vector.
+            (laplacian(grid(10, 20)) - 0.01 * sp.eye_array(n), np.ones((n, 1)), np.array([1e-2])),
+        ):
+            W = ThinMatrix(sp.csr_array(S_), U, w)
+            exact = np.linalg.eigvalsh(W.dense())
+            found = smallest_eigenvalue(W)
+            slack = 2e-3 if way == "polynomial" else 1e-5
+            assert min(exact[0], 0.0) - slack * exact[-1] <= found <= exact[0] + 1e-12 * exact[-1]
+            assert lowest(W, 1)[0][0] >= exact[0] - 1e-9 * exact[-1]
+
+    def test_inertia_is_not_fooled_by_a_saddle(self):
+        from bregopt.program.eigenvalue_bound import _by_inertia
+
+        W = ThinMatrix(
+            sp.csr_array(laplacian(grid(20, 20)) - 0.1 * sp.eye_array(400)), np.ones((400, 1)), np.ones(1)
+        )
+        exact = np.linalg.eigvalsh(W.dense())[0]
+        assert exact < 0
+        assert _by_inertia(W, exact + 1e-9) is None
+        assert _by_inertia(W, exact - 1e-6) == pytest.approx(exact - 1e-6, abs=1e-9)
+
+    def test_thin_matrix(self):
+        rng = np.random.default_rng(0)
+        problem = balanced(random_graph(30, 80, 0))
+        program, y, R = problem.program(), rng.normal(size=31), rng.normal(size=(30, 3))
+        thin = thin_program(program)
+        W, dense = thin.slack(y), program.blocks[0].C - program.A.adjoint(y)
+        np.testing.assert_allclose(W.dense(), dense, atol=1e-12)
+        np.testing.assert_allclose(W @ R, dense @ R, atol=1e-12)
+        np.testing.assert_allclose(W.diagonal(), np.diag(dense), atol=1e-12)
+        assert W.norm() == pytest.approx(np.linalg.norm(dense))
+        assert W.ends()[0] <= np.linalg.eigvalsh(dense)[0] <= np.linalg.eigvalsh(dense)[-1] <= W.ends()[1]
+        np.testing.assert_allclose(thin.rows.apply(R), program.A.apply((R @ R.T,)), atol=1e-12)
+        kept = np.array([30, 2])
+        np.testing.assert_allclose(
+            thin.rows.slice(kept).apply(R), program.A.apply((R @ R.T,))[kept], atol=1e-12
+        )
+
+    def test_nothing_of_order_n_squared(self):
+        import tracemalloc
+
+        graph = grid(60, 100)
+        problem = balanced(graph)
+        tracemalloc.start()
+        sol = problem.solve(tol=1e-3)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (sol.solver, sol.status) == ("lowrank", "optimal")
+        assert peak < 8 * 6000**2 / 4
+
+
+class TestSurface:
+    def test_projection_and_retraction(self):
+        program = balanced(random_graph(40, 90, 7)).program()
+        surface = read_surface(program, thin_program(program))
+        rng = np.random.default_rng(0)
+        R = surface.retract(rng.normal(size=(40, 5)))
+        np.testing.assert_allclose((R**2).sum(axis=1), 1)
+        np.testing.assert_allclose(R.sum(axis=0), 0, atol=1e-12)
+        tangent, V = Tangent(surface, R), rng.normal(size=(40, 5))
+        P = tangent.project(V)
+        np.testing.assert_allclose((P * R).sum(axis=1), 0, atol=1e-12)
+        np.testing.assert_allclose(P.sum(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(tangent.project(P), P, atol=1e-12)
+        assert np.vdot(V - P, P) == pytest.approx(0, abs=1e-10)  # orthogonal
+
+    def test_derivatives(self):
+        from bregopt.solvers.lowrank.lagrangian import lagrangian
+
+        program = balanced(random_graph(25, 60, 8), 30.0).program()
+        thin = thin_program(program)
+        L = lagrangian(program, thin, read_surface(program, thin), None)
+        rng = np.random.default_rng(1)
+        at = L.retract(rng.normal(size=(25, 4)))
+        V = at.tangent.project(rng.normal(size=(25, 4)))
+        h = 1e-4
+        up, down = L.retract(at.R + h * V), L.retract(at.R - h * V)
+        assert (up.value - down.value) / (2 * h) == pytest.approx(2 * np.vdot(at.gradient, V), rel=1e-5)
+        # The retraction is of second order on spheres.
+        second = (up.value - 2 * at.value + down.value) / h**2
+        assert second == pytest.approx(2 * np.vdot(L.second(at, V), V), rel=1e-4)
+
+
+class TestRunning:
+    def test_starts(self):
+        problem = max_cut(random_graph(300, 900, 9))
+        cold = problem.solve(solver="lowrank", tol=1e-5)
+        assert problem.solve(solver="lowrank", tol=1e-5, warm_start=True).iterations < cold.iterations
+        again = problem.solve(solver="lowrank", tol=1e-5, factor=cold.X)
+        assert again.iterations < cold.iterations
+        side = bo.max_cut(random_graph(300, 900, 9)).partition
+        assert problem.solve(solver="lowrank", tol=1e-5, factor=side).status == "optimal"
+        assert problem.solve(solver="path", warm_start=cold).status == "optimal"  # a LowRank for `path`
+
+    def test_a_coarser_graph_is_a_start(self):
+        fine, parent = grid(20, 20), (np.arange(20)[:, None] // 2 * 10 + np.arange(20) // 2).ravel()
+        merge = sp.csr_array((np.ones(400), (parent, np.arange(400))), (100, 400))
+        coarse = sp.csr_array(merge @ fine @ merge.T)
+        coarse.setdiag(0)
+        R = balanced(coarse).solve(solver="lowrank", tol=1e-4).X.factor
+        sol = balanced(fine).solve(solver="lowrank", factor=R[parent])
+        assert sol.status == "optimal"
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"rank": 0}, ValueError, "rank is 0"),
+            ({"rank": 1.5}, TypeError, "rank is 1.5"),
+            ({"factor": np.ones(3)}, ValueError, r"factor has shape \(3, 1\); expected 20 rows"),
+            ({"factor": [np.nan] * 20}, ValueError, "factor has 20 NaN"),
+        ],
+    )
+    def test_bad_options(self, options, error, message):
+        with pytest.raises(error, match=message):
+            max_cut(random_graph(20, 40, 0)).solve(solver="lowrank", **options)
+
+    def test_refusals(self):
+        X = bo.PSD(3)
+        for rows, reason in (
+            ([bo.diag(X) <= 1], "fix diag"),
+            ([bo.trace(X) == 1, bo.soft(X[0, 1] >= 2, gamma=1.0)], "hinge"),
+        ):
+            with pytest.raises(bo.UnsupportedProblemError, match=reason):
+                bo.Problem(bo.Minimize(X[0, 0]), rows).solve(solver="lowrank")
+
+    def test_limits_keep_the_best(self):
+        problem = max_cut(random_graph(600, 2400, 10))
+        best = problem.solve(solver="lowrank", tol=1e-6).value
+        for options in ({"max_iter": 3}, {"time_limit": 1e-3}):
+            with pytest.warns(bo.ConvergenceWarning):
+                sol = problem.solve(solver="lowrank", **options)
+            assert sol.status == "user_limit"
+            assert sol.value <= best * (1 + 1e-6) <= sol.dual_value * (1 + 2e-6)
+
+    def test_keyboard_interrupt_keeps_the_point(self, monkeypatch):
+        from bregopt.solvers.lowrank import trust_region
+
+        calls, original = [], trust_region._step
+
+        def interrupted(*arguments):
+            calls.append(0)
+            if len(calls) > 4:
+                raise KeyboardInterrupt
+            return original(*arguments)
+
+        monkeypatch.setattr(trust_region, "_step", interrupted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            sol = max_cut(random_graph(50, 150, 11)).solve(solver="lowrank")
+        assert sol.stop_reason.startswith("Interrupted")
+        assert sol.iterations == 4
+        assert sol.dual_value >= sol.value
+
+    def test_progress_and_history(self, capsys):
+        sol = max_cut(random_graph(60, 150, 12)).solve(solver="lowrank", verbose=True)
+        assert "bound" in capsys.readouterr().out
+        assert set(sol.history) >= {"primal", "dual", "gap", "rank"}
+
+
+class TestRouting:
+    def test_by_size(self, capsys):
+        assert max_cut(grid(20, 25)).solve().solver == "path"
+        problem = max_cut(grid(21, 25))
+        problem.explain()
+        assert "-> lowrank        takes it: R of 12 columns" in capsys.readouterr().out
+        assert problem.solve().solver == "lowrank"
+
+    def test_cuts_of_a_large_mesh(self):
+        cut = bo.min_balanced_cut(grid(30, 40), tol=1e-4)
+        assert cut.solver == "lowrank"
+        assert isinstance(cut.X, bo.LowRank)
+        assert cut.bound <= cut.cut == 30
+        assert cut.partition.sum() == 0
+        assert bo.max_cut(grid(30, 40), tol=1e-4).cut == 2 * 30 * 40 - 70  # bipartite: every edge
+
+    def test_from_sdpa_and_cvxpy(self, tmp_path):
+        import cvxpy as cp
+
+        from bregopt.interop.sdpa import read_sdpa, write_sdpa
+
+        problem = max_cut(random_graph(25, 60, 13))
+        write_sdpa(problem, tmp_path / "cut.dat-s")
+        value = problem.solve(solver="lowrank").value
+        assert read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
+            value, rel=1e-5
+        )
+        write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
+        listed = read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
+        assert listed.iterations < 60  # e'Xe, listed term by term, is seen to be a square
+        X = cp.Variable((25, 25), PSD=True)
+        L = laplacian(random_graph(25, 60, 13)).toarray() / 4
+        theirs = cp.Problem(cp.Maximize(cp.trace(L @ X)), [cp.diag(X) == 1])
+        assert bo.from_cvxpy(theirs).solve(solver="lowrank").value == pytest.approx(value, rel=1e-5)
