@@ -433,6 +433,23 @@ class TestHardCases:
             assert sol.duals[0] == 0
 
 
+@pytest.mark.parametrize("gamma", [1.0, 100.0, 1e4])
+def test_dear_soft_rows_on_features_of_very_different_sizes(gamma):
+    # Newton's method on X crept there, by as much in each step as the divergence weighs.
+    rng = np.random.default_rng(0)
+    n = 8
+    points = rng.normal(size=(40, n)) * 10.0 ** np.linspace(-1, 3, n)
+    i, j = rng.integers(40, size=(2, 120))
+    Z = points[i[i != j]] - points[j[i != j]]
+    near, (low, high) = rng.random(len(Z)) < 0.5, np.quantile((Z**2).sum(axis=1), [0.05, 0.95])
+    X = bo.PSD(n)
+    rows = [bo.quad_form(Z[near], X) <= low, bo.quad_form(Z[~near], X) >= high]
+    soft = [bo.soft(row, gamma=gamma) for row in rows]
+    sol = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(n))), soft).solve(solver="bregman", tol=1e-6)
+    assert sol.status == "optimal"
+    assert (np.diff(sol.history["iteration"]) >= 0).all()
+
+
 def test_soft_rows_from_a_start_where_steps_land_on_zero_multipliers():
     rng = np.random.default_rng(8)
     G = rng.normal(size=(1000, 5))

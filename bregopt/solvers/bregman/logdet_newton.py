@@ -84,9 +84,8 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     answer = Answer((frame.lift(frame.X0),), _NO_VARIABLES, y, StopReason.STALLED, steps)
     for method in methods:
         for first in method.starts():
-            most = limit - steps if method is methods[-1] else min(limit - steps, _SOFT_STEPS)
-            at, stop, more = watch.follow(first, method.next, frame.certificate, most)
-            steps += more
+            most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
+            at, stop, steps = watch.follow(first, method.next, frame.certificate, most, steps)
             answer = _answer(frame, watch, at, stop, steps)
             if stop in _FINAL or steps >= limit:
                 return answer

@@ -72,8 +72,9 @@ class Watch:
         advance: Callable[[Point], Point | None],
         certificate: Callable[[Point], Certificate],
         limit: int,
+        step: int = 0,
     ) -> tuple[Point, StopReason, int]:
-        """Return the last point of a method, why it stopped, and its steps; Ctrl-C stops it too.
+        """Return the last point of a method, why it stopped, and its number; Ctrl-C stops it too.
 
         Parameters
         ----------
@@ -82,9 +83,10 @@ class Watch:
         advance, certificate : callable
             Return the next point, None where there is none, and what a point proves.
         limit : int
-            On the steps.
+            The largest number of a step.
+        step : int
+            The number of the first point, of the steps before it.
         """
-        step = 0
         stop = self.look(step, certificate(at), at.y)
         try:
             while stop is None:
