@@ -1,7 +1,10 @@
 """bregopt: declare convex problems over positive semidefinite matrices, solve them fast, with a certificate.
 
-This list is the complete public surface.
+This list is the complete public surface, with the learners of `bregopt.online`.
 """
+
+import importlib
+from typing import Any
 
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
@@ -73,3 +76,11 @@ __all__ = [
     "von_neumann_div",
     "write_sdpa",
 ]
+
+_LAZY = ("online",)  # packages that need scikit-learn, imported when they are first asked for
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -132,7 +132,8 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     Parameters
     ----------
     problem : Problem or cvxpy.Problem
-        Of CVXPY, one that :func:`bregopt.from_cvxpy` takes or a semidefinite program.
+        Of CVXPY, one without integers or power cones. Where it has cones that no route reads, only solvers
+        of CVXPY are asked, Clarabel and SCS by default, and their answers are certified from the conic data.
     solvers : iterable of str, optional
         Names of routes, or of installed CVXPY solvers, such as "CLARABEL": these are asked by the route
         `cvxpy`, so that their answers are certified like all others. None takes every registered route that
@@ -149,7 +150,7 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     TypeError, ValueError
         If a name is unknown, or an option to all the routes.
     UnsupportedProblemError
-        If a named route does not take the problem, or a CVXPY problem has cones that no route has.
+        If a named route does not take the problem, or a CVXPY problem has integers or power cones.
     InfeasibleRowError
         If one row alone contradicts ``X psd``, before any route is asked.
     """
@@ -159,9 +160,11 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
         )
     problem = _checkable(problem)
     registry.check_options("auto", options)
-    asked = {name: _route(name) for name in (registry.solvers() if solvers is None else solvers)}
+    foreign = getattr(problem, "solvers", None)  # of a problem that no route reads
+    chosen = (foreign or registry.solvers()) if solvers is None else solvers
+    asked = {name: _route(name) for name in chosen}
     own = {name: {**registry.own_options(route, options), **more} for name, (route, more) in asked.items()}
-    if solvers is None:
+    if solvers is None and not foreign:
         program = problem.program()
         own = {name: known for name, known in own.items() if registry.takes(program, name, known)}
     if not own:
@@ -181,16 +184,17 @@ def _checkable(problem: Any) -> Any:
     cvxpy = sys.modules.get("cvxpy")
     if cvxpy is None or not isinstance(problem, cvxpy.Problem):
         raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem or a cvxpy.Problem")
+    from bregopt.interop.cone_check import ConeProblem
     from bregopt.interop.cvxpy_problems import from_cvxpy
     from bregopt.interop.cvxpy_solver import ConicProblem
 
-    try:
-        return from_cvxpy(problem)
-    except UnsupportedProblemError as error:
+    reasons = []
+    for read in (from_cvxpy, ConicProblem, ConeProblem):
         try:
-            return ConicProblem(problem)
-        except UnsupportedProblemError as reason:
-            raise UnsupportedProblemError(f"{reason}; nor can it be read as it is written: {error}") from None
+            return read(problem)
+        except UnsupportedProblemError as error:
+            reasons.append(str(error))
+    raise UnsupportedProblemError(f"{reasons[-1]}; nor can it be read as it is written: {reasons[0]}")
 
 
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:

@@ -64,8 +64,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line: the innermost one outside this package and CVXPY, however deep the call."""
-    inside = (__name__.partition(".")[0], "cvxpy")
+    """Warn at the user's line: the innermost outside this package, CVXPY and scikit-learn."""
+    inside = (__name__.partition(".")[0], "cvxpy", "sklearn", "joblib")
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         frame, level = frame.f_back, level + 1

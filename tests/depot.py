@@ -257,6 +257,25 @@ def von_neumann_low_rank():
     return Case(problem, von_neumann(np.diag(s / s.sum()), np.diag(s)), solution)
 
 
+@case
+def von_neumann_row_at_fixed_trace():
+    # tr(W C) = 0 for C = diag(1, -1/3, -1/3): weights ~ exp(-alpha C), so 1/4, 3/8, 3/8.
+    X = bo.PSD(3)
+    W = np.diag([1 / 4, 3 / 8, 3 / 8])
+    problem = bo.Problem(
+        bo.Minimize(bo.von_neumann_div(X, np.eye(3) / 3)),
+        [bo.inner(np.diag([3.0, -1.0, -1.0]), X) <= 0.0, bo.trace(X) == 1.0],
+    )
+    return Case(problem, von_neumann(W, np.eye(3) / 3), W, {0: np.log(3 / 2) / 4})
+
+
+@case
+def contradiction_von_neumann_at_fixed_trace():
+    X = bo.PSD(2)
+    rows = [X[0, 0] >= 0.7, X[1, 1] >= 0.5, bo.trace(X) == 1.0]
+    return Case(bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(2) / 2)), rows), status="infeasible")
+
+
 # --- Kulis et al. 2009, Appendix B: what goes wrong without dual corrections --------------------------
 
 

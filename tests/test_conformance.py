@@ -10,19 +10,20 @@ import bregopt as bo
 from bregopt.solvers import registry
 
 # A new route is tested by adding its name.
-ROUTES = ("bregman", "path", "psdboost", "lowrank", "cvxpy")
+ROUTES = ("bregman", "path", "psdboost", "lowrank", "definiteboost", "cvxpy")
 # A method of a route is tested by adding its options.
 METHODS = {
     "bregman": ({"method": "newton"}, {"method": "cyclic"}),
     "path": ({},),
     "psdboost": ({"master": "lp"}, {"master": "psd"}),
     "lowrank": ({},),
+    "definiteboost": ({}, {"step": "exact"}, {"order": "cyclic"}),
     "cvxpy": ({},),
 }
 TOL = 1e-7
 # How far an answer may be from the known one, relative to its size, where routes differ in what they reach.
-VALUE_TOL = {"bregman": 1e-6, "path": 1e-6, "psdboost": 1e-6, "lowrank": 1e-6, "cvxpy": 2e-6}
-X_TOL = {"bregman": 1e-4, "path": 1e-3, "psdboost": 1e-3, "lowrank": 1e-3, "cvxpy": 2e-3}
+VALUE_TOL = {"bregman": 1e-6, "path": 1e-6, "psdboost": 1e-6, "lowrank": 1e-6, "definiteboost": 1e-6, "cvxpy": 2e-6}
+X_TOL = {"bregman": 1e-4, "path": 1e-3, "psdboost": 1e-3, "lowrank": 1e-3, "definiteboost": 1e-4, "cvxpy": 2e-3}
 
 
 def solved(problem, route, options):

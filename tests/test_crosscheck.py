@@ -1,13 +1,16 @@
 """cross_check: what agrees, what does not, and what it leaves behind."""
 
 import sys
+import warnings
 
+import cvxpy as cp
 import depot
 import numpy as np
 import pytest
 from cvxpy_problems import CASES
 
 import bregopt as bo
+from bregopt.interop.cone_check import ConeProblem
 from bregopt.interop.cvxpy_solver import ConicProblem
 from bregopt.solvers import registry
 from bregopt.solvers.base import Answer, Capabilities, Settings
@@ -266,9 +269,86 @@ def test_conic_problems_of_cvxpy_say_what_they_say_there():
         assert found.dual_value == pytest.approx(expected, rel=1e-5)
 
 
-def test_problems_of_cvxpy_with_other_cones_are_refused():
-    with pytest.raises(bo.UnsupportedProblemError, match="it has second-order cones; nor can it be read"):
-        bo.cross_check(CASES["minimum_volume_ellipsoid"][0]())
+# --- Cones that no route reads ------------------------------------------------------------------------
+
+
+def other_cones():
+    """Return problems with second-order and exponential cones, and their statuses."""
+    x, X = cp.Variable(3), cp.Variable((3, 3), PSD=True)
+    return {
+        "norm": (cp.Minimize(cp.norm(x - 1)), [cp.sum(x) == 0], "optimal"),
+        "logarithm": (cp.Maximize(cp.sum(cp.log(x)) - cp.sum_squares(x)), [cp.sum(x) <= 2], "optimal"),
+        "quadratic": (cp.Minimize(cp.sum_squares(x - 1) + 3), [x >= 2], "optimal"),
+        "psd": (cp.Minimize(cp.trace(X) + cp.norm(X[0])), [cp.norm(X[0] - 1) <= 1, X[1, 1] == 1], "optimal"),
+        "log_det": (cp.Minimize(cp.trace(X) - cp.log_det(X) + cp.norm(X[0])), [X[0, 1] >= 0.1], "optimal"),
+        "entropy": (cp.Maximize(cp.sum(cp.entr(x)) + x[0]), [cp.norm(x) <= 1, cp.sum(x) == 1], "optimal"),
+        "no point": (cp.Minimize(cp.norm(x)), [cp.norm(x - 1) <= 0.1, cp.sum(x) == 0], "infeasible"),
+        "no logarithm": (cp.Minimize(x[0]), [cp.log(x[1]) >= 3, x[1] <= 1, x[0] >= 0], "infeasible"),
+        "no end": (cp.Minimize(x[0]), [cp.norm(x[1:]) <= x[2], cp.sum(x) == 0], "unbounded"),
+    }
+
+
+@pytest.mark.parametrize("name", other_cones())
+def test_cones_that_no_route_reads_are_certified(name):
+    objective, constraints, status = other_cones()[name]
+    problem = cp.Problem(objective, constraints)
+    check = bo.cross_check(problem, tol=1e-6)
+    assert check.ok, f"\n{check}"
+    assert [row.solver for row in check.rows] == ["CLARABEL", "SCS"]
+    assert {row.status for row in check.rows} == {status}
+    assert problem.value is None
+    expected = problem.solve(solver="CLARABEL")
+    if status == "optimal":
+        for row in check.rows:
+            assert abs(row.value - expected) <= row.error + 1e-6 * (1 + abs(expected))
+            assert row.error <= 1e-4
+    else:
+        assert check.rows[0].value == expected
+
+
+@pytest.mark.parametrize("name", ["norm", "psd", "entropy"])
+def test_a_wrong_answer_in_other_cones_is_seen(name, monkeypatch):
+    objective, constraints, _ = other_cones()[name]
+    solve = cp.Problem.solve
+
+    def wrong(self, *args, **options):
+        value = solve(self, *args, **options)
+        if options.get("solver") == "SCS":
+            for v in self.variables():
+                v.value = 0.9 * v.value + 0.1
+        return value
+
+    problem = cp.Problem(objective, constraints)
+    monkeypatch.setattr(cp.Problem, "solve", wrong)
+    check = bo.cross_check(problem)
+    assert check.rows[0].status == "optimal"
+    assert check.rows[1].status != "optimal"
+    assert check.rows[1].error > 1e-2
+
+
+def test_what_is_no_cone_of_ours_is_refused():
+    x, k = cp.Variable(3), cp.Variable(2, integer=True)
+    powers = cp.Problem(cp.Minimize(cp.sum(x)), [cp.PowCone3D(x[0], x[1], x[2], 0.4), x[2] >= 1])
+    with pytest.raises(bo.UnsupportedProblemError, match="power cones; nor can it be read"):
+        bo.cross_check(powers)
+    with pytest.raises(bo.UnsupportedProblemError, match="integer"):
+        bo.cross_check(cp.Problem(cp.Minimize(cp.sum(k)), [k >= 0.5]))
+    with pytest.raises(bo.UnsupportedProblemError, match="'path' does not take this problem"):
+        bo.cross_check(cp.Problem(*other_cones()["norm"][:2]), solvers=("path", "SCS"))
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_conic_certificates_hold_what_clarabel_says(name):
+    build, status = CASES[name][:2]
+    problem = build()
+    found = ConeProblem(problem).solve("cvxpy", tol=1e-6)
+    assert found.status.split("_")[0] == status.split("_")[0]
+    if status == "optimal":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where its own standards are not met
+            expected = problem.solve(solver="CLARABEL")
+        assert abs(found.value - expected) <= found.error + 1e-5 * (1 + abs(expected))
+        assert abs(found.dual_value - expected) <= found.error + 1e-5 * (1 + abs(expected))
 
 
 def test_bad_problem_and_option_are_refused(problem):

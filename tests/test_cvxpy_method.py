@@ -118,7 +118,7 @@ def boxes():
     X, x = psd(), cp.Variable(3, bounds=[np.array([0.0, -np.inf, -1.0]), 2.0])
     D = cp.Variable((2, 2), diag=True)
     return cp.Problem(
-        cp.Maximize(cp.sum(x) - cp.trace(X) + cp.sum(D)),
+        cp.Maximize(cp.sum(x) - 1.5 * cp.trace(X) + cp.sum(D)),
         [X[0, :3] >= x, cp.diag(D) <= X[1, 1:3], cp.diag(D)[1] <= 0.5, X[0, 1] <= 1],
     )
 
@@ -459,3 +459,24 @@ def test_threads_get_the_same_answers():
 def test_bregopt_does_not_import_cvxpy():
     code = "import bregopt, sys; sys.exit('cvxpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_warm_start_goes_on_from_the_last_answer():
+    X, b = psd(), cp.Parameter(len(PAIRS[0]), value=np.full(len(PAIRS[0]), 0.6))
+    d = cp.diag(X)
+    rows = [d[PAIRS[0]] + d[PAIRS[1]] - 2 * X[PAIRS] <= b, cp.trace(X) >= 3]
+    problem = cp.Problem(cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), rows)
+    problem.solve(method="bregopt", warm_start=True)  # there is none yet
+    b.value = b.value * 1.01
+    cold = problem.solve(method="bregopt"), problem.solver_stats.num_iters
+    b.value = b.value / 1.01
+    problem.solve(method="bregopt")
+    b.value = b.value * 1.01
+    warm = problem.solve(method="bregopt", warm_start=True), problem.solver_stats.num_iters
+    assert warm[0] == pytest.approx(cold[0], rel=1e-5)
+    assert warm[1] < cold[1]
+    other = cp.Problem(problem.objective, rows[:1])
+    other.solve(method="bregopt")
+    problem.solve(solver="CLARABEL")
+    problem.solve(method="bregopt", warm_start=True)  # the last answer is not ours
+    assert problem.value == pytest.approx(cold[0], rel=1e-5)

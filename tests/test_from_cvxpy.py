@@ -183,15 +183,51 @@ def declared(draw):
         "stack": lambda: bo.inner(np.array([C, X0]), X) <= [np.vdot(C, X0) + 1, np.vdot(X0, X0)],
         "soft": lambda: bo.soft(bo.sq_distance(X, 0, 1) <= 0.4, gamma=0.8),
         "soft from below": lambda: bo.soft(bo.diag(X)[:2] >= 2.0, gamma=[0.5, 0.9]),
+        "soft equation": lambda: bo.soft(bo.quad_form(z, X) == 1.5, gamma=0.3),
+        "soft from both sides": lambda: bo.soft(bo.between(bo.diag(X)[1:], 0.4, 0.6), gamma=2.0),
         "hinge": lambda: bo.soft(bo.inner(C, X) == 0.3, gamma=0.2, penalty="hinge"),
+        "hinges": lambda: bo.soft(
+            bo.quad_form(np.array([z, C[0]]), X) <= [0.5, 0.7], [0.2, 3], penalty="hinge"
+        ),
+        "hinge from below": lambda: bo.soft(X[0, 1] - 2 * X[1, 1] >= -0.3, gamma=0.7, penalty="hinge"),
         "variables": lambda: X[0, 0] + u[0] - 2 * u[1] <= X0[0, 0] + 1,
+        "soft and variables": lambda: bo.soft(X[0, 0] + u[0] >= 2.5, gamma=0.6, penalty="hinge"),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=4, unique=True))
     rows = [bo.trace(X) <= 1.2 * np.trace(X0), *(kinds[name]() for name in chosen)]
-    if "variables" in chosen:
+    if any("variables" in name for name in chosen):
         objective = objective + bo.sum(u)
     sense = draw(st.booleans())
     return bo.Problem(bo.Maximize(-objective) if sense else bo.Minimize(objective), rows), kind
+
+
+def sides(problem):
+    """Return what each finite bound asks: its row over all matrices and variables, the bound, the penalty.
+
+    In the order in which `to_cvxpy` writes them: by constraint, comparison and penalty; ``>=`` turned round.
+    """
+    program, found = problem.program(), []
+    B, bounds, start = program.B.toarray(), program.bounds, 0
+    coefficients = [
+        np.concatenate([program.A.adjoint(e, b).ravel() for b in range(len(program.blocks))] + [B[k]])
+        for k, e in enumerate(np.eye(program.m))
+    ]
+    for _, size in program.labels:
+        rows = range(start, start + size)
+        start += size
+        for sense, end, sign in (("==", bounds.lo, 1), ("<=", bounds.lo, -1), ("<=", bounds.hi, 1)):
+            for kind in np.unique(bounds.kind):
+                for k in rows:
+                    equal = bounds.lo[k] == bounds.hi[k]
+                    if bounds.kind[k] == kind and equal == (sense == "==") and np.isfinite(end[k]):
+                        row = sign * np.append(coefficients[k], end[k])
+                        found.append((sense, kind, bounds.gamma[k], row))
+    # The box of the ordinary variables comes as rows, after all others.
+    unit = np.hstack([np.zeros((program.k, len(coefficients[0]) - program.k)), np.eye(program.k)])
+    for end, sign in ((program.u_lo, -1), (program.u_hi, 1)):
+        for j in np.flatnonzero(np.isfinite(end)):
+            found.append(("<=", 0, np.inf, sign * np.append(unit[j], end[j])))
+    return found
 
 
 def pull(problem):
@@ -205,6 +241,12 @@ def pull(problem):
 def test_there_and_back(case):
     problem, kind = case
     back = bo.from_cvxpy(problem.to_cvxpy())
+    here, there = sides(problem), sides(back)
+    assert [side[:2] for side in here] == [side[:2] for side in there]
+    for ours, theirs in zip(here, there, strict=True):
+        assert theirs[2] == pytest.approx(ours[2], rel=1e-12)
+        turned = -1 if ours[0] == "==" and ours[3] @ theirs[3] < 0 else 1
+        np.testing.assert_allclose(turned * theirs[3], ours[3], rtol=1e-12, atol=1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         here, there = problem.solve(tol=1e-8), back.solve(tol=1e-8)
@@ -213,6 +255,8 @@ def test_there_and_back(case):
     assert abs(here.value - there.value) <= here.error + there.error + 1e-7 * scale
     if kind != "linear":
         np.testing.assert_allclose(there.X, here.X, atol=1e-3 * (1 + np.abs(here.X).max()))
+    if kind != "linear" and not back.program().k:
+        assert there.solver == "bregman"
     if kind in ("logdet", "von_neumann"):
         here_pull, there_pull = pull(problem), pull(back)
         np.testing.assert_allclose(there_pull, here_pull, atol=1e-2 * (1 + np.abs(here_pull).max()))
@@ -261,3 +305,60 @@ def test_complex_numbers_are_refused():
     cost = cp.real(cp.trace(np.array([[1, 1j], [-1j, 2]]) @ X))
     with pytest.raises(bo.UnsupportedProblemError, match="complex"):
         bo.from_cvxpy(cp.Problem(cp.Minimize(cost), [cp.trace(X) == 1]))
+
+
+# --- Soft rows that were written in CVXPY -------------------------------------------------------------
+
+
+def bends(X, v):
+    """Return prices and rows in which ``v`` only bends bounds, and how many soft rows they are."""
+    d = cp.hstack([X[0, 0] + X[1, 1] - 2 * X[0, 1], X[2, 2] + X[3, 3] - 2 * X[2, 3]])
+    return {
+        "squares": (cp.sum_squares(v), [d <= 0.5 + v]),
+        "squares, one by one": (cp.sum_squares(v), [d[0] - v[0] <= 0.5, d[1] <= 0.6 + 2 * v[1]]),
+        "weighted": (3 * cp.square(v[0]) + cp.square(2 * v[1] - 1), [d == v]),
+        "distances": (cp.norm1(v), [d <= 0.5 + v]),
+        "distances from below": (2 * cp.sum(cp.abs(v - 4)), [v <= d]),
+        "one-sided": (cp.sum(cp.pos(v)) / 2, [d - 0.5 <= v]),
+        "a row turned round": (cp.sum(cp.abs(v)), [3 - d == 2 * v]),
+    }
+
+
+BENDS = list(bends(cp.Variable((N, N), PSD=True), cp.Variable(2)))
+
+
+@pytest.mark.parametrize("name", BENDS)
+def test_variables_that_only_bend_bounds_become_soft_rows(name, rng):
+    G = rng.normal(size=(N, N))
+    X, v = cp.Variable((N, N), PSD=True), cp.Variable(2)
+    price, rows = bends(X, v)[name]
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - G - G.T) + price), [*rows, cp.trace(X) == N])
+    ours = bo.from_cvxpy(problem)
+    assert not ours.variables
+    assert len(ours.constraints) == len(rows) + 1
+    assert all(c.softness is not None for c in ours.constraints[: len(rows)])
+    problem.solve(solver="CLARABEL")
+    value, at, duals = problem.value, v.value, [c.dual_value for c in problem.constraints]
+    problem.solve(method="bregopt", strict=True, tol=1e-9)
+    assert problem.solver_stats.solver_name == "bregopt: bregman"
+    assert problem.value == pytest.approx(value, rel=1e-6)
+    if name != "one-sided":  # where below the bound any value does
+        np.testing.assert_allclose(v.value, at, atol=1e-4)
+    assert all(np.max(c.violation()) <= 1e-6 for c in problem.constraints)
+    for c, dual in zip(problem.constraints, duals, strict=True):
+        np.testing.assert_allclose(c.dual_value, dual, atol=1e-3)
+
+
+def test_variables_that_do_more_stay(rng):
+    X, v, d = cp.Variable((N, N), PSD=True), cp.Variable(2), cp.Variable(2)
+    distances = cp.hstack([X[0, 0] - X[0, 1], X[1, 1]])
+    price, row = cp.sum_squares(v), distances <= 0.5 + v
+    for more in ([v[0] <= 1], [distances >= v - 3], [v + d == 1]):
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + price), [row, *more])
+        assert bo.from_cvxpy(problem).variables
+    for other in (price + v[0], cp.square(v[0]), cp.sum_squares(v + d), price + cp.norm1(v)):
+        problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + other), [row])
+        assert bo.from_cvxpy(problem).variables
+    # A price that would pay for bending the other way: the bounds would run away.
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + cp.sum(cp.pos(-v))), [row])
+    assert bo.from_cvxpy(problem).variables

@@ -16,9 +16,10 @@ from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.solvers.bregman.held_diagonal import simplex_shift
 from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
+from bregopt.solvers.engine.entry_system import EntrySystem
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.systems import EntrySystem, RowSystem
+from bregopt.solvers.engine.linear import DefiniteFactor, bordered
+from bregopt.solvers.engine.row_system import RowSystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
@@ -162,18 +163,34 @@ class TestSystems:
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.solvers.engine import systems
+        from bregopt.solvers.engine import entry_system, row_system
 
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(A, B).factor(at)(pull).X[0]
-        monkeypatch.setattr(systems, "_LARGEST_DENSE", 0)
-        monkeypatch.setattr(systems, "_LARGEST_FORMED_ENTRIES", 0)
-        monkeypatch.setattr(systems, "_CG_TOL", 1e-10)
+        monkeypatch.setattr(row_system, "_LARGEST_DENSE", 0)
+        monkeypatch.setattr(entry_system, "_LARGEST_FORMED", 0)
+        for module in (row_system, entry_system):
+            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (RowSystem(A, B), EntrySystem(A, B, np.zeros(A.m, dtype=bool))):
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
+
+    def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
+        from bregopt.solvers.engine import entry_system
+
+        n = 5
+        A = linear_map(n, rng)
+        B = sp.csr_array(rng.normal(size=(A.m, 2)))
+        at, pull = self.scene(n, rng, A, 2)
+        exact = np.arange(A.m) == 4
+        at.D[exact] = 0.0
+        kept = EntrySystem(A, B, exact).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_LARGEST_KEPT", 40)
+        streamed = EntrySystem(A, B, exact).factor(at)(pull)
+        for one, other in zip((*kept.X, kept.u, kept.y), (*streamed.X, streamed.u, streamed.y), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
     @pytest.mark.parametrize("terms", [0.0, 1e9])
     def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
@@ -220,6 +237,29 @@ class TestSystems:
         S, b = positive_definite(20, rng), rng.normal(size=20)
         x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
         np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
+
+
+class TestBordered:
+    @pytest.mark.parametrize("rank", [6, 3, 0])
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+    def test_where_the_first_block_alone_is_singular(self, rng, rank, scale):
+        m, k = 6, 6 - rank + 1
+        G, F = rng.normal(size=(m, rank)), rng.normal(size=(m, k))
+        M = scale * G @ G.T
+        E = np.where(np.arange(k) < 6 - rank, 0.0, rng.uniform(0.1, 1, k) / scale)
+        b, q = rng.normal(size=m), rng.normal(size=k)
+        y, u = bordered(M, F, E)(b, q)
+        size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
+        np.testing.assert_allclose(F.T @ y - E * u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E * u).max()))
+
+    def test_rows_of_zeros(self, rng):
+        M = np.diag([2.0, 0.0, 0.0])
+        F = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
+        b, q = rng.normal(size=3), rng.normal(size=2)
+        y, u = bordered(M, F)(b, q)
+        np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12)
+        np.testing.assert_allclose(F.T @ y, q, atol=1e-12)
 
 
 class TestBends:
@@ -568,3 +608,74 @@ class TestHeldDiagonal:
         sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, 2 * np.eye(3))), [bo.diag(X) == b]).solve()
         np.testing.assert_allclose(sol.X, np.diag(b), atol=1e-12)
         assert sol.value == pytest.approx(5.0)
+
+
+# --- On from a nearby answer --------------------------------------------------------------------------
+
+
+def sweep(seed, soft=False, n=30, m=60):
+    """Return a LogDet problem with rows of every kind whose bounds a parameter moves."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(n, n))
+    X0 = G @ G.T / n + np.eye(n)
+    X, p = bo.PSD(n), bo.Parameter(m, value=np.zeros(m))
+    i, j = np.triu_indices(n, 1)
+    at = rng.choice(len(i), m, replace=False)
+    distances = bo.sq_distance(X, i[at], j[at])
+    start = X0[i, i][at] + X0[j, j][at] - 2 * X0[i, j][at]
+    rows = [distances <= 0.8 * start * rng.uniform(0.8, 1.4, m) + p, bo.diag(X)[:3] == 2.0]
+    rows.append(bo.between(X[3, 4:8], -0.1, 0.1))
+    if soft:
+        rows[0] = bo.soft(rows[0], gamma=0.05, penalty="hinge")
+    return bo.Problem(bo.Minimize(0.5 * bo.logdet_div(X, X0)), rows), p
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_nearby_answer_saves_steps(seed, soft):
+    problem, p = sweep(seed, soft)
+    rng = np.random.default_rng(seed)
+    cold, warm = [], []
+    problem.solve(tol=1e-8)
+    for _ in range(4):
+        p.value = p.value + 0.02 * rng.normal(size=p.shape)
+        near = problem.solve(tol=1e-8, warm_start=True)
+        far = problem.solve(tol=1e-8)
+        assert near.status == far.status == "optimal"
+        assert near.value == pytest.approx(far.value, rel=1e-7)
+        np.testing.assert_allclose(near.duals[0], far.duals[0], atol=1e-4)
+        cold.append(far.iterations)
+        warm.append(near.iterations)
+    assert sum(warm) < 0.7 * sum(cold)
+
+
+@pytest.mark.parametrize("far", [1.0, -5.0])
+def test_a_start_from_afar_does_no_harm(far):
+    problem, p = sweep(0)
+    first = problem.solve(tol=1e-8)
+    p.value = np.where(np.arange(p.size) % 2, far, 0.0) * 0.1
+    near, cold = problem.solve(tol=1e-8, warm_start=first), problem.solve(tol=1e-8)
+    assert near.status == cold.status == "optimal"
+    assert near.value == pytest.approx(cold.value, rel=1e-7)
+    with pytest.warns(bo.ConvergenceWarning):
+        assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
+
+
+def test_where_the_first_start_leads_nowhere_the_central_path_does():
+    """A hinge that repeats an equation stalled the method from the start at which no row acts."""
+    n = 5
+    X, (i, j) = bo.PSD(n), np.triu_indices(n, 1)
+    rows = [
+        bo.diag(X) == 1,
+        X[i, j] <= np.linspace(0.5, 0.9, 10),
+        X[0, 1:] >= -0.5,
+        2 * X[0, 1] - X[2, 3] <= 0.3,
+        bo.sq_distance(X, 0, 1) <= bo.sq_distance(X, 2, 3),
+        bo.between(bo.sum(X), 4, 6),
+    ]
+    objective = bo.Minimize(0.1 * bo.logdet_div(X, np.eye(n)) + bo.inner(np.ones((n, n)), X))
+    without = bo.Problem(objective, rows).solve("bregman")
+    hinges = bo.soft(bo.diag(X)[:3] >= 0.2, gamma=2.0, penalty="hinge")
+    sol = bo.Problem(objective, [*rows, hinges]).solve("bregman")
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(without.value, rel=1e-6)

@@ -259,3 +259,36 @@ def test_rows_are_met_where_the_answer_has_a_zero_diagonal(rng):
     reference = problem.solve(solver="path")
     assert sol.status == "optimal", sol.stop_reason
     assert sol.value == pytest.approx(reference.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("options", MASTERS)
+@pytest.mark.parametrize("room", [0.5, 3.0])
+def test_bound_on_the_trace_may_be_given(rng, options, room):
+    C = rng.normal(size=(6, 6))
+    C, Z, X = C @ C.T + np.eye(6), rng.normal(size=(3, 6)), bo.PSD(6)
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.quad_form(Z, X) >= 1])
+    free = problem.solve(solver="path", tol=1e-8)
+    tau = room * float(np.trace(free.X))
+    bounded = bo.Problem(problem.objective, [*problem.constraints, bo.trace(X) <= tau])
+    expected = bounded.solve(solver="path", tol=1e-8)
+    sol = problem.solve(solver="psdboost", trace_bound=tau, **options)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(expected.value, rel=1e-5)
+    assert sol.X.trace() <= tau * (1 + 1e-6)
+    assert len(sol.duals) == 1
+    assert sol.duals[0].shape == (3,)
+    if room > 1:
+        assert sol.value == pytest.approx(free.value, rel=1e-5)
+    again = problem.solve(solver="psdboost", trace_bound=tau, warm_start=True, **options)
+    assert again.value == pytest.approx(expected.value, rel=1e-5)
+
+
+def test_problem_without_a_bound_on_the_trace_is_refused_with_advice():
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] >= 1])
+    with pytest.raises(bo.UnsupportedProblemError, match="option trace_bound"):
+        problem.solve(solver="psdboost")
+    for wrong in (-1.0, 0, np.inf):
+        with pytest.raises(ValueError, match="trace_bound"):
+            problem.solve(solver="psdboost", trace_bound=wrong)
+    assert problem.solve(trace_bound=2.0).solver == "psdboost"

@@ -18,7 +18,7 @@ import bregopt as bo
 from bregopt.interop import spec as spec_module
 from bregopt.interop.evaluate import FUNCTIONS, evaluate
 from bregopt.interop.matrices import read_matrix, write_csv
-from bregopt.interop.spec import KEYS, load_spec
+from bregopt.interop.spec import KEYS, load_spec, self_contained
 from bregopt.solvers.base import Settings
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "specs").glob("*.toml"))
@@ -437,6 +437,14 @@ def test_data_come_from_files_beside_the_spec(tmp_path, rng):
     X0, Y0 = (block.nearness.X0 for block in problem.program().blocks)
     np.testing.assert_array_equal(X0.factor, G)
     np.testing.assert_array_equal(Y0.factor, [[1], [2], [3]])
+    # And all of them fit into the spec itself.
+    whole = self_contained(written(tmp_path, text))
+    (tmp_path / "elsewhere").mkdir()
+    assert "file" not in whole
+    for twin in (written(tmp_path / "elsewhere", whole), written(tmp_path / "elsewhere", whole)):
+        blocks = load_spec(twin).problem.program().blocks
+        np.testing.assert_array_equal(blocks[0].nearness.X0.factor, G)
+        whole = self_contained(twin)  # once more, of what is inside already
     v, w = problem.variables
     assert (v.shape, w.shape) == ((2,), ())
     np.testing.assert_array_equal(v.lower, [0, 1])
@@ -467,6 +475,8 @@ BAD_SPECS = {
     "file-type": ("b = 1", "b = { file = 1 }", TypeError, "data.b: file is 1; expected a string"),
     "file-missing": ("b = 1", 'b = { file = "b.csv" }', FileNotFoundError, r"data.b: .*b.csv: no such file"),
     "file-kind": ("b = 1", 'b = { file = "b.txt" }', ValueError, "data.b: .*'.txt' are not read"),
+    "factor": ("b = 1", "b = { factor = [1, 2] }", ValueError, "data.b: factor has 1 dimensions"),
+    "factor-key": ("b = 1", "b = { factor = [[1]], key = 'x' }", ValueError, "data.b: "),
     "file-low-rank": ("b = 1", 'b = { file = "A.npy", low_rank = 1 }', TypeError, "data.b: low_rank is 1"),
     "both": ("b = 1", "b = 1\nX = 2", ValueError, "variables: 'X' is a name in data already"),
     "variable": ("{ psd = 2 }", "2", TypeError, "variables.X: the value is 2; expected a table"),

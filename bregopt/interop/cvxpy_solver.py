@@ -25,7 +25,7 @@ from bregopt.program import Program, is_farkas
 from bregopt.solvers import registry
 from bregopt.solvers.solution import Solution, Status, StopReason
 
-__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "register"]
+__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's own
@@ -162,6 +162,20 @@ def register() -> None:
             names.append(_NAME)
 
 
+def conic_data(problem: Any, **options: Any) -> tuple[Mapping[str, Any], float]:
+    """Return the conic data of a CVXPY problem, as for Clarabel, and the constant of its objective.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it has integer variables.
+    """
+    if problem.is_mixed_integer():
+        raise UnsupportedProblemError("the CVXPY problem has integer variables")
+    data, _, inverse = problem.get_problem_data(BREGOPT, solver_opts=options)
+    return data, float(inverse[-1][s.OFFSET])
+
+
 class ConicProblem:
     """A CVXPY problem as the program that :data:`BREGOPT` solves; the problem is left as it is.
 
@@ -176,11 +190,10 @@ class ConicProblem:
     """
 
     def __init__(self, problem: Any) -> None:
-        data, _, inverse = problem.get_problem_data(BREGOPT)
+        data, self._offset = conic_data(problem)
         reason = _not_ours(data)
         if reason is not None:
             raise UnsupportedProblemError(f"the CVXPY problem is no semidefinite program: {reason}")
-        self._offset = float(inverse[-1][s.OFFSET])
         self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
         # Read directly where that is one of the two: its messages are about the problem itself.
         self._reading = min(read_conic(_conic(data)), key=attrgetter("dual"))

@@ -36,6 +36,7 @@ __all__ = ["KEYS", "Spec", "load_spec", "self_contained", "spec_text"]
 KEYS: dict[str, tuple[str, ...]] = {
     "spec": ("title", "data", "variables", "problem", "solve"),
     "file": ("file", "key", "low_rank"),
+    "factor": ("factor",),
     "matrix": ("psd",),
     "variable": ("shape", "nonneg", "lower", "upper"),
     "problem": ("minimize", "maximize", "subject_to"),
@@ -100,12 +101,12 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def self_contained(path: str | Path) -> str:
-    """Return the text of a spec whose data are all inside it, but for the factors of low-rank matrices.
+    """Return the text of a spec whose data are all inside it.
 
     Parameters
     ----------
     path : str or Path
-        A spec file that :func:`load_spec` reads. What it says of low-rank factors becomes absolute.
+        A spec file that :func:`load_spec` reads.
     """
     path = Path(path)
     document = _document(path)
@@ -114,12 +115,12 @@ def self_contained(path: str | Path) -> str:
 
 
 def _contained(value: Any, folder: Path) -> Any:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or "factor" in value:
         return value
-    if value.get("low_rank", False):
-        return {**value, "file": str((folder / value["file"]).resolve())}
-    values = _from_file(value, folder)
-    return (values.toarray() if sp.issparse(values) else values).tolist()
+    held = _from_file(value, folder)
+    if isinstance(held, LowRank):
+        return {"factor": held.factor.tolist()}
+    return (held.toarray() if sp.issparse(held) else held).tolist()
 
 
 def spec_text(document: dict[str, Any]) -> str:
@@ -171,7 +172,10 @@ def _data(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name, value in table.items():
         _check_name(name, "data")
         with _named(f"data.{name}"):
-            values[name] = _from_file(value, folder) if isinstance(value, dict) else _inline(value)
+            if isinstance(value, dict):
+                values[name] = _factor(value) if "factor" in value else _from_file(value, folder)
+            else:
+                values[name] = _inline(value)
     return values
 
 
@@ -186,6 +190,11 @@ def _inline(value: Any) -> Any:
     if finite.ndim == 0:
         return value
     return given if given.dtype.kind == "i" else finite
+
+
+def _factor(table: dict[str, Any]) -> LowRank:
+    _check_keys(table, "factor")
+    return LowRank(finite_array(table["factor"], "factor", ndim=2))
 
 
 def _from_file(table: dict[str, Any], folder: Path) -> Any:

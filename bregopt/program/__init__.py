@@ -20,7 +20,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
 from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
-from bregopt.program.trace_bound import TraceBound, trace_bound
+from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
 __all__ = [
     "Block",
@@ -57,4 +57,5 @@ __all__ = [
     "smallest_eigenvalue",
     "thin_program",
     "trace_bound",
+    "with_trace_row",
 ]

@@ -324,7 +324,7 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     """
     if program.k == 0:
         return 0.0, 0.0, 0.0
-    reduced = program.c - program.B.T @ y
+    reduced = program.c - program.Bt @ y
     # The largest term that any row could add, at the largest multiplier.
     largest = float((np.abs(y) * program.row_sizes).max(initial=0.0))
     size = np.abs(program.c) + program.column_sizes * largest
@@ -414,8 +414,6 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     used = y != 0
     demand = float(y[used] @ asked[used])
     magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
-    if demand <= tol * magnitude or size + magnitude == 0:
-        return False
     supply, lacking = 0.0, 0.0
     for b, bound in enumerate(_trace_bounds(program)):
         largest = float(np.linalg.eigvalsh(program.A.adjoint(y, b))[-1])
@@ -425,13 +423,15 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
             return False
         else:
             lacking += max(largest, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
-    reduced = program.B.T @ y
+    reduced = program.Bt @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
     column = np.abs(program.B).T @ np.abs(y)
     if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
         return False
-    supply += float(reduced[~open_end] @ end[~open_end])
+    from_box = reduced[~open_end] * end[~open_end]
+    supply += float(from_box.sum())
+    magnitude += float(np.abs(from_box).sum())
     return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
 
 

@@ -145,6 +145,11 @@ class Program:
         return [float(stated.min()), float(stated.max())] if len(stated) else []
 
     @cached_property
+    def Bt(self) -> Any:
+        """The transpose of ``B``, row by row."""
+        return sp.csr_array(self.B.T)
+
+    @cached_property
     def absolute_B(self) -> Any:
         """``|B|``, entry by entry."""
         return abs(self.B)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.program.bounds import Bounds, Penalty
+from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Entries, Rows, SparseRows
+from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows
 
-__all__ = ["TraceBound", "trace_bound"]
+__all__ = ["TraceBound", "trace_bound", "with_trace_row"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,25 @@ class TraceBound:
     def least(self, smallest_eigenvalue: float) -> float:
         """Return the least ``<W, X>`` over psd ``X`` of this trace, from the smallest eigenvalue of ``W``."""
         return self.value * (smallest_eigenvalue if self.exact else min(0.0, smallest_eigenvalue))
+
+
+def with_trace_row(program: Program, block: int, value: float) -> Program:
+    """Return the program with a last row ``tr X <= value`` on one block."""
+    n, bounds = program.blocks[block].n, program.bounds
+    diagonal = Coordinates(np.zeros(n, dtype=np.intp), np.arange(n), np.arange(n), np.ones(n))
+    row = Term(block, np.array([program.m]), SparseRows(1, n, diagonal))
+    return replace(
+        program,
+        A=LinearMap(program.m + 1, program.A.orders, (*program.A.terms, row)),
+        B=sp.vstack([program.B, sp.csr_array((1, program.k))], format="csr"),
+        bounds=Bounds(
+            np.append(bounds.lo, -np.inf),
+            np.append(bounds.hi, value),
+            np.append(bounds.kind, Penalty.HARD),
+            np.append(bounds.gamma, np.inf),
+        ),
+        labels=(*program.labels, (f"the bound on the trace of {program.blocks[block].name}", 1)),
+    )
 
 
 def trace_bound(program: Program, block: int) -> TraceBound | None:

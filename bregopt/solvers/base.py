@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
 from bregopt.program import Matrix, Penalty, Program, trace_bound
@@ -73,7 +75,8 @@ class Capabilities:
         if self.needs_trace_bound:
             for b, block in enumerate(program.blocks):
                 if trace_bound(program, b) is None:
-                    return f"it needs rows that bound the trace of {block.name}, such as bo.trace(X) <= t"
+                    rows = f"it needs rows that bound the trace of {block.name}"
+                    return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
         return None
 
 
@@ -124,6 +127,10 @@ class Settings:
         if not isinstance(self.verbose, bool):
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
 
+    def completed(self, program: Program) -> Program:
+        """Return the program with what the options say of it, as rows after its own."""
+        return program
+
 
 @dataclass(frozen=True, eq=False)
 class Start:
@@ -153,6 +160,8 @@ class Answer:
         What to cite for the method that ran, where it is not the route's own citation.
     y_on_faces : array of shape (m,), optional
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
+    iteration_bound : float, optional
+        On the iterations that the route can need for the tolerance, where its theory has one.
     """
 
     X: Sequence[Any]
@@ -163,6 +172,13 @@ class Answer:
     detail: str = ""
     citation: str = ""
     y_on_faces: Array | None = None
+    iteration_bound: float | None = None
+
+    @classmethod
+    def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:
+        """Return an answer of multipliers alone, such as a Farkas vector; matrices and variables are zero."""
+        X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+        return cls(X, np.zeros(program.k), y, stop, iterations)
 
 
 class Solver(Protocol):

@@ -23,6 +23,7 @@ from bregopt.program import (
     range_space,
 )
 from bregopt.solvers.base import Answer, Settings, Solver, Start
+from bregopt.solvers.boxes import box_rows
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import Solution, Status, StopReason
 
@@ -40,6 +41,7 @@ def run(
 ) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
     begin = time.perf_counter()
+    m, program = program.m, settings.completed(program)
     reduced, spaces = to_range_space(program, settings.rank_tol)
     reduced = check_rows(reduced, program, spaces)
     for b, space in spaces.items():
@@ -47,12 +49,18 @@ def run(
     progress = Progress(
         _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
     )
+    boxed = box_rows(reduced)
+    begin_at = boxed.shrink(_started(start, reduced, m))
     ready = time.perf_counter()
-    answer = solver.solve(reduced, settings, _started(start, reduced), progress)
+    if boxed.contradiction is None:
+        answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
+    else:
+        answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
     answer = replace(answer, X=tuple(M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X))
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
+    answer = replace(answer, y=answer.y[:m])
     done = time.perf_counter()
     timings = {
         "setup": ready - begin,
@@ -106,20 +114,21 @@ def _rank_decision(program: Program, b: int, rank: int, rank_tol: float) -> str:
     return f"{block.name} keeps the range of X0: rank {rank} of {columns} columns (rank_tol {rank_tol:g})"
 
 
-def _started(start: Solution | None, program: Program) -> Start | None:
-    """Return an earlier answer as a start; multipliers carry over, matrices only where orders agree."""
+def _started(start: Solution | None, program: Program, m: int) -> Start | None:
+    """Return an earlier answer to `m` rows as a start; matrices carry over only where orders agree."""
     if start is None or start.X is None or start.duals is None:
         return None
-    if len(start.duals) != program.m or len(start.u) != program.k:
+    if len(start.duals) != m or len(start.u) != program.k:
         raise ValueError(
             f"warm_start has {len(start.duals)} rows and {len(start.u)} variables; "
-            f"expected {program.m} and {program.k}"
+            f"expected {m} and {program.k}"
         )
     fits = len(start.X) == len(program.blocks) and all(
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    return Start(tuple(start.X) if fits else (), start.u, start.duals)
+    y = np.pad(start.duals, (0, program.m - m))
+    return Start(tuple(start.X) if fits else (), start.u, y)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
@@ -169,6 +178,7 @@ def _solution(
         solver=solver.name,
         history=progress.history(),
         citation=answer.citation or solver.citation,
+        iteration_bound=answer.iteration_bound,
         _ray=None if held or infeasible else tuple(answer.X),
     )
 

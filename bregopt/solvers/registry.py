@@ -28,7 +28,9 @@ __all__ = [
     "explain",
     "own_options",
     "register_solver",
+    "route",
     "routes",
+    "settings",
     "solve",
     "solvers",
     "takes",
@@ -42,6 +44,7 @@ _BUILT_IN = {
     "path": "bregopt.solvers.path:Path",
     "psdboost": "bregopt.solvers.psdboost:PSDBoost",
     "lowrank": "bregopt.solvers.lowrank:LowRankRoute",
+    "definiteboost": "bregopt.solvers.definiteboost:DefiniteBoost",
     _REFERENCE: "bregopt.solvers.reference:Reference",
 }
 _ENTRY_POINTS = "bregopt.solvers"
@@ -131,9 +134,13 @@ def solve(
 
 def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
-    cls: Any = _named(solver)[1]
     reduced, _ = driver.to_range_space(program, Settings().rank_tol)
-    return cls().translate(reduced)
+    return route(solver).translate(reduced)
+
+
+def route(solver: Any) -> Any:
+    """Return the named route, for what it offers beyond what every route does."""
+    return _named(solver)[1]()
 
 
 def check_options(solver: Any, options: dict[str, Any]) -> None:
@@ -150,6 +157,11 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
             raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
     for cls in _all().values():
         _own_settings(cls, options)
+
+
+def settings(solver: Any, options: dict[str, Any]) -> Settings:
+    """Return the settings of a route; its word on an option that it does not know is a TypeError."""
+    return make_settings(_named(solver)[1], options)
 
 
 def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -188,8 +200,10 @@ def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> st
     for name in options:
         if name not in cls.Settings.__dataclass_fields__:
             return f"it has no option {name!r}"
+    settings = _own_settings(cls, options)
+    program = settings.completed(program)
     reason = cls.capabilities.refusal(program)
-    return reason if reason is not None else cls().refusal(program, _own_settings(cls, options))
+    return reason if reason is not None else cls().refusal(program, settings)
 
 
 def _own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:

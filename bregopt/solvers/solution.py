@@ -86,6 +86,8 @@ class Solution:
         One array for each recorded quantity.
     citation : str
         What to cite for the method that ran.
+    iteration_bound : float or None
+        On the iterations that the route can need for the tolerance, where its theory has one.
     """
 
     status: str
@@ -104,6 +106,7 @@ class Solution:
     solver: str
     history: dict[str, Array]
     citation: str
+    iteration_bound: float | None = None
     _raw: Solution | None = field(default=None, repr=False)
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
 

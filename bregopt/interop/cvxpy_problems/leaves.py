@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
 from bregopt.interop.cvxpy_problems.walk import Elements, Quadratics, Rows, rows_of
+from bregopt.interop.families import recognise
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.rows import (
@@ -218,16 +219,24 @@ def _family(rows: SparseRows) -> Family:
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
         return Entries(rows.n, t.i, t.j, t.value)
-    if len(t.row) == 3 * m and np.array_equal(t.row, np.repeat(np.arange(m), 3)):
-        # Terms are sorted: (i, i), (i, j), (j, j) with i < j.
-        i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
-        corners = (i[:, 0] == j[:, 0]) & (i[:, 1] == i[:, 0]) & (i[:, 2] == j[:, 2]) & (j[:, 1] == j[:, 2])
-        weights = (value[:, 0] == value[:, 2]) & (value[:, 1] == -2 * value[:, 0])
-        if (corners & weights).all():
-            return Distances(rows.n, i[:, 1], j[:, 1], value[:, 0])
+    if _are_distances(t, m):  # the most common by far, and often one by one: recognised at once
+        return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
+    (_, family), *others = recognise(rows)
+    if not others and not isinstance(family, SparseRows):
+        return family
     if len(t.row) > _SPARSE_SHARE * m * rows.n**2:
         return DenseRows(np.array([rows.slice(np.array([k])).adjoint(np.ones(1)) for k in range(m)]))
     return rows
+
+
+def _are_distances(t: Coordinates, m: int) -> bool:
+    """Whether rows are ``w (X_ii + X_jj - 2 X_ij)``; terms come as (i, i), (i, j), (j, j) with i < j."""
+    if len(t.row) != 3 * m or not np.array_equal(t.row, np.repeat(np.arange(m), 3)):
+        return False
+    i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
+    corners = (i[:, 0] == j[:, 0]) & (i[:, 1] == i[:, 0]) & (i[:, 2] == j[:, 2]) & (j[:, 1] == j[:, 2])
+    weights = (value[:, 0] == value[:, 2]) & (value[:, 1] == -2 * value[:, 0])
+    return bool((corners & weights).all())
 
 
 def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
+from bregopt.interop.cvxpy_problems.bends import Bend, fold_bends
 from bregopt.interop.cvxpy_problems.curves import Spectral
 from bregopt.interop.cvxpy_problems.leaves import (
     Claim,
@@ -63,6 +64,8 @@ class Lowered:
     cones : dict from psd constraint of CVXPY to what holds it
     trivial : list
         Constraints without a variable, which hold.
+    bends : list of Bend
+        Variables that are in soft rows now.
     """
 
     problem: Problem
@@ -70,9 +73,12 @@ class Lowered:
     rows: dict[Any, Constraint]
     cones: dict[Any, _Cone]
     trivial: list[Any]
+    bends: list[Bend]
 
     def primal(self) -> dict[int, Array]:
         """Return the values of CVXPY's variables by their numbers."""
+        for bend in self.bends:
+            bend.settle()
         return {variable.id: leaf.value() for variable, leaf in self.leaves.items()}
 
     def duals(self, solution: Solution) -> dict[int, Array]:
@@ -134,13 +140,15 @@ def lower(problem: Any) -> Lowered:
     cones, linked = _cones(claims, leaves)
     spectral, more = _arguments(goal.spectral, leaves)
     objective, paid = objective_of(goal, leaves, spectral)
+    others = [*linked, *more, *_boxes(leaves)]
+    rows, paid, objective, bends = fold_bends(rows, others, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
-    constraints = [*rows.values(), *linked, *more, *_boxes(leaves), *paid]
+    constraints = [*rows.values(), *others, *paid]
     try:
         ours = Problem(sense, constraints)
     except ValueError as error:
         raise UnsupportedProblemError(str(error)) from None
-    return Lowered(ours, leaves, rows, cones, trivial)
+    return Lowered(ours, leaves, rows, cones, trivial, bends)
 
 
 def _is_cone(constraint: Any) -> bool:

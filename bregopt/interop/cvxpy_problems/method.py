@@ -16,7 +16,7 @@ from bregopt.solvers.solution import Solution
 __all__ = ["solve"]
 
 # What CVXPY's own solve takes and has no meaning here.
-_CVXPYS = ("warm_start", "enforce_dpp", "ignore_dpp", "canon_backend")
+_CVXPYS = ("enforce_dpp", "ignore_dpp", "canon_backend")
 _OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
 
 
@@ -34,8 +34,9 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     strict : bool
         Raise an error, rather than warn and let CVXPY choose, where the problem is not of our kind.
     **options
-        Of the route, as for :meth:`bregopt.Problem.solve`; what only CVXPY knows is handed on to it, should
-        it be asked.
+        ``warm_start=True`` starts from the last answer, if this method gave it and the rows are as many.
+        Others are of the route, as for :meth:`bregopt.Problem.solve`; what only CVXPY knows is handed on to
+        it, should it be asked.
 
     Returns
     -------
@@ -67,11 +68,24 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
         warn_caller(f"bregopt does not take this problem, CVXPY chooses a solver: {error}", UserWarning)
         return problem.solve(**_theirs(options))
     ours = {name: value for name, value in options.items() if name not in (*_CVXPYS, *_OTHER_THEORIES)}
+    if ours.get("warm_start"):
+        ours["warm_start"] = _last_answer(problem, lowered)
     try:
         answer = lowered.problem.solve(solver, **ours)
     except InfeasibleRowError:
         return _contradicted(problem)
     return _hand_over(problem, lowered, answer)
+
+
+def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
+    """Return the last answer, if it is ours and has as many rows and variables; False otherwise."""
+    answer = getattr(problem.solver_stats, "extra_stats", None)
+    if not isinstance(answer, Solution) or answer._raw is None or answer._raw.duals is None:
+        return False
+    ours = lowered.problem
+    rows, variables = (sum(part.size for part in parts) for parts in (ours.constraints, ours.variables))
+    fits = (rows, variables) == (len(answer._raw.duals), len(answer._raw.u))
+    return answer if fits else False
 
 
 def _theirs(options: dict[str, Any]) -> dict[str, Any]:

@@ -221,10 +221,10 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
 def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpression) -> Constraint:
     """Return a penalty as soft rows, if they can pay it."""
     kinds = {term.divergence for term in objective.terms}
-    if penalty.kind not in ("hinge", *kinds):
+    if penalty.kind != "hinge" and kinds != {penalty.kind}:
         raise UnsupportedProblemError(
             f"the objective has a {_SCALARS[penalty.kind]} of other things than the entries of one psd "
-            f"matrix, which only a {penalty.kind} divergence of a matrix can stand beside"
+            f"matrix, which only {penalty.kind} divergences of matrices can stand beside"
         )
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)

@@ -1,11 +1,13 @@
 """Newton's method for LogDet nearness, all rows at once.
 
 Where every row is soft with a smooth penalty the objective is a smooth function of ``X`` alone, and Newton's
-method minimises it; otherwise the primal-dual engine runs at the problem's own weight.
+method minimises it; otherwise the primal-dual engine runs at the problem's own weight. From an earlier answer
+Newton's method in the rows that act is tried first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +29,7 @@ from bregopt.program import (
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
+from bregopt.solvers.bregman.active_newton import ActiveNewton, DualPoint
 from bregopt.solvers.bregman.watch import Watch
 from bregopt.solvers.engine import (
     Iterate,
@@ -47,7 +50,8 @@ _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the co
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
 _CENTRINGS = 12
-_WARM = 1e-2  # where ends are centred after a warm start, as a fraction of the weight
+_WARM_STEPS = 12  # that an earlier answer is given to lead on
+_FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -69,26 +73,38 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
             return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
     elif is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
         return Answer((frame.lift(frame.steepest()),), _NO_VARIABLES, y, StopReason.UNBOUNDED, 0)
-    method = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
-    return _run(method, frame, settings, start, Watch(program, settings, progress))
+    method: Any = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
+    watch, limit, steps = Watch(program, settings, progress), settings.max_iter or STEPS, 0
+    if start is not None:
+        at, stop, steps = _warm(method, frame, start, watch, min(limit, _WARM_STEPS))
+        if stop in _FINAL or steps >= limit:
+            return _answer(frame, watch, at, stop, steps)
+    answer = Answer((frame.lift(frame.X0),), _NO_VARIABLES, y, StopReason.STALLED, steps)
+    for first in method.starts():
+        at, stop, more = watch.follow(first, method.next, frame.certificate, limit - steps)
+        steps += more
+        answer = _answer(frame, watch, at, stop, steps)
+        if stop is not StopReason.STALLED or steps >= limit:
+            break
+    return answer
 
 
-def _run(method: Any, frame: _Frame, settings: Any, start: Start | None, watch: Watch) -> Answer:
-    """Step until the watch says stop; interrupted or out of time, the last iterate is the answer.
+def _warm(method: Any, frame: _Frame, start: Start, watch: Watch, limit: int) -> tuple[Any, StopReason, int]:
+    """Return where an earlier answer's multipliers lead, why no further, and the steps."""
+    y = frame.program.bounds.clip(start.y)
+    if isinstance(method, _RowNewton):
+        if frame.program.bounds.penalties:
+            return None, StopReason.STALLED, 0
+        method = ActiveNewton(frame.program, frame.C, frame.mu)
+    first = method.at(y)
+    if first is None:
+        return None, StopReason.STALLED, 0
+    return watch.follow(first, method.next, frame.certificate, limit)
 
-    A start from which the method gets nowhere is given up for its own.
-    """
-    at = method.first(start)
-    if at is None:
-        zero = np.zeros(frame.program.m)
-        return Answer((frame.lift(frame.X0),), _NO_VARIABLES, zero, StopReason.STALLED, 0)
-    limit = settings.max_iter or STEPS
-    at, stop, step = watch.follow(at, method.next, frame.certificate, limit)
-    if stop is StopReason.STALLED and start is not None and step < limit:
-        cold = _run(method, frame, replace(settings, max_iter=limit - step), None, watch)
-        return replace(cold, iterations=cold.iterations + step)
+
+def _answer(frame: _Frame, watch: Watch, at: Any, stop: StopReason, steps: int) -> Answer:
     y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
-    return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, step)
+    return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, steps)
 
 
 def _smooth(frame: _Frame) -> bool:
@@ -139,7 +155,7 @@ class _Frame:
         direction: Array = v @ v.T
         return direction
 
-    def certificate(self, at: _Iterate | _SoftIterate) -> Certificate:
+    def certificate(self, at: _Iterate | _SoftIterate | DualPoint) -> Certificate:
         """Return what an iterate proves, from the factors that it holds."""
         n = len(at.X)
         own = float(np.vdot(self.divergence.inverse, at.X)) - n
@@ -178,48 +194,46 @@ class _RowNewton:
         self._frame = frame
         self._engine = PrimalDual(frame.program, [frame.C])
 
-    def first(self, start: Start | None) -> _Iterate | None:
-        """Return the first iterate: at an earlier answer's multipliers, or where no row acts."""
-        if start is not None:
-            y = self._frame.program.bounds.clip(start.y)
-            near = self._frame.point(y)
-            at = None if near is None else self._centred(near, y)
-            if at is not None:
-                return at
+    def starts(self) -> Iterator[_Iterate]:
+        """Yield the first iterate: where no row acts; then, should that lead nowhere, from far above."""
+        program, near = self._frame.program, None
+        if not self._frame.ill_conditioned:
+            near = self._near()
+        if near is not None:
+            yield near
+        # Along the central path of <C, X>, from far above the weight.
+        whole = Face.whole(len(self._frame.C))
+        yield _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
+
+    def _near(self) -> _Iterate | None:
         bounds = self._frame.program.bounds
-        if self._frame.ill_conditioned:  # along the central path of <C, X>, from far above the weight
-            program, whole = self._frame.program, Face.whole(len(self._frame.C))
-            return _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
         X = self._frame.point(np.zeros(bounds.m))
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._centred(_on_diagonal(self._frame.program, X), None)
+        return self._centred(_on_diagonal(self._frame.program, X))
 
     def next(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""
         new = self._engine.advance(at.own, self._frame.mu)
         return None if new is None else _Iterate(new)
 
-    def _centred(self, X: Array, y: Array | None) -> _Iterate | None:
-        """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` definite.
+    def _centred(self, X: Array) -> _Iterate | None:
+        """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` well inside.
 
-        Where none does, ``Z`` is the one that belongs to `X`; None if there are multipliers to start from.
+        Where none is, ``Z`` is the one that belongs to `X`.
         """
-        mu, none = self._frame.mu, _NO_VARIABLES
-        nu = mu * (1.0 if y is None else _WARM)
+        nu = mu = self._frame.mu
         for _ in range(_CENTRINGS):
-            at = self._engine.begin([X], none, nu, y)
-            if at is not None and (y is not None or _inside(at.pairs[0].Z, self._frame.C)):
+            at = self._engine.begin([X], _NO_VARIABLES, nu)
+            if at is not None and _inside(at.pairs[0].Z, self._frame.C):
                 return _Iterate(at)
             nu *= 0.1
-        if y is not None:
-            return None
         root = root_of(X)
         if root is None:
             return None
         Z = mu * cho_solve((root, True), np.eye(len(X)))
-        at = self._engine.begin([X], none, mu, None, [Z])
+        at = self._engine.begin([X], _NO_VARIABLES, mu, None, [Z])
         return None if at is None else _Iterate(at)
 
 
@@ -278,15 +292,16 @@ class _SoftNewton:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
 
-    def first(self, start: Start | None) -> _SoftIterate | None:
-        """Return the iterate at an earlier answer's multipliers, or where no row acts."""
-        zero = np.zeros(self._A.m)
-        for y in [self._bounds.clip(start.y), zero] if start is not None else [zero]:
-            X = self._frame.point(y)
-            near = None if X is None else self._iterate(X)
-            if near is not None:
-                return near
-        return self._iterate(self._frame.X0)
+    def starts(self) -> Iterator[_SoftIterate]:
+        """Yield the iterate where no row acts."""
+        first = self.at(np.zeros(self._A.m)) or self._iterate(self._frame.X0)
+        if first is not None:
+            yield first
+
+    def at(self, y: Array) -> _SoftIterate | None:
+        """Return the iterate at the point of some multipliers, None where there is none."""
+        X = self._frame.point(y)
+        return None if X is None else self._iterate(X)
 
     def next(self, at: _SoftIterate) -> _SoftIterate | None:
         """Return the iterate after a damped Newton step, None where the objective falls no further."""

@@ -15,12 +15,14 @@ from bregopt.program.range_space import definite_sign
 from bregopt.program.rows import Entries
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
+from bregopt.solvers.boxes import box_rows
 from bregopt.solvers.bregman.cyclic import cyclic_projection
 from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.hildreth import dykstra_hildreth
 from bregopt.solvers.bregman.logdet_newton import logdet_newton
 from bregopt.solvers.bregman.weighted import weighted_frobenius
 from bregopt.solvers.progress import Progress
+from bregopt.solvers.slacks import fold_slacks
 from bregopt.solvers.working_set import Split, may_rest, on_working_set
 
 __all__ = ["Bregman", "BregmanSettings"]
@@ -84,13 +86,16 @@ class Bregman:
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1, variables=False
+        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         kind = program.divergences[0]
         assert kind is not None
+        left = fold_slacks(box_rows(program).program).program.k
+        if left:
+            return f"of ordinary variables it takes slacks only (the problem has {left} other)"
         if _weighted(program) and settings.method == "cyclic":
             return "method 'cyclic' does not take elementwise weights"
         if settings.method == "cyclic" and kind == "logdet" and not _has_start(program):
@@ -101,6 +106,7 @@ class Bregman:
         return _boundary(program) if kind == "von_neumann" else None
 
     def choice(self, program: Program, settings: Any) -> str:
+        program = fold_slacks(box_rows(program).program).program
         method = _method(program, settings)
         if method == _WEIGHTED:
             return f"{method}, by Newton's method for the plain distance"
@@ -110,17 +116,24 @@ class Bregman:
         return f"method {method!r}{why}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        kind = program.divergences[0]
-        assert kind is not None
-        method = _method(program, settings)
-        run, citation = _ALGORITHMS[kind, method]
-        if method == "newton" and _many_may_rest(program):
-            begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
-            first = Split.resting(program.bounds, None if begin is None else begin.y)
-            answer = on_working_set(run, program, settings, first, begin, progress)
-        else:
-            answer = run(program, settings, start, progress)
-        return replace(answer, citation=citation)
+        folded = fold_slacks(program)
+        begin = None if start is None else folded.shrink(start)
+        return folded.restore(_solve(folded.program, settings, begin, progress))
+
+
+def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a program without ordinary variables."""
+    kind = program.divergences[0]
+    assert kind is not None
+    method = _method(program, settings)
+    run, citation = _ALGORITHMS[kind, method]
+    if method == "newton" and _many_may_rest(program):
+        begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
+        first = Split.resting(program.bounds, None if begin is None else begin.y)
+        answer = on_working_set(run, program, settings, first, begin, progress)
+    else:
+        answer = run(program, settings, start, progress)
+    return replace(answer, citation=citation)
 
 
 def _has_start(program: Program) -> bool:

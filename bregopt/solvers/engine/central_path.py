@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import Certificate, Faces, Program, certificate_inside, is_farkas, is_ray
+from bregopt.program import Certificate, Faces, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
@@ -38,7 +38,7 @@ def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Prog
     """Solve a semidefinite program; the answer is the whole one's, its duals lifted from the faces."""
     program, contradiction = faces.program, faces.contradiction()
     if contradiction is not None:
-        return _infeasible(faces.whole, contradiction, 0)
+        return Answer.without_point(faces.whole, contradiction, StopReason.INFEASIBLE, 0)
     costs = [block.C for block in program.blocks]
     engine = PrimalDual(program, costs, faces.faces, direct=True)
     at = None
@@ -112,7 +112,7 @@ class _Path:
         if certificate.primal_residual > tol and self._dual_runs_away(at):
             y = self._faces.lift(at.y)
             if is_farkas(whole, y):
-                return _infeasible(whole, y, step)
+                return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
         falls = certificate.primal < self._program.offset
         if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
@@ -157,8 +157,3 @@ def _dual_feasible(at: Iterate) -> bool:
     """Whether ``C - A*(y)`` is positive definite, whatever ``Z`` is."""
     true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
     return all(root_of(face.seen(Z)) is not None for face, Z in true)
-
-
-def _infeasible(program: Program, y: Array, step: int) -> Answer:
-    none = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
-    return Answer(none, np.zeros(program.k), y, StopReason.INFEASIBLE, step)

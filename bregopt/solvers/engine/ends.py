@@ -285,11 +285,12 @@ class Ends:
 
 
 def _longest(value: Array, step: Array) -> float:
-    """Return the largest ``alpha`` with ``value + alpha step >= 0``."""
-    down = step < 0
-    if not down.any():
+    """Return the largest ``alpha`` with ``value + alpha step >= 0``, for values above zero."""
+    if len(value) == 0:
         return np.inf
-    return float((-value[down] / step[down]).min())
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        fall = float(np.fmin.reduce(step / value))
+    return -1 / fall if fall < 0 else np.inf
 
 
 def _subset(mask: Mask) -> Subset:

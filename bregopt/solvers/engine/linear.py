@@ -13,6 +13,7 @@ __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
 _REFINEMENTS = 2  # of a bordered system
 _FAR = 1e6
+_ROUND_OFF = 1e-7  # a pivot, whose square is all that is left of a diagonal of one
 _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 
 
@@ -29,7 +30,7 @@ class DefiniteFactor:
     Raises
     ------
     LinAlgError
-        Without `repair`, if the matrix is not positive definite.
+        Without `repair`, if the matrix is not positive definite, or by no more than round-off.
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
@@ -39,7 +40,7 @@ class DefiniteFactor:
         extra = 0.0
         while len(S):
             self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
-            if info == 0:
+            if info == 0 and (repair or self._root.diagonal().min() > _ROUND_OFF):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")
@@ -84,45 +85,69 @@ def conjugate_gradients(
 
 
 def bordered(
-    M: Array, F: Array, refinements: int = _REFINEMENTS
+    M: Array, F: Array, corner: Array | None = None, refinements: int = _REFINEMENTS
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves ``M y + F u = b, F'y = q``, refined."""
+    """Return what solves ``M y + F u = b, F'y - diag(corner) u = q``, refined.
+
+    Parameters
+    ----------
+    M : array of shape (m, m)
+        Positive semidefinite.
+    F : array of shape (m, k)
+    corner : array of shape (k,), optional
+        Not negative; zero where not given.
+    refinements : int
+    """
     if F.shape[1] == 0:
         factor = DefiniteFactor(M)
         return lambda b, q: (factor.solve(b), q)
+    E = np.zeros(F.shape[1]) if corner is None else corner
     try:
-        solve_once = _eliminated(M, F)
+        solve_once = _eliminated(M, F, E)
     except LinAlgError:
-        solve_once = _whole(M, F)
+        solve_once = _whole(M, F, E)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y, u = solve_once(b, q)
         for _ in range(refinements):
-            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y)
+            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y + E * u)
             y, u = y + more_y, u + more_u
         return y, u
 
     return solve
 
 
-def _eliminated(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system by way of ``F' inv(M) F``, where ``M`` is definite."""
-    factor = DefiniteFactor(M, repair=False)
+def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system by way of ``y``, where ``M + F R F'`` is definite.
+
+    Alone ``M`` may be all but singular where the whole system is not. A multiple ``R`` of the second
+    equations, added to the first, is of the size of ``M`` itself; with ``w = (I - R E) u``,
+
+        (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
+    """
+    diagonal = M.diagonal()
+    some = diagonal > _NOTHING
+    share = (F[some] ** 2 / diagonal[some, None]).sum(axis=0)
+    share[share == 0] = 1.0  # only in rows that have no size of their own
+    R = 1 / (share + 2 * E)
+    left = 1 - R * E
+    FR = F * R
+    factor = DefiniteFactor(M + FR @ F.T, repair=False)
     inverse = np.column_stack([factor.solve(column) for column in F.T])
-    border = DefiniteFactor(F.T @ inverse, repair=False)
+    border = DefiniteFactor(F.T @ inverse + np.diag(E / left), repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y = factor.solve(b)
-        u = border.solve(F.T @ y - q)
-        return y - inverse @ u, u
+        y = factor.solve(b + FR @ q)
+        w = border.solve(F.T @ y - q)
+        return y - inverse @ w, w / left
 
     return solve
 
 
-def _whole(M: Array, F: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return what solves the bordered system as one, regularised by round-off."""
     m, f = F.shape
-    whole = np.block([[M, F], [F.T, np.zeros((f, f))]])
+    whole = np.block([[M, F], [F.T, -np.diag(E)]])
     scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
     regularised = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
     lu = lu_factor(regularised, check_finite=False)  # the engine looks at its steps

@@ -22,14 +22,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Move, Sides
-from bregopt.solvers.engine.systems import Pull, Scene, Solve, system_for
+from bregopt.solvers.engine.scene import Pull, Scene, Solve
+from bregopt.solvers.engine.systems import system_for
 
 __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
 
@@ -43,6 +43,7 @@ _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 _TRIALS_FROM, _LANCZOS_FROM = 40, 130
 _TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
 _LANCZOS_STEPS = 40
+_FEW_VARIABLES = 4  # ordinary ones, whose columns are not worth being sparse
 _LANCZOS_TOL = 0.03  # relative
 
 
@@ -170,8 +171,9 @@ class PrimalDual:
     def __init__(
         self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
     ) -> None:
-        self._A, self._B, self._c, self._C = program.A, program.B, program.c, tuple(C)
-        self._Bt = sp.csr_array(program.B.T)
+        self._A, self._c, self._C = program.A, program.c, tuple(C)
+        few = program.k <= _FEW_VARIABLES
+        self._B, self._Bt = (program.B.toarray(), program.B.T.toarray()) if few else (program.B, program.Bt)
         bounds, k = program.bounds, program.k
         hard = np.full(k, Penalty.HARD)
         self._rows = Sides.of(bounds)
@@ -180,7 +182,7 @@ class PrimalDual:
         exact = bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
-        self._system = system_for(self._A, self._B, exact, fixed or on_face, direct)
+        self._system = system_for(self._A, program.B, exact, fixed or on_face, direct)
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
 
     def activity(self, X: Sequence[Array], u: Array) -> Array:

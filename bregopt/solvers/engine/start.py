@@ -25,7 +25,7 @@ _IDENTITY = 1e-9  # how near a combination of rows must be to the identity
 _ABOVE = 1.1  # how far inside the cone a first Z is
 _PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
 _ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
-_AWAY = 0.1  # from the boundary after a warm start, as a fraction of the mean eigenvalue
+_AWAY = 0.05  # from the boundary after a warm start, as a fraction of the mean eigenvalue
 
 
 @dataclass(frozen=True, eq=False)

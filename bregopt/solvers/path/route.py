@@ -77,8 +77,8 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     count = _drawn(program)
-    split = first_split(_on_all_rows, program, settings, count, progress)
-    return on_working_set(_on_all_rows, program, settings, split, None, progress, loose=True)
+    split = first_split(_on_all_rows, program, settings, count, start, progress)
+    return on_working_set(_on_all_rows, program, settings, split, start, progress, loose=True)
 
 
 def _alone(program: Program) -> Answer | None:

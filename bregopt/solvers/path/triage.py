@@ -26,8 +26,10 @@ _TOL = 1e-2
 _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
-def first_split(method: _Method, program: Program, settings: Any, count: int, progress: Progress) -> Split:
-    """Return a first split of the rows.
+def first_split(
+    method: _Method, program: Program, settings: Any, count: int, start: Start | None, progress: Progress
+) -> Split:
+    """Return a first split of the rows, by an earlier answer or by that of some rows.
 
     Parameters
     ----------
@@ -39,10 +41,13 @@ def first_split(method: _Method, program: Program, settings: Any, count: int, pr
     count : int
         Of rows that may rest: so many are drawn, and so many work. Constraints of fewer rows, such as a
         bound on the trace, all work.
+    start : Start, optional
     progress : Progress
         Its clock is kept.
     """
     rest = np.flatnonzero(may_rest(program.bounds) & ~_of_few(program, count))
+    if start is not None and start.X:
+        return _split_at(program, start.X, start.u, rest, count)
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
     silent = Progress("some rows", time_limit=progress.remaining())

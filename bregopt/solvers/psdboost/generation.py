@@ -41,6 +41,7 @@ _ROUGH = 1e-2  # to which it goes
 _IN_QUESTION = 0.5  # of the sample: as many rows stay in question after it
 _PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
 _BETTER = 0.9  # of a gap
+_SLOW = 0.5  # of a gap: where a round leaves more, the next one adds twice as many directions
 _LEFT = 0.9  # of the tolerance: up to where eigenvalues are dropped from an answer
 
 
@@ -68,7 +69,7 @@ def matrix_generation(
     faces = find_faces(folded.program)
     contradiction = faces.contradiction()
     if contradiction is not None:
-        return _without_point(program, contradiction, StopReason.INFEASIBLE, 0)
+        return Answer.without_point(program, contradiction, StopReason.INFEASIBLE, 0)
     begin = None if start is None else folded.shrink(start)
     if faces.faces[0].order == 0:
         return folded.restore(follow_path(faces, settings, begin, progress))
@@ -86,6 +87,7 @@ class _Generation:
         self._best = Incumbent(faces, self._bound, settings.tol)
         self._semidefinite = master == "psd"
         self._cuts = settings.cuts(master, faces.program.m)
+        self._may_widen = self._semidefinite and settings.cuts_per_round is None
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
         self._master: Any
         if self._semidefinite:
@@ -107,10 +109,10 @@ class _Generation:
                 if stop is StopReason.INFEASIBLE:
                     y = self._farkas(outcome.y)
                     assert y is not None
-                    return _without_point(self._faces.whole, y, stop, round_)
+                    return Answer.without_point(self._faces.whole, y, stop, round_)
                 if stop is StopReason.UNBOUNDED:
-                    none = _without_point(self._faces.whole, self._scattered(self._best.y), stop, round_)
-                    return replace(none, u=outcome.u)
+                    y = self._scattered(self._best.y)
+                    return replace(Answer.without_point(self._faces.whole, y, stop, round_), u=outcome.u)
                 if stop is not None:
                     return self._answer(stop, round_)
         except KeyboardInterrupt:
@@ -176,6 +178,8 @@ class _Generation:
         more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
         self._progress.record(round_, certificate, **more)
         self._waited = 0 if certificate.gap < _BETTER * self._gap or outcome.joined else self._waited + 1
+        if self._may_widen and certificate.gap > _SLOW * self._gap:
+            self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
@@ -285,8 +289,3 @@ def _sampled(program: Program, seed: int) -> Program | None:
     gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
     own = replace(bounds.slice(rows), gamma=gamma)
     return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())
-
-
-def _without_point(program: Program, y: Array, stop: StopReason, round_: int) -> Answer:
-    X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
-    return Answer(X, np.zeros(program.k), y, stop, round_)

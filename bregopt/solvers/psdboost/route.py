@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bregopt.program import Penalty, Program
+from bregopt.arrays import positive_number
+from bregopt.program import Penalty, Program, with_trace_row
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.progress import Progress
@@ -35,14 +36,20 @@ class PSDBoostSettings(base.Settings):
     smoothing : float in [0, 1) or "auto"
         Weight of the best multipliers so far in those that are priced (Wentges), against the tailing off of
         the linear master. The semidefinite master's multipliers are central and need none.
+    trace_bound : float, optional
+        What the trace is known not to exceed, where no rows say so. It is taken for a row of the problem: the
+        answer and its certificate are those of ``tr X <= trace_bound``.
     """
 
     master: str = "auto"
     cuts_per_round: int | None = None
     smoothing: float | str = "auto"
+    trace_bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.trace_bound is not None:
+            positive_number(self.trace_bound, "trace_bound")
         if not isinstance(self.master, str):
             raise TypeError(f"master is {self.master!r}; expected one of {', '.join(map(repr, _MASTERS))}")
         if self.master not in _MASTERS:
@@ -58,6 +65,12 @@ class PSDBoostSettings(base.Settings):
             raise TypeError(f'smoothing is {self.smoothing!r}; expected a number or "auto"')
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; expected 0 <= smoothing < 1")
+
+    def completed(self, program: Program) -> Program:
+        """Return the program with the bound on the trace as its last row, where one is given."""
+        if self.trace_bound is None or len(program.blocks) != 1:
+            return program
+        return with_trace_row(program, 0, float(self.trace_bound))
 
     @property
     def published(self) -> bool:

@@ -76,6 +76,11 @@ class Reference:
         """
         return translate(program, declared(program)).problem
 
+    def ask(self, problem: Any, settings: Any, tol: float) -> Word:
+        """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
+        backend = Backend(settings.backend.upper(), settings.backend_options or {})
+        return backend.solve(problem, tol, settings.max_iter, settings.time_limit, settings.verbose)
+
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none.
 

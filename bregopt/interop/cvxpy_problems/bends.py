@@ -1,0 +1,207 @@
+"""Soft rows found again in what CVXPY says of them: a row with a bent bound, and the price of bending it.
+
+CVXPY has no soft rows. ``soft(a <= b, gamma)`` is there a hard row ``a <= v`` on a variable ``v``, the bent
+bound, and ``gamma d(v, b)`` in the objective (Kulis et al. 2009, eq. 22); or the row is ``a - v <= b``, and
+``gamma d(v, 0)`` the price of the bend. Variables of which every element stands in one row and in one price,
+and nowhere else, go back into the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.modeling.constraints import Constraint, Softness
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import ObjectiveExpression
+from bregopt.modeling.variables import Variable
+
+__all__ = ["Bend", "fold_bends"]
+
+_NO_COST = 1e-12  # of a price: a cost that is what round-off left of terms that cancel
+# How a divergence of numbers grows with their scale: d(s a, s b) = s^power d(a, b).
+_POWERS = {"frobenius": 2, "logdet": 0, "von_neumann": 1}
+_OF_RATIOS = ("logdet", "von_neumann")
+_MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
+
+
+class _Prices(NamedTuple):
+    """What the elements of a variable pay: ``weight`` times the distance or divergence from ``centre``.
+
+    It is a distance, a `hinge`, or the objective's own divergence; going `up` and going `down` may be free.
+    """
+
+    centre: Array
+    weight: Array
+    hinge: Mask
+    up: Mask
+    down: Mask
+
+
+class _Bent(NamedTuple):
+    """A soft row; which elements bent its bound, and the bounds ``offset + slope v`` that they gave it."""
+
+    row: Constraint
+    at: IntArray
+    offset: Array
+    slope: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bend:
+    """A variable that is no longer in the problem, for all that it did was to bend the bounds of rows."""
+
+    u: Variable
+    bent: tuple[_Bent, ...]
+
+    def settle(self) -> None:
+        """Set what the variable is at the values of the others: no bound is bent further than it must be."""
+        value = np.zeros(self.u.size)
+        for row, at, offset, slope in self.bent:
+            bound = np.ravel(np.asarray(row.body.value))
+            if row.sense == "<=":
+                bound = np.maximum(bound, _end(row))
+            elif row.sense == ">=":
+                bound = np.minimum(bound, _end(row))
+            value[at] = (bound - offset) / slope
+        self.u.value = value
+
+
+def fold_bends(
+    rows: dict[Any, Constraint],
+    others: Sequence[Constraint],
+    paid: Sequence[Constraint],
+    objective: ObjectiveExpression,
+) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[Bend]]:
+    """Return the rows, the prices and the objective without variables that only bend the bounds of rows.
+
+    Parameters
+    ----------
+    rows : dict from constraint of CVXPY to constraint of ours
+    others : sequence of Constraint
+        Rows that no constraint of CVXPY stands for: what they mention stays.
+    paid : sequence of Constraint
+        Soft rows on the terms of the objective.
+    objective : ObjectiveExpression
+    """
+    rows, left, bends = dict(rows), list(paid), []
+    divergences = {term.divergence for term in objective.terms}
+    own = divergences.pop() if len(divergences) == 1 else None
+    kept = {u for c in others for u in c.body.variables}
+    for u in dict.fromkeys(u for c in paid for u in c.body.variables if u not in kept):
+        prices = _prices(u, left, own)
+        if prices is None or _cost(u, objective) > _NO_COST * float(prices.weight.min()):
+            continue
+        bent = _all_bent(u, rows, prices, own)
+        if bent is None:
+            continue
+        rows.update({c: part.row for c, part in bent.items()})
+        left = [c for c in left if u not in c.body.variables]
+        objective = replace(objective, affine=_without(u, objective.affine))
+        bends.append(Bend(u, tuple(bent.values())))
+    return rows, left, objective, bends
+
+
+def _prices(u: Variable, paid: Sequence[Constraint], own: str | None) -> _Prices | None:
+    """Return what the elements of a variable pay, None unless each does so once and alone."""
+    places, parts = [], []
+    for price in paid:
+        if u not in price.body.variables:
+            continue
+        single = _single(price.body.variables[u])
+        if single is None or price.body.psd or len(price.body.variables) > 1:
+            return None
+        assert price.softness is not None
+        at, slope = single
+        hinge, both = price.softness.penalty == "hinge", price.sense == "=="
+        weight = np.asarray(price.softness.gamma) * np.abs(slope) ** (1 if hinge else _POWERS[str(own)])
+        ways = both | (slope > 0), both | (slope < 0)
+        places.append(at)
+        parts.append((_end(price) / slope, weight, np.full(len(at), hinge), *ways))
+    at = np.concatenate(places)
+    if not np.array_equal(np.bincount(at, minlength=u.size), np.ones(u.size)):
+        return None
+    order = np.argsort(at)
+    return _Prices(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+
+def _all_bent(
+    u: Variable, rows: dict[Any, Constraint], prices: _Prices, own: str | None
+) -> dict[Any, _Bent] | None:
+    """Return the soft rows in the place of those with a variable, None unless all can be such."""
+    found = {}
+    for c, row in rows.items():
+        if u in row.body.variables:
+            bent = _bent(u, row, prices, own)
+            if bent is None:
+                return None
+            found[c] = bent
+    at = np.concatenate([np.zeros(0, dtype=np.intp), *(bent.at for bent in found.values())])
+    return found if np.array_equal(np.bincount(at, minlength=u.size), np.ones(u.size)) else None
+
+
+def _bent(u: Variable, row: Constraint, prices: _Prices, own: str | None) -> _Bent | None:
+    """Return a row whose bound is ``offset + slope v`` as a soft row, None where it is none."""
+    single, body = _single(row.body.variables[u]), _without(u, row.body)
+    if single is None or body.is_constant or row.softness is not None:
+        return None
+    (at, slope), offset, sense, turned = (single[0], -single[1]), _end(row), row.sense, False
+    if (slope < 0).all():
+        body, offset, slope, sense, turned = -body, -offset, -slope, _MIRRORED[sense], True
+    softness = _softness(at, offset, slope, prices, own)
+    if softness is None or not _may_bend(u, at, prices, sense).all():
+        return None
+    end = Expression(body.shape, offset + slope * prices.centre[at])
+    lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
+    # The multiplier of an equation that was turned round is, too.
+    soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
+    return _Bent(soft, at, offset, slope)
+
+
+def _softness(at: IntArray, offset: Array, slope: Array, prices: _Prices, own: str | None) -> Softness | None:
+    """Return what rows pay for their bounds' ``offset + slope v``, None where no one penalty says it."""
+    hinge, weight = prices.hinge[at], prices.weight[at]
+    if (slope <= 0).any() or hinge.any() != hinge.all():
+        return None
+    if hinge.all():
+        return Softness(weight / slope, "hinge")
+    assert own is not None
+    if own in _OF_RATIOS and (offset.any() or (prices.centre[at] <= 0).any()):
+        return None
+    return Softness(weight / slope ** _POWERS[own], "divergence")
+
+
+def _may_bend(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:
+    """Return which bounds may bend as far as they like, at a cost, and need not where that is none."""
+    lower, upper, centre = u.lower[at], u.upper[at], prices.centre[at]
+    rise = prices.up[at] & np.isinf(upper) & (lower <= centre)
+    fall = prices.down[at] & np.isinf(lower) & (upper >= centre)
+    ways: dict[str, Mask] = {"<=": rise, ">=": fall, "==": rise & fall}
+    return ways[sense]
+
+
+def _single(matrix: Any) -> tuple[IntArray, Array] | None:
+    """Return the columns and values of a CSR matrix with one nonzero in every row, None for others."""
+    matrix = matrix.copy()
+    matrix.eliminate_zeros()
+    return (matrix.indices, matrix.data) if (np.diff(matrix.indptr) == 1).all() else None
+
+
+def _end(row: Constraint) -> Array:
+    """Return the one bound of a row, or its two that are the same."""
+    end = row.lower if row.upper is None else row.upper
+    assert end is not None
+    return end.constant
+
+
+def _cost(u: Variable, objective: ObjectiveExpression) -> float:
+    slopes = objective.affine.variables.get(u)
+    return 0.0 if slopes is None else float(np.abs(slopes.data).max(initial=0.0))
+
+
+def _without(u: Variable, e: Expression) -> Expression:
+    return replace(e, variables={v: slopes for v, slopes in e.variables.items() if v is not u})

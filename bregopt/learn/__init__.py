@@ -1,0 +1,31 @@
+"""Metrics, kernels and correlations as scikit-learn estimators.
+
+It needs ``pip install 'bregopt[learn]'``; ``import bregopt`` alone never imports scikit-learn.
+"""
+
+from bregopt.errors import require
+
+require("sklearn", "learn")
+
+from bregopt.learn.constraints import (  # noqa: E402
+    idealised_bounds,
+    pairs_from_labels,
+    percentile_bounds,
+    triplets_from_labels,
+)
+from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
+from bregopt.learn.kernel import KernelLearner  # noqa: E402
+from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
+from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402
+
+__all__ = [
+    "KernelLearner",
+    "LogDetMetricLearner",
+    "NearestCorrelation",
+    "SoftMarginMetricLearner",
+    "VonNeumannMetricLearner",
+    "idealised_bounds",
+    "pairs_from_labels",
+    "percentile_bounds",
+    "triplets_from_labels",
+]

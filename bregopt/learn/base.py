@@ -1,0 +1,132 @@
+"""What the estimators share: what they keep of an answer, and linear maps made from metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from bregopt import Problem, Solution, soft
+from bregopt.arrays import Array, positive_number
+from bregopt.modeling.constraints import Constraint
+
+__all__ = ["LinearMetric", "Solved", "psd_root", "softened", "validated"]
+
+
+class Solved(BaseEstimator):
+    """An estimator that is fitted by solving a problem, and keeps what is proven of the answer."""
+
+    tol: float
+    max_iter: int | None
+    solver_options: dict[str, Any] | None
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options for :meth:`bregopt.Problem.solve`."""
+        return {"tol": self.tol, "max_iter": self.max_iter, **(self.solver_options or {})}
+
+    def _solve(self, problem: Problem, advice: str) -> Any:
+        """Solve, keep the solution, and return its matrix; a ValueError gives advice where there is none."""
+        return self._keep(problem.solve(**self._options()), advice)
+
+    def _keep(self, solution: Solution, advice: str) -> Any:
+        if solution.X is None:
+            raise ValueError(f"{type(self).__name__}: {solution.status}. {solution.stop_reason} {advice}")
+        self.solution_ = solution
+        self.n_iter_ = solution.iterations
+        self.gap_ = solution.gap
+        self.converged_ = solution.status == "optimal"
+        return solution.X
+
+
+class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
+    """A learned metric ``A = L'L``: ``components_`` holds ``L``, of shape (n_components, n_features)."""
+
+    components_: Array
+
+    def transform(self, X: Any) -> Array:
+        """Map points such that their Euclidean distances are the learned ones.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n, n_components)
+        """
+        check_is_fitted(self)
+        points = validate_data(self, X, dtype=np.float64, reset=False)
+        return points @ self.components_.T
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """Return the learned ``A``, of shape (n_features, n_features): ``d(x, z)^2 = (x - z)' A (x - z)``."""
+        check_is_fitted(self)
+        return self.components_.T @ self.components_
+
+    def pair_distance(self, pairs: Any) -> Array:
+        """Return the learned distance of the two points of each pair.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (k, 2, n_features)
+
+        Returns
+        -------
+        array of shape (k,)
+            Distances, not squared.
+        """
+        check_is_fitted(self)
+        points = check_array(pairs, dtype=np.float64, allow_nd=True, ensure_2d=False, input_name="pairs")
+        D = self.components_.shape[1]
+        if points.ndim != 3 or points.shape[1:] != (2, D):
+            raise ValueError(f"pairs has shape {points.shape}; expected (k, 2, {D}): two points a pair")
+        return np.linalg.norm((points[:, 0] - points[:, 1]) @ self.components_.T, axis=1)
+
+    def score_pairs(self, pairs: Any) -> Array:
+        """Return how alike the points of each pair are: minus their distance, so that larger is nearer."""
+        return -self.pair_distance(pairs)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tuple[Array, Any]:
+    """Return points, and labels if there are any, which must be where nothing else is told.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Gets ``n_features_in_`` and ``feature_names_in_``.
+    told : bool
+        Whether the constraints were given.
+    otherwise : str
+        The arguments that give them, for messages.
+    """
+    if y is not None:
+        points, labels = validate_data(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
+        return points, labels
+    if not told:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; pass labels, "
+            f"or {otherwise}"
+        )
+    return validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), None
+
+
+def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
+    """Return the row as one that may bend at the price `gamma`, or the row itself where that is None."""
+    return row if gamma is None else soft(row, unit * positive_number(gamma, "gamma"))
+
+
+def psd_root(A: Array) -> Array:
+    """Return the symmetric positive semidefinite root of a matrix, its round-off below zero left out."""
+    eigenvalues, V = np.linalg.eigh(A)
+    return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T

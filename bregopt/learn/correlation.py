@@ -1,0 +1,210 @@
+"""The nearest correlation matrix as a companion of covariance estimators."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import validate_data
+
+from bregopt import nearest_correlation
+from bregopt.arrays import Array, symmetric_matrix
+from bregopt.learn.base import Solved
+
+__all__ = ["NearestCorrelation"]
+
+
+class NearestCorrelation(Solved):
+    """A valid correlation matrix from data with gaps, or from whatever another estimator makes of data.
+
+    Pairwise-complete correlations use, for each pair of features, the samples that have both; together they
+    need not be positive semidefinite, and neither do estimates that were adjusted entry by entry. This takes
+    the nearest correlation matrix.
+
+    Parameters
+    ----------
+    estimator : "pairwise", "precomputed" or an estimator with ``covariance_``
+        Where the correlations come from: pairwise-complete ones of the data, where NaN marks a gap; a
+        covariance or correlation matrix given as `X`; or an estimator such as those of
+        :mod:`sklearn.covariance`, a copy of which is fitted.
+    divergence : {"frobenius", "logdet", "von_neumann"}
+        LogDet and von Neumann need correlations that are positive definite.
+    min_eigenvalue : float, from 0 and below 1
+        Smallest eigenvalue wanted, so that the matrix can be inverted; Frobenius only.
+    weights : "counts" or array_like of shape (n_features,) or (n_features, n_features), optional
+        "counts" weighs each pairwise-complete correlation by its number of samples, so that those of few
+        samples move most. For arrays see :func:`bregopt.nearest_correlation`.
+    tol : float
+        Largest certified relative gap and residual of a fit that counts as converged.
+    max_iter : int, optional
+        None leaves the limit to the route.
+    solver_options : dict, optional
+        Further options of :func:`bregopt.nearest_correlation`, such as ``{"lower": 0.0}``.
+
+    Attributes
+    ----------
+    correlation_ : array or DataFrame of shape (n_features, n_features)
+        The nearest correlation matrix; a DataFrame where `X` is one.
+    covariance_ : array or DataFrame of shape (n_features, n_features)
+        The same, with the variances that were found.
+    raw_correlation_ : array of shape (n_features, n_features)
+        What was given or estimated.
+    estimator_ : estimator
+        The fitted copy, where there is one.
+    solution_ : bregopt.Solution
+    n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    Examples
+    --------
+    >>> from bregopt.learn import NearestCorrelation
+    >>> A = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    >>> NearestCorrelation("precomputed").fit(A).correlation_[0].round(4).tolist()
+    [1.0, 0.7607, 0.1573]
+    """
+
+    def __init__(
+        self,
+        estimator: Any = "pairwise",
+        *,
+        divergence: str = "frobenius",
+        min_eigenvalue: float = 0.0,
+        weights: Any = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.divergence = divergence
+        self.min_eigenvalue = min_eigenvalue
+        self.weights = weights
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Estimate the correlations and take the nearest correlation matrix.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+            Samples; or, for "precomputed", a symmetric matrix.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input or parameters, a feature that is constant, or two that no two samples share.
+        """
+        points = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan" if self._takes_gaps() else True
+        )
+        variances, raw, counts = self._estimated(points)
+        solution = nearest_correlation(
+            raw,
+            divergence=self.divergence,
+            min_eigenvalue=self.min_eigenvalue,
+            weights=self._weights(counts),
+            **self._options(),
+        )
+        nearest = self._keep(solution, "Loosen the bounds.")
+        scale = np.sqrt(variances)
+        self.raw_correlation_ = raw
+        self.correlation_ = _labelled(nearest, X)
+        self.covariance_ = _labelled(nearest * np.outer(scale, scale), X)
+        return self
+
+    def _takes_gaps(self) -> bool:
+        return isinstance(self.estimator, str) and self.estimator == "pairwise"
+
+    def _estimated(self, points: Array) -> tuple[Array, Array, Array | None]:
+        """Return variances, correlations, and counts where they are pairwise complete."""
+        if self._takes_gaps():
+            return pairwise_complete(points, _names(self))
+        if isinstance(self.estimator, str):
+            if self.estimator != "precomputed":
+                raise ValueError(
+                    f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
+                )
+            return *_standardised(symmetric_matrix(points, "X"), _names(self)), None
+        self.estimator_ = clone(self.estimator).fit(points)
+        covariance = symmetric_matrix(self.estimator_.covariance_, "covariance_ of the estimator")
+        return *_standardised(covariance, _names(self)), None
+
+    def _weights(self, counts: Array | None) -> Any:
+        if not isinstance(self.weights, str):
+            return self.weights
+        if self.weights != "counts" or counts is None:
+            raise ValueError(
+                f"weights is {self.weights!r} for estimator={self.estimator!r}; expected an array, None, or "
+                "'counts' for estimator='pairwise'"
+            )
+        return np.sqrt(counts / counts.max())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_gaps()
+        return tags
+
+
+def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
+    """Return variances, pairwise-complete correlations, and how many samples made each of these.
+
+    Parameters
+    ----------
+    points : array of shape (n, p)
+        NaN marks a gap.
+    names : sequence
+        Of the features, for messages.
+    """
+    seen = np.isfinite(points)
+    held = seen.astype(float)
+    counts = held.T @ held
+    _refuse(counts < 2, names, "have fewer than 2 samples in common: found n_samples = {:g}", counts)
+    centred = np.where(seen, points - np.nanmean(points, axis=0), 0.0)
+    sums = centred.T @ held  # of the row's feature, over samples that have the column's too
+    squares = (centred**2).T @ held
+    covariance = (centred.T @ centred - sums * sums.T / counts) / counts
+    variance = (squares - sums**2 / counts) / counts
+    _refuse(variance <= 1e-14 * squares / counts, names, "leave no variance: {:.3g}", variance)
+    raw = covariance / np.sqrt(variance * variance.T)
+    raw = np.clip((raw + raw.T) / 2, -1.0, 1.0)
+    np.fill_diagonal(raw, 1.0)
+    return variance.diagonal().copy(), raw, counts
+
+
+def _standardised(covariance: Array, names: Any) -> tuple[Array, Array]:
+    """Return the variances and the correlations of a covariance."""
+    variances = covariance.diagonal().copy()
+    if (variances <= 0).any():
+        k = int(np.argmin(variances))
+        raise ValueError(f"feature {names[k]!r} has variance {variances[k]:g}; expected variances above 0")
+    scale = np.sqrt(variances)
+    return variances, covariance / np.outer(scale, scale)
+
+
+def _refuse(wrong: Any, names: Any, text: str, found: Array) -> None:
+    """Raise a ValueError that names the first pair of features where something is wrong."""
+    if wrong.any():
+        a, b = (int(k) for k in np.argwhere(wrong)[0])
+        where = "" if a == b else f" where feature {names[b]!r} is seen"
+        raise ValueError(f"the samples of feature {names[a]!r}{where} {text.format(found[a, b])}")
+
+
+def _names(estimator: Any) -> Any:
+    return getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
+
+
+def _labelled(matrix: Array, X: Any) -> Any:
+    """Return a matrix with the columns of `X` for labels where that is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # where it is not imported, nothing is a DataFrame
+    if pandas is None or not isinstance(X, pandas.DataFrame):
+        return matrix
+    return pandas.DataFrame(matrix, index=X.columns, columns=X.columns)

@@ -1,0 +1,226 @@
+"""Low-rank kernels from what is known of some points, and what they say of new ones."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.kernel_approximation import Nystroem
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bregopt import PSD, LowRank, Minimize, Problem, logdet_div, von_neumann_div
+from bregopt.arrays import Array, IntArray
+from bregopt.errors import did_you_mean
+from bregopt.learn.base import Solved, psd_root, validated
+from bregopt.learn.constraints import pairs_from_labels
+from bregopt.learn.kernel_rows import KernelRows
+
+__all__ = ["KernelLearner"]
+
+_DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
+_RANK_TOL = 1e-10  # singular values of the features below this fraction of the largest count as zero
+_UNLABELLED = -1
+_KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=")
+
+
+class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
+    """The low-rank kernel nearest to a given one that agrees with what is known of some of the points.
+
+    All points come to :meth:`fit`, whatever is known of them (transductive learning). With features ``G0``,
+    ``K0 = G0 G0'``, the learned kernel is ``K = G0 B B' G0'``, and :meth:`transform` maps old and new points
+    to ``g B``, so that inner products there are the learned kernel. Nothing ``n x n`` is built.
+
+    Parameters
+    ----------
+    gamma : float, optional
+        Price of bending a bound by a share of itself, in units of the mean eigenvalue of ``K0`` for von
+        Neumann; None keeps all bounds hard, which much knowledge in a low rank contradicts.
+    divergence : {"logdet", "von_neumann"}
+    kernel : str or callable
+        "linear" takes the columns of `X` for the features ``G0``. Any other kernel of
+        :func:`sklearn.metrics.pairwise.pairwise_kernels` is taken by its Nyström features.
+    n_components : int
+        Of the Nyström features; no more than there are points.
+    kernel_params : dict, optional
+        Of the kernel, such as ``{"gamma": 0.1}``.
+    shrink : float, above 0 and below 1
+        Similar pairs come by this share of their squared distance nearer, dissimilar ones go farther.
+    n_pairs : int, "auto" or "all"
+        How many pairs are drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
+    tol : float
+        Largest certified relative gap and residual of a fit that counts as converged.
+    max_iter : int, optional
+        None leaves the limit to the route.
+    solver_options : dict, optional
+        Further options of :meth:`bregopt.Problem.solve`, such as ``{"method": "cyclic"}``.
+    random_state : int, RandomState or None
+        Of pairs and landmarks.
+
+    Attributes
+    ----------
+    solution_ : bregopt.Solution
+        Its ``X`` is the learned kernel of the points, a :class:`bregopt.LowRank`.
+    n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    Notes
+    -----
+    Features that no training point spans are left as they are.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), §6.1, §6.2 and §7.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.learn import KernelLearner
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> learner = KernelLearner(gamma=None).fit(X, similar=[[0, 1]])
+    >>> learner.transform(X)[1].round(3).tolist()  # of squared distance 0.75
+    [0.866, 0.0]
+    """
+
+    def __init__(
+        self,
+        gamma: float | None = 1.0,
+        *,
+        divergence: str = "logdet",
+        kernel: Any = "linear",
+        n_components: int = 100,
+        kernel_params: dict[str, Any] | None = None,
+        shrink: float = 0.25,
+        n_pairs: int | str = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.divergence = divergence
+        self.kernel = kernel
+        self.n_components = n_components
+        self.kernel_params = kernel_params
+        self.shrink = shrink
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        similar: Any = None,
+        dissimilar: Any = None,
+        distances: Any = None,
+        similarities: Any = None,
+        comparisons: Any = None,
+    ) -> Self:
+        """Learn the kernel from labels, or from what is given of pairs.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+            All points.
+        y : array_like of shape (n,), optional
+            Classes, -1 for points without one; pairs are drawn from them where nothing else is given.
+        similar, dissimilar : int array_like of shape (k, 2), optional
+            Pairs of rows of `X`, which come nearer by the share `shrink`, or go farther.
+        distances, similarities : tuple (pairs, lower, upper), optional
+            Bounds on the squared distances, or on the kernel's entries; None for no bound. Distances need
+            bounds above 0 where `gamma` lets them bend.
+        comparisons : int array_like of shape (k, 3) or (k, 4), optional
+            ``(i, j, k)``: `i` is nearer to `j` than to `k`; ``(i, j, k, l)``: `i` is nearer to `j` than `k`
+            to `l`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input or parameters, a pair of equal points, or hard bounds that no kernel meets.
+        """
+        told = any(part is not None for part in (similar, dissimilar, distances, similarities, comparisons))
+        points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
+        G0 = self._fit_features(points)
+        if not told:
+            similar, dissimilar = self._labelled_pairs(labels)
+        K = PSD(len(G0), name="K")
+        knowledge = KernelRows(K, G0, self.gamma, self._unit(G0))
+        rows = [
+            *knowledge.idealised(similar, dissimilar, self.shrink),
+            *knowledge.distances(distances),
+            *knowledge.similarities(similarities),
+            *knowledge.comparisons(comparisons),
+        ]
+        problem = Problem(Minimize(self._atom()(K, LowRank(G0))), rows)
+        learned = self._solve(problem, "Give gamma, and the bounds bend.")
+        self._basis, self._change = _map_of(G0, learned.factor)
+        self._n_features_out = G0.shape[1]
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Map points, old or new, such that their inner products are the learned kernel.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n, r)
+            ``r`` is the number of features, or of Nyström features.
+        """
+        check_is_fitted(self)
+        points = validate_data(self, X, dtype=np.float64, reset=False)
+        G = points if self._nystroem is None else self._nystroem.transform(points)
+        return G + (G @ self._basis) @ self._change @ self._basis.T
+
+    def _atom(self) -> Any:
+        if self.divergence not in _DIVERGENCES:
+            hint = did_you_mean(str(self.divergence), _DIVERGENCES)
+            raise ValueError(f"divergence is {self.divergence!r}{hint}")
+        return _DIVERGENCES[self.divergence]
+
+    def _unit(self, G0: Array) -> float:
+        """Return the unit of the divergence: none for LogDet, the kernel's eigenvalues for the other."""
+        return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
+
+    def _fit_features(self, points: Array) -> Array:
+        """Return ``G0``, the features of the points in the base kernel."""
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            self._nystroem = None
+            return points
+        self._nystroem = Nystroem(
+            self.kernel,
+            kernel_params=self.kernel_params,
+            n_components=min(self.n_components, len(points)),
+            random_state=self.random_state,
+        )
+        return self._nystroem.fit_transform(points)
+
+    def _labelled_pairs(self, labels: Any) -> tuple[IntArray, IntArray]:
+        """Return pairs of points with labels."""
+        known = np.flatnonzero(np.asarray(labels) != _UNLABELLED)
+        if len(known) < 2:
+            raise ValueError(f"y has {len(known)} labels, n_samples = {len(labels)}; expected at least 2")
+        similar, dissimilar = pairs_from_labels(labels[known], self.n_pairs, self.random_state)
+        return known[similar], known[dissimilar]
+
+
+def _map_of(G0: Array, F: Array) -> tuple[Array, Array]:
+    """Return ``W`` and ``C`` with ``G0 B B' G0' = F F'`` for ``B = I + W C W'``, which is symmetric.
+
+    ``W`` spans the rows of ``G0 = U S W'``. There the learned kernel is ``U M U'``, and ``B`` is the root of
+    ``inv(S) M inv(S)``; across it, ``B`` is the identity.
+    """
+    U, s, Wt = np.linalg.svd(G0, full_matrices=False)
+    kept = s > _RANK_TOL * s[0]
+    H = (U[:, kept].T @ F) / s[kept, None]
+    return Wt[kept].T, psd_root(H @ H.T) - np.eye(int(kept.sum()))

@@ -1,0 +1,105 @@
+"""What is known of a kernel's points, as constraints on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt import PSD, soft, sq_distance
+from bregopt.arrays import Array, IntArray, finite_array, positive_number
+from bregopt.learn.base import softened
+from bregopt.learn.constraints import idealised_bounds, index_rows, sq_distances
+from bregopt.modeling.constraints import Constraint
+
+__all__ = ["KernelRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRows:
+    """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
+
+    Squared distances are taken relative to their bounds, and bent ones are paid for by the scalar divergence;
+    all else pays by a hinge, relative to the mean squared distance, or norm, of the points in question.
+    Prices are `gamma` times the unit of the divergence, so that no unit of the data changes their meaning.
+    """
+
+    K: PSD
+    G0: Array
+    gamma: float | None
+    unit: float
+
+    def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
+        """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
+        near = index_rows(similar, "similar", self.K.n, 2)
+        far = index_rows(dissimilar, "dissimilar", self.K.n, 2)
+        near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
+        upper, lower = idealised_bounds(self.G0, near, far, shrink)
+        if len(near):
+            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.unit)
+        if len(far):
+            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma, self.unit)
+
+    def distances(self, given: Any) -> Iterator[Constraint]:
+        """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
+        if given is None:
+            return
+        pairs, lower, upper = _bounded(given, "distances", self.K.n, distinct=True)
+        for end in (lower, upper):
+            if end is not None and (end <= 0).any():
+                raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
+        body = sq_distance(self.K, *pairs.T)
+        if lower is not None:
+            yield softened(body / lower >= 1, self.gamma, self.unit)
+        if upper is not None:
+            yield softened(body / upper <= 1, self.gamma, self.unit)
+
+    def similarities(self, given: Any) -> Iterator[Constraint]:
+        """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
+        if given is None:
+            return
+        pairs, lower, upper = _bounded(given, "similarities", self.K.n, distinct=False)
+        scale = float(np.mean(np.square(self.G0[pairs]).sum(axis=-1)))
+        body = self.K[pairs[:, 0], pairs[:, 1]]
+        if lower is not None:
+            yield self._hinged(body >= lower, scale)
+        if upper is not None:
+            yield self._hinged(body <= upper, scale)
+
+    def comparisons(self, given: Any) -> Iterator[Constraint]:
+        """Yield comparisons of two squared distances."""
+        rows = index_rows(given, "comparisons", self.K.n, 3, 4)
+        if len(rows) == 0:
+            return
+        near, far = rows[:, :2], rows[:, [0, 2]] if rows.shape[1] == 3 else rows[:, 2:]
+        same = np.flatnonzero(far[:, 0] == far[:, 1])
+        if len(same):
+            raise ValueError(f"comparisons pairs point {far[same[0], 0]} with itself at row {same[0]}")
+        scale = float(np.mean(sq_distances(self.G0, np.concatenate([near, far]))))
+        yield self._hinged(sq_distance(self.K, *near.T) <= sq_distance(self.K, *far.T), scale)
+
+    def _hinged(self, row: Constraint, scale: float) -> Constraint:
+        if self.gamma is None:
+            return row
+        price = self.unit * positive_number(self.gamma, "gamma")
+        return soft(row, price / (scale or 1.0), penalty="hinge")
+
+
+def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, Array | None, Array | None]:
+    """Return pairs, and their bounds as far as there are any."""
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise TypeError(f"{name} is {type(given).__name__}; expected a tuple (pairs, lower, upper)")
+    pairs = index_rows(given[0], f"{name}[0]", n, 2, distinct=distinct)
+    if len(pairs) == 0 or (given[1] is None and given[2] is None):
+        raise ValueError(f"{name} has {len(pairs)} pairs, or no bound; expected both")
+    ends: list[Array | None] = []
+    for place in (1, 2):
+        end = None if given[place] is None else finite_array(given[place], f"{name}[{place}]", ndim=(0, 1))
+        if end is not None and end.ndim and len(end) != len(pairs):
+            raise ValueError(
+                f"{name}[{place}] has {len(end)} values for {len(pairs)} pairs; expected one for each"
+            )
+        ends.append(None if end is None else np.broadcast_to(end, len(pairs)))
+    return pairs, ends[0], ends[1]

@@ -1,0 +1,129 @@
+"""Mahalanobis metrics from triplets, by as wide a margin as possible."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from bregopt import LowRank, soft_margin
+from bregopt.learn.base import LinearMetric, validated
+from bregopt.learn.constraints import index_rows, triplets_from_labels
+
+__all__ = ["SoftMarginMetricLearner"]
+
+_RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no component
+
+
+class SoftMarginMetricLearner(LinearMetric):
+    """The metric of trace one under which far points are farther than near ones by the widest soft margin.
+
+    Maximises ``rho - C sum_r xi_r`` subject to ``d(i, k)^2 - d(i, j)^2 >= rho - xi_r`` for each triplet
+    ``(i, j, k)``. The metric has the rank that it needs, and :meth:`transform` so many components.
+
+    Parameters
+    ----------
+    C : float, optional
+        Price of a slack, at least ``1 / R`` for ``R`` triplets: below that the problem is unbounded.
+        None takes ``10 / R``.
+    n_targets, n_impostors : int
+        Where triplets are made from labels: nearest points of the same and of other classes; see
+        :func:`bregopt.learn.triplets_from_labels`.
+    n_triplets : int, optional
+        Draw so many of them; all by default.
+    tol : float
+        Largest certified relative gap and residual of a fit that counts as converged.
+    max_iter : int, optional
+        None leaves the limit to the route.
+    solver_options : dict, optional
+        Further options of :meth:`bregopt.Problem.solve`, such as ``{"solver": "psdboost"}``.
+    random_state : int, RandomState or None
+        Of the triplets drawn.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+    margin_ : float
+        ``rho``.
+    triplets_ : int array of shape (R, 3)
+    solution_, n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    References
+    ----------
+    Shen, Welsh, Wang (2008), eq. 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregopt.learn import SoftMarginMetricLearner
+    >>> learner = SoftMarginMetricLearner().fit(*load_iris(return_X_y=True))
+    >>> round(float(learner.get_mahalanobis_matrix().trace()), 6)
+    1.0
+    """
+
+    def __init__(
+        self,
+        C: float | None = None,
+        *,
+        n_targets: int = 1,
+        n_impostors: int = 1,
+        n_triplets: int | None = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.n_triplets = n_triplets
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
+        """Learn the metric from labels, or from triplets.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+        y : array_like of shape (n,), optional
+            Classes, from which triplets are made where none are given.
+        triplets : int array_like of shape (R, 3), optional
+            Rows ``(i, j, k)`` of `X`: `i` shall be nearer to `j` than to `k`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input or parameters, and ``C R < 1``, where the problem is unbounded.
+        """
+        points, labels = validated(self, X, y, triplets is not None, "triplets=")
+        if triplets is None:
+            self.triplets_ = triplets_from_labels(
+                points, labels, self.n_targets, self.n_impostors, self.n_triplets, self.random_state
+            )
+        else:
+            self.triplets_ = index_rows(triplets, "triplets", len(points), 3)
+        i, j, k = self.triplets_.T
+        solution = soft_margin((points[i] - points[k], points[i] - points[j]), self.C, **self._options())
+        self.components_ = _components(self._keep(solution, ""))
+        self.margin_ = float(solution.u["rho"])
+        return self
+
+
+def _components(X: Any) -> Any:
+    """Return ``L`` with ``X = L'L`` and as many rows as ``X`` has rank, the heaviest first."""
+    if isinstance(X, LowRank):
+        _, s, Vt = np.linalg.svd(X.factor.T, full_matrices=False)
+        eigenvalues, V = s**2, Vt.T
+    else:
+        eigenvalues, V = np.linalg.eigh(X)
+        eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
+    kept = eigenvalues > _RANK_TOL * eigenvalues[0]
+    return (V[:, kept] * np.sqrt(eigenvalues[kept])).T

@@ -1,0 +1,252 @@
+"""Mahalanobis metrics from pairs, in the LogDet and the von Neumann divergence."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_div
+from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.errors import did_you_mean
+from bregopt.learn.base import LinearMetric, psd_root, softened, validated
+from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds, sq_distances
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.expressions import Expression
+
+__all__ = ["LogDetMetricLearner", "VonNeumannMetricLearner"]
+
+_PRIORS = ("identity", "covariance")
+_DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
+
+
+class _PairMetricLearner(LinearMetric):
+    """A metric that moves as little as possible from a prior one, given bounds on pairs."""
+
+    _divergence: ClassVar[str]
+
+    def __init__(
+        self,
+        gamma: float | None = 1.0,
+        *,
+        prior: Any = "identity",
+        upper: Any = None,
+        lower: Any = None,
+        percentiles: tuple[float, float] = (5, 95),
+        n_pairs: int | str = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.prior = prior
+        self.upper = upper
+        self.lower = lower
+        self.percentiles = percentiles
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, similar: Any = None, dissimilar: Any = None) -> Self:
+        """Learn the metric from labels, or from pairs.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+        y : array_like of shape (n,), optional
+            Classes, from which `n_pairs` pairs are drawn where none are given.
+        similar, dissimilar : int array_like of shape (k, 2), optional
+            Pairs of rows of `X` that shall be at most `upper`, or at least `lower` apart.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input or parameters, a dissimilar pair of equal points, or hard bounds that no metric meets.
+        """
+        told = similar is not None or dissimilar is not None
+        points, labels = validated(self, X, y, told, "similar= and dissimilar= pairs")
+        if told:
+            near = index_rows(similar, "similar", len(points), 2)
+            far = index_rows(dissimilar, "dissimilar", len(points), 2)
+        else:
+            near, far = pairs_from_labels(labels, self.n_pairs, self.random_state)
+        prior = self._prior(points)
+        self.bounds_ = self._bounds(points @ psd_root(prior))
+        A = PSD(points.shape[1], name="A")
+        rows = self._rows(A, points, near, far, self._unit(prior))
+        objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
+        metric = self._solve(Problem(objective, rows), "Give gamma, and the bounds bend.")
+        self.n_pairs_ = len(near), len(far)
+        self.components_ = psd_root(metric)
+        return self
+
+    def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
+        """Return the bounds on similar and on dissimilar pairs, as far as there are any."""
+        upper, lower = self.bounds_
+        apart = sq_distances(points, near) > 0  # equal points are together under any metric
+        together = np.flatnonzero(sq_distances(points, far) == 0)
+        if len(together):
+            i, j = far[together[0]]
+            raise ValueError(
+                f"the dissimilar points {i} and {j} are equal, and no metric moves them apart: drop one, or "
+                "correct its label"
+            )
+        rows = []
+        if apart.any():
+            forms = _relative(A, points, near[apart], _of_pairs(upper, "upper", len(near))[apart])
+            rows.append(softened(forms <= 1, self.gamma, unit))
+        if len(far):
+            forms = _relative(A, points, far, _of_pairs(lower, "lower", len(far)))
+            rows.append(softened(forms >= 1, self.gamma, unit))
+        return rows
+
+    def _bounds(self, points: Array) -> tuple[Any, Any]:
+        """Return the bounds, by percentiles of the prior's squared distances where they are not given."""
+        if self.upper is not None and self.lower is not None:
+            return self.upper, self.lower
+        upper, lower = percentile_bounds(points, self.percentiles, self.random_state)
+        return upper if self.upper is None else self.upper, lower if self.lower is None else self.lower
+
+    def _unit(self, prior: Array) -> float:
+        """Return the unit of the divergence: LogDet has none, von Neumann that of the prior's eigenvalues."""
+        return 1.0 if self._divergence == "logdet" else float(np.mean(prior.diagonal()))
+
+    def _prior(self, points: Array) -> Array:
+        """Return the metric to start from."""
+        D = points.shape[1]
+        if not isinstance(self.prior, str):
+            given = symmetric_matrix(self.prior, "prior", D)
+            smallest = np.linalg.eigvalsh(given)[0]
+            if smallest <= 0:
+                raise ValueError(
+                    f"prior has the eigenvalue {smallest:.3g}; expected a positive definite matrix"
+                )
+            return given
+        if self.prior not in _PRIORS:
+            raise ValueError(f"prior is {self.prior!r}{did_you_mean(self.prior, _PRIORS)}")
+        if self.prior == "identity":
+            return np.eye(D)
+        covariance = np.atleast_2d(np.cov(points.T))
+        rank = np.linalg.matrix_rank(covariance, hermitian=True)
+        if rank < D:
+            raise ValueError(
+                f"prior='covariance' inverts the covariance of X, whose rank is {rank} for {D} features: "
+                "drop features that depend on others, or take prior='identity'"
+            )
+        inverse = np.linalg.inv(covariance)
+        return (inverse + inverse.T) / 2
+
+
+class LogDetMetricLearner(_PairMetricLearner):
+    """The Mahalanobis metric nearest to a prior one, in LogDet divergence, under bounds on pairs (ITML).
+
+    Minimises ``D(A, A0)``, plus `gamma` times the divergence of bent bounds, subject to
+    ``(x - z)' A (x - z) <= upper`` for similar and ``>= lower`` for dissimilar pairs.
+
+    Parameters
+    ----------
+    gamma : float, optional
+        Price of bending a bound; larger is harder. None keeps the bounds hard, which many pairs contradict.
+    prior : {"identity", "covariance"} or array_like of shape (n_features, n_features)
+        ``A0``: the identity, the inverse covariance of the data, or a positive definite matrix.
+    upper, lower : float or array_like, optional
+        Bounds on the squared distances of similar and of dissimilar pairs, above 0; an array gives one for
+        each pair.
+    percentiles : pair of float
+        Where bounds are not given they are these percentiles of the squared distances under the prior.
+    n_pairs : int, "auto" or "all"
+        How many pairs are drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
+    tol : float
+        Largest certified relative gap and residual of a fit that counts as converged.
+    max_iter : int, optional
+        Newton steps; None leaves the limit to the route.
+    solver_options : dict, optional
+        Further options of :meth:`bregopt.Problem.solve`, such as ``{"time_limit": 60}``.
+    random_state : int, RandomState or None
+        Of the pairs drawn.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_features, n_features)
+        The symmetric root of ``A``.
+    bounds_ : tuple
+        `upper` and `lower`, as they were used.
+    n_pairs_ : tuple of int
+        Similar and dissimilar pairs.
+    solution_ : bregopt.Solution
+        With ``X``, the metric, and ``duals``, one for each pair of unequal points, of squared distances over
+        their bounds.
+    n_iter_ : int
+    gap_ : float
+        Certified relative duality gap.
+    converged_ : bool
+        Whether the certificate meets `tol`; where it does not, a :class:`bregopt.ConvergenceWarning` said so.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), §6.1, §6.2.1 and §7.2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregopt.learn import LogDetMetricLearner
+    >>> learner = LogDetMetricLearner().fit(*load_iris(return_X_y=True))
+    >>> learner.converged_, learner.components_.shape
+    (True, (4, 4))
+    """
+
+    _divergence = "logdet"
+
+
+class VonNeumannMetricLearner(_PairMetricLearner):
+    """The Mahalanobis metric nearest to a prior one, in von Neumann divergence, under bounds on pairs.
+
+    As :class:`LogDetMetricLearner`, with ``tr(A log A - A log A0 - A + A0)``. Bent bounds are paid for in
+    relative terms, ``gamma D(b / b0, 1)`` times the mean eigenvalue of ``A0``, so that the units of the data
+    do not change what `gamma` means.
+
+    Parameters
+    ----------
+    gamma, prior, upper, lower, percentiles, n_pairs, tol, max_iter, solver_options, random_state
+        As for :class:`LogDetMetricLearner`.
+
+    Attributes
+    ----------
+    components_, bounds_, n_pairs_, solution_, n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    References
+    ----------
+    Kulis, Sustik, Dhillon (2009), §6.1, §6.2.1 and §7.2.
+    """
+
+    _divergence = "von_neumann"
+
+
+def _relative(A: PSD, points: Array, pairs: IntArray, bounds: Array) -> Expression:
+    """Return the squared distances of pairs over their bounds.
+
+    So bent bounds are paid for by ``D(b / b0, 1)`` (Kulis et al. 2009, end of §6.2.1), and no unit of the
+    data changes what `gamma` means; for LogDet that is ``D(b, b0)`` itself.
+    """
+    i, j = pairs.T
+    return quad_form((points[i] - points[j]) / np.sqrt(bounds)[:, None], A)
+
+
+def _of_pairs(value: Any, name: str, count: int) -> Array:
+    """Return a bound for each pair."""
+    bounds = finite_array(value, name, ndim=(0, 1))
+    if bounds.ndim and len(bounds) != count:
+        raise ValueError(f"{name} has {len(bounds)} values for {count} pairs; expected one for each")
+    if (bounds <= 0).any():
+        raise ValueError(f"{name} has the value {bounds.min():g}; expected squared distances above 0")
+    return np.broadcast_to(bounds, count)

@@ -1,0 +1,51 @@
+"""The von Neumann side of online learning: exponentials of a given trace, and the divergence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.online.instances import hermitian
+
+__all__ = ["add_instance", "exponential", "logarithm", "relative_entropy"]
+
+_LARGEST = 700.0  # exponent of a number that is still finite
+
+
+def exponential(G: Array, trace: float | None = None) -> Array:
+    """Return ``exp(G)`` of a Hermitian ``G``; scaled to a trace where one is given, and then for any ``G``.
+
+    The largest eigenvalue is subtracted before exponentials are taken (Tsuda et al. 2005, §3.2).
+
+    Raises
+    ------
+    OverflowError
+        Without a trace, where the exponential is too large for a number.
+    """
+    theta, V = np.linalg.eigh(G)
+    if trace is None and theta[-1] > _LARGEST:
+        raise OverflowError(f"the exponential of the eigenvalue {theta[-1]:g} overflows; lower eta")
+    half = V * np.exp((theta - (0.0 if trace is None else theta[-1])) / 2)
+    W: Array = hermitian(half @ half.conj().T)
+    return W if trace is None else W * (trace / float(np.trace(W).real))
+
+
+def logarithm(W: Array) -> Array:
+    """Return the logarithm of a Hermitian positive definite matrix."""
+    w, V = np.linalg.eigh(W)
+    return hermitian((V * np.log(w)) @ V.conj().T)
+
+
+def add_instance(G: Array, step: float, x: Array) -> Array:
+    """Return ``G + step X`` for an instance ``X``, or ``x x'`` where it comes as a vector."""
+    X = np.outer(x, x.conj()) if x.ndim == 1 else x
+    sum_: Array = G + step * X
+    return sum_
+
+
+def relative_entropy(U: Array, W: Array) -> float:
+    """Return ``tr(U log U - U log W - U + W)``; ``U`` may be singular, ``W`` is positive definite."""
+    u = np.linalg.eigvalsh(U)
+    positive = u[u > 0]
+    cross = float(np.vdot(logarithm(W), U).real)
+    return float(positive @ np.log(positive)) - cross - float(np.trace(U).real) + float(np.trace(W).real)

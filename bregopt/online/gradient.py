@@ -1,0 +1,26 @@
+"""What Jain et al. (2007, §5) compare with: gradient descent and the exponentiated gradient for vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregopt.arrays import Array
+
+__all__ = ["exponentiated_gradient", "gradient_descent"]
+
+
+def gradient_descent(w: Array, x: Array, y: float, eta: float) -> Array:
+    """Return ``w - 2 eta (w'x - y) x``: the squared distance as divergence."""
+    step: Array = w - 2 * eta * (w @ x - y) * x
+    return step
+
+
+def exponentiated_gradient(w: Array, x: Array, y: float, eta: float) -> Array:
+    """Return the positive ``w`` times ``exp(-2 eta (w'x - y) x)``, scaled to the sum it had.
+
+    The relative entropy as divergence (Kivinen and Warmuth 1997).
+    """
+    exponent = -2 * eta * (w @ x - y) * x
+    grown = w * np.exp(exponent - exponent.max())
+    scaled: Array = grown * (w.sum() / grown.sum())
+    return scaled

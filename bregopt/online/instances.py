@@ -1,0 +1,122 @@
+"""Examples from users, checked before a learner changes: instances, labels, comparators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, finite_array, rectangular
+
+__all__ = [
+    "activities",
+    "finite_stack",
+    "hermitian",
+    "instances",
+    "labels",
+    "positive_definite",
+    "signs",
+    "spectrum_ends",
+]
+
+_ROUND_OFF = 1e-10  # of eigenvalues that users give, relative to the largest
+
+
+def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) -> Array:
+    """Return a new non-empty array of finite real or complex numbers; the messages name it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Other things than numbers, NaN or Inf, another number of dimensions than `expected` says, no entries.
+    """
+    raw = rectangular(value, name)
+    if raw.dtype.kind == "c":
+        array: Any = finite_array(raw.real, name) + 1j * finite_array(raw.imag, name)
+    else:
+        array = finite_array(raw, name)
+    if array.ndim not in ndim:
+        raise ValueError(f"{name} has shape {array.shape}; expected {expected}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty, of shape {array.shape}; expected {expected}")
+    return array
+
+
+def hermitian(X: Array) -> Array:
+    """Return the Hermitian part of a matrix or of each of a stack; of real matrices the symmetric part."""
+    part: Array = (X + np.conj(np.swapaxes(X, -1, -2))) / 2
+    return part
+
+
+def instances(value: Any, order: int | None) -> Array:
+    """Return instances as vectors ``x`` for ``x x'``, shape ``(T, n)``, or Hermitian matrices, ``(T, n, n)``.
+
+    Of a matrix that is not Hermitian the Hermitian part is kept: the rest does not meet a Hermitian ``W``.
+    """
+    expected = "(T, n) for vectors or (T, n, n) for matrices"
+    X = finite_stack(value, "X", (2, 3), expected)
+    if X.ndim == 3 and X.shape[1] != X.shape[2]:
+        raise ValueError(f"X has shape {X.shape}; expected {expected}")
+    _same_order(X.shape[1], order)
+    return X if X.ndim == 2 else hermitian(X)
+
+
+def _same_order(found: int, order: int | None) -> None:
+    if order is not None and found != order:
+        raise ValueError(f"X has instances of order {found}; expected {order}, as before")
+
+
+def labels(value: Any, count: int) -> Array:
+    """Return as many real labels as there are instances."""
+    y = finite_array(value, "y", ndim=1)
+    if len(y) != count:
+        raise ValueError(f"y has {len(y)} labels for {count} instances; expected one for each")
+    return y
+
+
+def signs(value: Any, count: int) -> Array:
+    """Return as many labels, each 1 or -1, as there are instances."""
+    y = labels(value, count)
+    other = np.flatnonzero(np.abs(y) != 1)
+    if len(other):
+        raise ValueError(f"y[{other[0]}] is {y[other[0]]:g}; expected 1 or -1")
+    return y
+
+
+def activities(W: Array, X: Array) -> Array:
+    """Return ``tr(W X_t)`` for a Hermitian ``W`` and each instance, shape ``(T,)``."""
+    if X.ndim == 2:
+        forms: Array = (np.conj(X) * (X @ W.T)).sum(axis=1).real
+        return forms
+    traces: Array = np.tensordot(X, np.conj(W), axes=2).real
+    return traces
+
+
+def spectrum_ends(X: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest eigenvalue of each instance, two arrays of shape ``(T,)``."""
+    if X.ndim == 2:
+        square: Array = (np.abs(X) ** 2).sum(axis=1)
+        return (square if X.shape[1] == 1 else np.zeros(len(X))), square
+    eigenvalues = np.linalg.eigvalsh(X).astype(np.float64)
+    return eigenvalues[:, 0], eigenvalues[:, -1]
+
+
+def positive_definite(value: Any, name: str, n: int, singular: bool = False) -> Array:
+    """Return a Hermitian positive definite matrix of order `n`, or one that may be `singular`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Another shape, NaN or Inf, a matrix that is not Hermitian, or eigenvalues that are not positive.
+    """
+    W = finite_stack(value, name, (2,), f"({n}, {n})")
+    if W.shape != (n, n):
+        raise ValueError(f"{name} has shape {W.shape}; expected ({n}, {n})")
+    if np.abs(W - W.conj().T).max() > _ROUND_OFF * np.abs(W).max():
+        raise ValueError(f"{name} is not symmetric (Hermitian); expected a symmetric matrix")
+    eigenvalues = np.linalg.eigvalsh(hermitian(W))
+    least = -_ROUND_OFF * abs(eigenvalues[-1]) if singular else 0.0
+    if eigenvalues[0] < least or (eigenvalues[0] == 0 and not singular):
+        kind = "semidefinite" if singular else "definite"
+        raise ValueError(f"{name} has the eigenvalue {eigenvalues[0]:g}; expected a positive {kind} matrix")
+    return hermitian(W)

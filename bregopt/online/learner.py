@@ -1,0 +1,62 @@
+"""What the learners share: trials one by one, and no change before all of the input is checked."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, clone
+
+from bregopt.arrays import Array
+
+__all__ = ["OnlineLearner"]
+
+
+class OnlineLearner(BaseEstimator):
+    """A learner that goes through examples in order.
+
+    Attributes
+    ----------
+    steps_ : int
+        Trials so far.
+    """
+
+    steps_: int
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Go on with the examples, one trial each, in order.
+
+        Returns
+        -------
+        the learner itself
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad parameters or examples, before anything is learned from any of them.
+        """
+        begun = hasattr(self, "steps_")
+        instances, labels = self._examples(X, y)
+        if not begun:
+            self._begin(instances)
+            self.steps_ = 0
+        for instance, label in zip(instances, labels, strict=True):
+            self._step(instance, float(label))
+            self.steps_ += 1
+        return self
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget what was learned, and go through the examples once; see :meth:`partial_fit`."""
+        self.__dict__ = vars(clone(self).partial_fit(X, y))
+        return self
+
+    def _examples(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return checked instances and labels."""
+        raise NotImplementedError
+
+    def _begin(self, X: Array) -> None:
+        """Set the state before the first trial, after checking the parameters."""
+        raise NotImplementedError
+
+    def _step(self, x: Array, y: float) -> None:
+        """Learn from one trial."""
+        raise NotImplementedError

@@ -1,0 +1,96 @@
+"""The Burg gradient for positive definite matrices and rank-one instances (Jain, Kulis, Dhillon 2007, §3).
+
+As for vectors (:mod:`bregopt.online.burg`), with the LogDet divergence and ``z'Wz`` in place of ``w x``:
+
+    D(U, W) - D(U, W+) = log(1 + beta p) - beta z'Uz,    beta = 2 eta (p - y),  p = z'Wz.
+
+``W`` is held as ``F F'``, so that it is positive definite by construction, and an update is one product with
+``I - gamma v v'``: Sherman and Morrison's formula for the factor, in ``O(n^2)``. Where ``W`` shall stay below
+``c I``, the matrix ``inv(inv(W) - I/c) = H H'`` is held in the same way: it says how far ``W`` may grow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array
+
+__all__ = ["State", "divergence", "init", "largest_rate", "predict", "update"]
+
+
+class State(NamedTuple):
+    """``W = F F'``, and ``inv(inv(W) - I/c) = H H'``, or None where there is no ceiling ``c``."""
+
+    F: Array
+    H: Array | None
+
+    @property
+    def W(self) -> Array:
+        """The matrix itself."""
+        W: Array = self.F @ self.F.T
+        return W
+
+
+def init(W1: Array, ceiling: float | None = 1.0) -> State:
+    """Begin at a symmetric positive definite matrix below ``ceiling I``."""
+    w, V = np.linalg.eigh(W1)
+    F = V * np.sqrt(w)
+    if ceiling is None:
+        return State(F, None)
+    if w[-1] >= ceiling:
+        raise ValueError(f"W1 has the eigenvalue {w[-1]:g}; expected less than ceiling = {ceiling:g}")
+    return State(F, V * np.sqrt(w / (1 - w / ceiling)))
+
+
+def predict(state: State, Z: Array) -> Array:
+    """Return ``z'Wz`` for instances ``z z'``, the vectors in the rows of `Z`; shape ``(T,)``."""
+    forms: Array = ((Z @ state.F) ** 2).sum(axis=1)
+    return forms
+
+
+def largest_rate(state: State, z: Array, y: float) -> float:
+    """Return the largest rate that keeps the bound, ``W`` positive definite, and ``W`` below its ceiling.
+
+    Half of what the ceiling allows, as in Algorithm 2: ``inv(W+) - I/c = inv(H H') + beta z z'`` is positive
+    definite where ``beta z'HH'z > -1``.
+    """
+    p = float(predict(state, z[None])[0])
+    if p == 0:
+        return math.inf
+    v = z @ (state.F if state.H is None else state.H)
+    return min(1 / (4 * p**2), 1 / (4 * (y - p) * float(v @ v)) if p < y else math.inf)
+
+
+def update(state: State, z: Array, y: float, eta: float) -> State:
+    """Learn from one instance: ``inv(W+) = inv(W) + 2 eta (z'Wz - y) z z'``, Algorithm 2.
+
+    Raises
+    ------
+    ValueError
+        If the matrix would not stay positive definite, or below its ceiling; :func:`largest_rate` is on the
+        safe side.
+    """
+    beta = 2 * eta * (float(predict(state, z[None])[0]) - y)
+    H = None if state.H is None else _moved(state.H, z, beta, eta)
+    return State(_moved(state.F, z, beta, eta), H)
+
+
+def _moved(F: Array, z: Array, beta: float, eta: float) -> Array:
+    """Return ``F+`` with ``inv(F+ F+') = inv(F F') + beta z z'``."""
+    v = z @ F
+    growth = 1 + beta * float(v @ v)
+    if growth <= 0:
+        raise ValueError(f"eta is {eta:g}, with which the matrix would not stay in its domain")
+    root = math.sqrt(growth)
+    moved: Array = F - np.outer(beta / (root * (1 + root)) * (F @ v), v)
+    return moved
+
+
+def divergence(U: Array, W: Array) -> float:
+    """Return ``tr(U inv(W)) - log det(U inv(W)) - n``; infinite where `U` is singular."""
+    ratio = np.linalg.solve(W, U)
+    sign, logdet = np.linalg.slogdet(ratio)
+    return float(np.trace(ratio)) - float(logdet) - len(W) if sign > 0 else math.inf

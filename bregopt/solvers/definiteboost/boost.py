@@ -1,0 +1,178 @@
+"""A matrix of fixed trace that is moved by one row at a time (Tsuda et al. 2005, Algorithm 2).
+
+For ``X = t W`` with ``tr W = 1``, a row ``<A, X> = b`` is ``tr(W C) = 0`` with ``C = A - (b/t) I``. A step
+along it is ``log W - alpha C``, scaled back to the trace: ``alpha C`` is ``alpha A`` as far as ``W`` can
+tell. With eigenvalues of ``C`` from ``least < 0`` to ``largest > 0`` and ``r = tr(W C)``, the trace before
+scaling is at most
+
+    exp(-alpha largest) (r - least) / range + exp(-alpha least) (largest - r) / range,
+
+by Golden and Thompson and the convexity of the exponential. The least of that is the approximate step
+
+    alpha = log((1 - r/least) / (1 - r/largest)) / range,
+
+which is eq. 4.6 with its signs put right, and there the dual rises by at least ``2 (r / range)^2``
+(Hoeffding).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences.projection import increasing_root
+from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.program import LinearMap
+
+__all__ = ["Boost"]
+
+_ROUND_OFF = 1e-15  # of a row's value, relative to its range
+
+
+class Boost:
+    """``X = t W`` with ``log X = exponent + A*(y)``, up to a multiple of the identity.
+
+    Parameters
+    ----------
+    A : LinearMap
+        The rows, on one matrix.
+    exponent : array of shape (n, n)
+        The logarithm of where it begins.
+    trace : float
+        ``t``.
+    exact : bool
+        Whether a step goes onto its row (eq. 4.3), or by the formula above.
+    corrections : bool
+        Whether steps lower multipliers, too, where a row holds.
+
+    Attributes
+    ----------
+    y : array of shape (m,)
+        Multipliers, positive at lower bounds.
+    X : array of shape (n, n)
+    level : float
+        ``log X = exponent + A*(y) + level I``.
+    least, largest : array of shape (m,)
+        The smallest and the largest eigenvalue of each row's matrix.
+    farthest : float
+        The largest divergence from where it begins, in units of the trace.
+    """
+
+    def __init__(self, A: LinearMap, exponent: Array, trace: float, exact: bool, corrections: bool) -> None:
+        self._A, self._exponent, self.trace = A, exponent, trace
+        self._exact, self._corrections = exact, corrections
+        self._factors = A.factors()
+        self.least, self.largest = _spectrum_ends(self._factors, A.orders[0])
+        self.range = self.largest - self.least
+        self.reset(np.zeros(A.m))
+        self.farthest = math.log(trace) - self.level - float(self.theta[0])
+
+    def reset(self, y: Array) -> None:
+        """Go to given multipliers; round-off of the steps so far is gone."""
+        self.y = y.copy()
+        self._L = self._exponent + self._A.adjoint(y)
+        self._decompose()
+
+    def violations(self, lo: Array, hi: Array) -> Array:
+        """Return how far each row is violated, in units of the trace times its range."""
+        activity = self._A.apply((self.X,))
+        outside = np.maximum(np.maximum(lo - activity, activity - hi), 0.0)
+        return self._relative(outside)
+
+    def step(self, lo: Array, hi: Array) -> int:
+        """Move on the row that promises the largest rise of the dual; return on how many."""
+        errors = self._errors(self._A.apply((self.X,)), self.y, lo, hi)
+        k = int(np.argmax(self._relative(np.abs(errors))))
+        if errors[k] == 0 or self.range[k] == 0:
+            return 0
+        self._move(k, float(errors[k]), lo[k] == hi[k])
+        return 1
+
+    def sweep(self, lo: Array, hi: Array) -> int:
+        """Move on every row in order where it is not as it should be; return on how many."""
+        moves = 0
+        for k in np.flatnonzero(self.range > 0).tolist():
+            error = float(self._errors(self.trace * self._mean(k), self.y[k], lo[k], hi[k]))
+            if error:
+                self._move(k, error, lo[k] == hi[k])
+                moves += 1
+        return moves
+
+    def _errors(self, activity: Any, y: Any, lo: Any, hi: Any) -> Any:
+        """Return how far activities are above (or, negative, below) what their rows should go to.
+
+        That is the bound that acts, by the sign of the multiplier, or else the nearest value that is allowed;
+        without corrections always the latter.
+        """
+        target = np.clip(activity, lo, hi)
+        if self._corrections:
+            target = np.where(y > 0, lo, np.where(y < 0, hi, target))
+        return activity - target
+
+    def _relative(self, size: Array) -> Array:
+        range_ = np.where(self.range > 0, self.range, np.inf)
+        relative: Array = size / (self.trace * range_)
+        return relative
+
+    def _move(self, k: int, error: float, equality: bool) -> None:
+        """Step along a row; a multiplier stops at zero rather than change its sign, but for equations."""
+        r = error / self.trace
+        alpha = self._exact_step(k, r) if self._exact else self._approximate_step(k, r)
+        new, old = self.y[k] - alpha, self.y[k]
+        if not equality and new * old < 0:
+            new = 0.0
+        U, d = self._factors[k]
+        self._L += (U * ((new - old) * d)) @ U.T
+        self.y[k] = new
+        self._decompose()
+
+    def _approximate_step(self, k: int, r: float) -> float:
+        a = self._mean(k)  # tr(W A); the ends below are those of C
+        least, largest = self.least[k] - a + r, self.largest[k] - a + r
+        return (math.log1p(-r / least) - math.log1p(-r / largest)) / float(self.range[k])
+
+    def _exact_step(self, k: int, r: float) -> float:
+        """Return where ``tr(W C)`` vanishes along the row (eq. 4.4), in the eigenvectors of ``log W``."""
+        U, d = self._factors[k]
+        w = self.V.T @ U
+        C = (w * d) @ w.T - (self._mean(k) - r) * np.eye(len(self.theta))
+
+        def fall(alpha: float) -> tuple[float, float]:
+            theta, Q = np.linalg.eigh(np.diag(self.theta) - alpha * C)
+            shifted = theta - theta[-1]
+            weight, inside = np.exp(shifted), Q.T @ C @ Q
+            mean = float(weight @ np.diagonal(inside)) / weight.sum()
+            variance = float(np.vdot(exp_divided_differences(shifted), inside**2)) / weight.sum() - mean**2
+            return 0.0 if abs(mean) <= _ROUND_OFF * self.range[k] else -mean, variance
+
+        return increasing_root(fall, -math.inf, math.inf)
+
+    def _mean(self, k: int) -> float:
+        U, d = self._factors[k]
+        return float(d @ np.einsum("ir,ir->r", U, self.X @ U)) / self.trace
+
+    def _decompose(self) -> None:
+        self.theta, self.V = np.linalg.eigh(self._L)
+        weight = np.exp(self.theta - self.theta[-1])
+        total = float(weight.sum())
+        self.level = math.log(self.trace / total) - float(self.theta[-1])
+        half = self.V * np.sqrt(self.trace / total * weight)
+        self.X: Array = half @ half.T
+
+
+def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, Array]:
+    """Return the smallest and the largest eigenvalue of each ``U diag(d) U'`` of order `n`."""
+    least, largest = np.zeros(len(factors)), np.zeros(len(factors))
+    for k, (U, d) in enumerate(factors):
+        R = np.asarray(np.linalg.qr(U, mode="r"))
+        eigenvalues = np.linalg.eigvalsh((R * d) @ R.T) if len(d) else np.zeros(1)
+        singular = len(d) < n  # then zero is an eigenvalue, too
+        least[k] = min(eigenvalues[0], 0.0) if singular else eigenvalues[0]
+        largest[k] = max(eigenvalues[-1], 0.0) if singular else eigenvalues[-1]
+    # The identity has no range, whatever round-off says.
+    level = largest - least <= 1e-12 * np.maximum(np.abs(least), np.abs(largest))
+    least[level] = largest[level]
+    return least, largest

@@ -1,0 +1,283 @@
+"""Newton's system in the entries of one ``X`` and the variables, where they are fewer than the rows.
+
+In coordinates in which ``X`` is the identity and ``K = diag(k)``, ``T`` is a product entry by entry. With
+``x = (dX, du)``, the entries on and above the diagonal, and ``F x = A(dX) + B du``,
+
+    h (x - g) + (0, q) = F'dy,     F x + D dy = r,
+
+where ``h`` holds ``2 / (k_i + k_j)``, twice off the diagonal, and what bounds the variables. Rows that give
+way, whose ``D`` is not zero, leave the unknowns by ``dy = (r - F x) / D``; those that do not border the
+system by their multipliers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import lapack
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.program import LinearMap
+from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
+from bregopt.solvers.engine.linear import bordered, conjugate_gradients
+from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
+
+__all__ = ["EntrySystem"]
+
+_LARGEST_FORMED = 1_200  # entries of a system that need not be formed
+_LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
+_PASSES = 2  # the second for what the first leaves
+_CG_STEPS = 300
+_CG_TOL = 1e-3
+
+
+class EntrySystem:
+    """The system in the entries of one ``X``, the variables, and multipliers of rows that do not give way."""
+
+    def __init__(self, A: LinearMap, B: Any, exact: Mask) -> None:
+        self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
+        self._yielding = ~exact
+        self._shape = _Triangle.of(A.orders[0])
+        self._formed = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
+
+    def factor(self, scene: Scene) -> Solve:
+        # X = P P' and K = P diag(k) P'.
+        X, K, root = scene.X[0], scene.K[0], scene.root
+        k, Q = np.linalg.eigh(_seen(root, K))
+        P = root @ Q
+        E = np.zeros_like(scene.D)
+        E[self._yielding] = 1 / scene.D[self._yielding]
+        stiffness = 2 / (k[:, None] + k)
+        A = self._A.restrict(0, P)
+        solve = self._solver(A, E, stiffness, 1 / scene.D_u)
+
+        def step(pull: Pull) -> Step:
+            L = pull.left[0]
+            G = np.zeros_like(X) if L is None else Q.T @ _seen(root, L @ K) @ Q
+            G[np.diag_indices(len(G))] += pull.weight * k - 1
+            delta, du, dy = solve(G, pull)
+            return Step((P @ delta @ P.T,), du, dy)
+
+        return step
+
+    def _solver(
+        self, A: LinearMap, E: Array, stiffness: Array, E_u: Array
+    ) -> Callable[[Array, Pull], tuple[Array, Array, Array]]:
+        """Return what solves the system for ``G`` and the other right-hand sides."""
+        if not self._formed:
+
+            def iterate(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+                delta = _iterated(A, E, stiffness, A.adjoint(E * pull.r) + stiffness * G)
+                return delta, pull.q, E * (pull.r - A.apply((delta,)))
+
+            return iterate
+        shape, exact = self._shape, self._exact
+        kept = (shape.size + self._B.shape[1]) * A.m <= _LARGEST_KEPT
+        F: _Features = _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape)
+        h = np.concatenate([shape.doubled(stiffness), E_u])
+        S = F.gram(E)
+        S[np.diag_indices(len(S))] += h
+        border = F.of(exact)
+        solve_once = bordered(S, border, refinements=0)
+
+        def refine(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+            """Solve, and solve again for what that leaves of the equations.
+
+            The multipliers follow from ``1 / D`` times a difference that nearly cancels; what they miss is
+            small, and the multipliers of what is left are so too.
+            """
+            g = np.concatenate([shape.vector(G), pull.r_u])
+            x, dy, r = np.zeros_like(g), np.zeros(A.m), pull.r
+            for _ in range(_PASSES):
+                right = h * (g - x) + F.adjoint(dy + E * r)
+                right[shape.size :] -= pull.q
+                more, against = solve_once(right, r[exact])
+                move = E * (r - F.apply(more))
+                move[exact] = -against
+                x, dy = x + more, dy + move
+                # Rows that give way hold by construction; of the others round-off is left.
+                r = np.zeros_like(r)
+                r[exact] = pull.r[exact] - x @ border
+            return shape.matrix(x), x[shape.size :], dy
+
+        return refine
+
+
+@dataclass(frozen=True, eq=False)
+class _Triangle:
+    """The entries on and above the diagonal, row by row."""
+
+    n: int
+    i: IntArray
+    j: IntArray
+    twice: Array
+
+    @classmethod
+    def of(cls, n: int) -> _Triangle:
+        i, j = np.triu_indices(n)
+        return cls(n, i, j, np.where(i == j, 1.0, 2.0))
+
+    @property
+    def size(self) -> int:
+        return len(self.i)
+
+    def vector(self, S: Array) -> Array:
+        """Return the entries of a symmetric matrix."""
+        return S[self.i, self.j]
+
+    def doubled(self, S: Array) -> Array:
+        """Return the entries, those above the diagonal twice."""
+        doubled: Array = S[self.i, self.j] * self.twice
+        return doubled
+
+    def matrix(self, x: Array) -> Array:
+        """Return the symmetric matrix of some entries."""
+        S = np.empty((self.n, self.n))
+        S[self.i, self.j] = S[self.j, self.i] = x[: self.size]
+        return S
+
+
+class _Features(Protocol):
+    """The rows as vectors, the columns of ``F'``."""
+
+    def apply(self, x: Array) -> Array:
+        """Return ``F x``."""
+        ...
+
+    def adjoint(self, y: Array) -> Array:
+        """Return ``F'y``."""
+        ...
+
+    def gram(self, E: Array) -> Array:
+        """Return ``F' diag(E) F``."""
+        ...
+
+    def of(self, rows: IntArray) -> Array:
+        """Return the columns of some rows."""
+        ...
+
+
+class _Kept:
+    """Features in one array."""
+
+    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
+        self._Ft = np.zeros((shape.size + B.shape[1], A.m))
+        for term in A.terms:
+            self._Ft[: shape.size, _span(term.at)] += _triangles(term.rows, shape)
+        self._Ft[shape.size :] = B.T
+
+    def apply(self, x: Array) -> Array:
+        product: Array = x @ self._Ft
+        return product
+
+    def adjoint(self, y: Array) -> Array:
+        product: Array = self._Ft @ y
+        return product
+
+    def gram(self, E: Array) -> Array:
+        # With one matrix on both sides the product costs half.
+        weighted = self._Ft * np.sqrt(E)
+        product: Array = weighted @ weighted.T
+        return product
+
+    def of(self, rows: IntArray) -> Array:
+        return self._Ft[:, rows]
+
+
+class _Streamed:
+    """Features that are never all there at once."""
+
+    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
+        self._A, self._B, self._shape = A, B, shape
+
+    def apply(self, x: Array) -> Array:
+        size = self._shape.size
+        return self._A.apply((self._shape.matrix(x),)) + self._B @ x[size:]
+
+    def adjoint(self, y: Array) -> Array:
+        return np.concatenate([self._shape.doubled(self._A.adjoint(y)), self._B.T @ y])
+
+    def gram(self, E: Array) -> Array:
+        acting = np.flatnonzero(E)
+        width = self._shape.size + self._B.shape[1]
+        total = np.zeros((width, width))
+        for rows in np.array_split(acting, max(1, -(-len(acting) * width // _LARGEST_KEPT))):
+            total += self._some(rows).gram(E[rows])
+        return total
+
+    def of(self, rows: IntArray) -> Array:
+        return self._some(rows).of(np.arange(len(rows)))
+
+    def _some(self, rows: IntArray) -> _Kept:
+        return _Kept(self._A.slice(rows), self._B[rows], self._shape)
+
+
+def _span(at: IntArray) -> IntArray | slice:
+    """Return numbers as a slice where they follow each other."""
+    follow = len(at) > 0 and at[-1] - at[0] == len(at) - 1 and bool((np.diff(at) == 1).all())
+    return slice(int(at[0]), int(at[0]) + len(at)) if follow else at
+
+
+def _triangles(rows: Rows, shape: _Triangle) -> Array:
+    """Return the entries on and above the diagonals of ``A_k``, those above it twice.
+
+    For rows of a family as `restrict` makes it.
+
+    Returns
+    -------
+    array of shape (n (n + 1) / 2, m)
+        Row by row of the matrices.
+    """
+    if isinstance(rows, RankOne):
+        U, W = _dense(rows.Z), _dense(rows.Z)
+    elif isinstance(rows, RankTwo):
+        U, W = _dense(rows.U), _dense(rows.W)
+    else:
+        assert isinstance(rows, DenseRows)
+        return shape.twice[:, None] * rows.stack[:, shape.i, shape.j].T
+    U, W = U.T * rows.weight, np.ascontiguousarray(W.T)
+    n, start = rows.n, 0
+    features = np.empty((shape.size, rows.m))
+    for a in range(n):
+        part = features[start : start + n - a]
+        np.multiply(U[a:], W[a], out=part)
+        part += W[a:] * U[a]
+        part[0] *= 0.5
+        start += n - a
+    return features
+
+
+def _iterated(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
+    """Solve the system in the entries by conjugate gradients; only rows that act take part."""
+    n = len(right)
+    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
+    A, E = A.slice(active), E[active]
+
+    def operator(v: Array) -> Array:
+        delta = v.reshape(n, n)
+        return (stiffness * delta + A.adjoint(E * A.apply((delta,)))).ravel()
+
+    diagonal = stiffness.copy()
+    for term in A.terms:
+        pieces = term.rows.pieces()
+        if pieces is not None:
+            square = _dense(pieces.U) ** 2
+            diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
+    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
+
+
+def _seen(root: Array, S: Array) -> Array:
+    """Return the symmetric part of ``inv(L) S inv(L)'``."""
+    half, _ = lapack.dtrtrs(root, S, lower=1)
+    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
+    symmetric: Array = (seen + seen.T) / 2
+    return symmetric
+
+
+def _dense(U: Any) -> Array:
+    dense: Array = U.toarray() if sp.issparse(U) else U
+    return dense

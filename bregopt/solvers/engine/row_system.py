@@ -1,0 +1,140 @@
+"""Newton's system in the multipliers of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.program import LinearMap
+from bregopt.solvers.engine.action import RowAction
+from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.linear import bordered, conjugate_gradients
+from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
+
+__all__ = ["RowSystem"]
+
+_LARGEST_DENSE = 6_000  # rows of a system that is formed
+_FEW = 0.7  # of the rows, below which those that act are taken out
+_DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
+_CG_STEPS = 300
+_CG_TOL = 1e-3
+
+
+_Solve = Callable[[Array, Array], tuple[Array, Array]]
+
+
+class RowSystem:
+    """The system in the multipliers."""
+
+    def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
+        self._A, self._B, self._Bt = A, sp.csr_array(B), sp.csr_array(B.T)
+        blocks = range(len(A.orders))
+        self._actions = [RowAction(A, b) for b in blocks]
+        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
+
+    def factor(self, scene: Scene) -> Solve:
+        asked = np.flatnonzero(np.isfinite(scene.D))
+        if self._grams is None:
+            loose, solve = ~np.isfinite(scene.D_u), self._iterative(scene, asked)
+        else:
+            loose, solve = self._direct(scene, asked)
+        rest = ~loose
+        own = self._A.apply(scene.X)
+        inverse = self._A.apply(scene.K)
+
+        def step(pull: Pull) -> Step:
+            drop = np.zeros_like(pull.q)
+            drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
+            right = pull.r - (pull.weight * inverse - own) - self._B @ drop
+            for action, L, K in zip(self._actions, pull.left, scene.K, strict=True):
+                if L is not None:
+                    right -= action.apply_product(L, K)
+            dy = np.zeros(self._A.m)
+            du = np.zeros_like(drop)
+            dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
+            du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
+            return Step(tuple(self._moved(scene, pull, b, dy) for b in range(len(scene.X))), du, dy)
+
+        return step
+
+    def _moved(self, scene: Scene, pull: Pull, b: int, dy: Array) -> Array:
+        """Return ``w K - X + sym((L + X A*(dy)) K)``."""
+        X, K, L = scene.X[b], scene.K[b], pull.left[b]
+        half = X @ self._actions[b].adjoint(dy)
+        if L is not None:
+            half += L
+        half = half @ K
+        moved = half + half.T
+        moved *= 0.5
+        moved -= X
+        moved += pull.weight * K if pull.weight else 0.0
+        return moved
+
+    def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
+        """Return which variables border the system, and what solves it."""
+        assert self._grams is not None
+        grams = self._grams
+        if len(asked) < _FEW * self._A.m:
+            grams = [Gram(self._A.slice(asked), b) for b in range(len(grams))]
+        M = grams[0].assemble(scene.X[0], scene.K[0])
+        for gram, X, K in zip(grams[1:], scene.X[1:], scene.K[1:], strict=True):
+            M += gram.assemble(X, K)
+        M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
+        M[np.diag_indices(len(M))] += scene.D[asked]
+        B = self._B[asked]
+        loose = _loose(B, M.diagonal(), scene.D_u)
+        if not loose.all():
+            tight = B[:, ~loose]
+            M += (tight @ sp.diags_array(scene.D_u[~loose]) @ tight.T).toarray()
+        return loose, bordered(M, B[:, loose].toarray(), 1 / scene.D_u[loose])
+
+    def _iterative(self, scene: Scene, asked: IntArray) -> _Solve:
+        full = np.zeros(self._A.m)
+        X, K = scene.X[0], scene.K[0]
+
+        def operator(v: Array) -> Array:
+            full[asked] = v
+            moved = self._actions[0].apply_product(X @ self._actions[0].adjoint(full), K)
+            product: Array = moved[asked] + scene.D[asked] * v
+            return product
+
+        diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
+        return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+
+
+def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
+    """Mark the variables whose share of the system is to stay apart: free ones, and those nearly so.
+
+    What such a variable adds to the rows that it shares would leave nothing of their digits.
+    """
+    loose: Mask = np.isinf(D_u)
+    shared = np.bincount(B.indices, minlength=len(D_u)) > 1
+    for j in np.flatnonzero(shared & ~loose):
+        rows, _, value = sp.find(B[:, [j]])
+        loose[j] = np.sum(D_u[j] * value**2 > _DROWNED * diagonal[rows]) > 1
+    return loose
+
+
+def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
+    """Return about the diagonal of ``A T A*``; exactly where rows are of rank one."""
+    diagonal = np.zeros(A.m)
+    for term in A.terms:
+        pieces = term.rows.pieces()
+        if pieces is None:
+            mean = float(np.trace(X) * np.trace(K)) / len(X) ** 2
+            diagonal[term.at] += term.rows.norms() ** 2 * mean
+            continue
+        part = pieces.weight**2 * _forms(pieces.U, X) * _forms(pieces.U, K)
+        diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
+    return np.maximum(diagonal, np.finfo(float).tiny)
+
+
+def _forms(U: Any, P: Array) -> Array:
+    """Return ``u'P u`` for each row of `U`."""
+    half = U @ P
+    forms = U.multiply(half).sum(axis=1) if sp.issparse(U) else np.einsum("ri,ri->r", U, half)
+    return np.asarray(forms).ravel()

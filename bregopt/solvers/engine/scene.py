@@ -1,0 +1,65 @@
+"""What a Newton step starts from, what it is asked for, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bregopt.arrays import Array
+
+__all__ = ["Pull", "Scene", "Solve", "Step", "System"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Where a step starts from.
+
+    Parameters
+    ----------
+    X, K : tuple of arrays of shape (n_b, n_b)
+        Positive definite, or so on a face.
+    root : array of shape (n, n)
+        Lower Cholesky factor of the first ``X``.
+    D : array of shape (m,)
+        Infinite where a row asks for nothing.
+    D_u : array of shape (k,)
+        Infinite where a variable is free.
+    """
+
+    X: tuple[Array, ...]
+    K: tuple[Array, ...]
+    root: Array
+    D: Array
+    D_u: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """Right-hand sides; `left` holds ``L`` of each block, None for zero."""
+
+    weight: float
+    left: tuple[Any, ...]
+    r: Array
+    r_u: Array
+    q: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What solves the system."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+
+
+Solve = Callable[[Pull], Step]
+
+
+class System(Protocol):
+    """Newton's system for one problem."""
+
+    def factor(self, scene: Scene) -> Solve:
+        """Return what solves the system for any right-hand sides."""
+        ...
