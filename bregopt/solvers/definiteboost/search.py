@@ -73,7 +73,7 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
         y[trace.row] = 0.0
         run.boost.reset(y)
         for X in start.X:
-            run.keep(X)
+            run.keep(np.asarray(X))
     alone = impossible(program, run.boost, *run.bounds_at(run.high))
     if alone is not None:
         return run.answer(StopReason.INFEASIBLE, alone)
