@@ -129,6 +129,8 @@ def draw(errors, learners, path):
         ax.set_xticks(range(len(SETS)), SETS, rotation=15)
         ax.set_title("standardised" if scaled else "raw")
         ax.grid(axis="x", alpha=0)
+    for ax in axes:
+        ax.set_ylim(bottom=0)
     axes[0].set_ylabel("4-NN error, %")
     axes[1].legend(frameon=False)
     save(figure, path)

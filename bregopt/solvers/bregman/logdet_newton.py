@@ -1,7 +1,8 @@
 """Newton's method for LogDet nearness, all rows at once.
 
 Where every row is soft with a smooth penalty the objective is a smooth function of ``X`` alone, and Newton's
-method minimises it; otherwise the primal-dual engine runs at the problem's own weight. From an earlier answer
+method minimises it; otherwise, or where that takes too long, the primal-dual engine runs at the problem's own
+weight. From an earlier answer
 Newton's method in the rows that act is tried first.
 """
 
@@ -50,6 +51,7 @@ _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the co
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
 _CENTRINGS = 12
+_SOFT_STEPS = 40  # of Newton's method on X, which creeps where prices are far above the divergence
 _WARM_STEPS = 12  # that an earlier answer is given to lead on
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
@@ -73,19 +75,21 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
             return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
     elif is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
         return Answer((frame.lift(frame.steepest()),), _NO_VARIABLES, y, StopReason.UNBOUNDED, 0)
-    method: Any = _SoftNewton(frame) if _smooth(frame) else _RowNewton(frame)
+    methods: list[Any] = [_SoftNewton(frame), _RowNewton(frame)] if _smooth(frame) else [_RowNewton(frame)]
     watch, limit, steps = Watch(program, settings, progress), settings.max_iter or STEPS, 0
     if start is not None:
-        at, stop, steps = _warm(method, frame, start, watch, min(limit, _WARM_STEPS))
+        at, stop, steps = _warm(methods[0], frame, start, watch, min(limit, _WARM_STEPS))
         if stop in _FINAL or steps >= limit:
             return _answer(frame, watch, at, stop, steps)
     answer = Answer((frame.lift(frame.X0),), _NO_VARIABLES, y, StopReason.STALLED, steps)
-    for first in method.starts():
-        at, stop, more = watch.follow(first, method.next, frame.certificate, limit - steps)
-        steps += more
-        answer = _answer(frame, watch, at, stop, steps)
-        if stop is not StopReason.STALLED or steps >= limit:
-            break
+    for method in methods:
+        for first in method.starts():
+            most = limit - steps if method is methods[-1] else min(limit - steps, _SOFT_STEPS)
+            at, stop, more = watch.follow(first, method.next, frame.certificate, most)
+            steps += more
+            answer = _answer(frame, watch, at, stop, steps)
+            if stop in _FINAL or steps >= limit:
+                return answer
     return answer
 
 

@@ -47,7 +47,7 @@ def first_split(
     """
     rest = np.flatnonzero(may_rest(program.bounds) & ~_of_few(program, count))
     if start is not None and start.X:
-        return _split_at(program, start.X, start.u, rest, count)
+        return _split_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
     silent = Progress("some rows", time_limit=progress.remaining())
