@@ -483,3 +483,41 @@ def unbounded_margin():
     X, rho, xi = bo.PSD(2), bo.Variable(name="rho"), bo.Variable(2, nonneg=True, name="xi")
     problem = bo.Problem(bo.Maximize(rho - 0.4 * bo.sum(xi)), [bo.diag(X) >= rho - xi, bo.trace(X) == 1.0])
     return Case(problem, status="unbounded")
+
+
+# --- Cuts of graphs ---------------------------------------------------------------------------------
+
+
+def _ring(n):
+    ring = np.roll(np.eye(n), 1, axis=0) + np.roll(np.eye(n), -1, axis=0)
+    return 2 * np.eye(n) - ring
+
+
+@case
+def largest_cut_of_a_pentagon():
+    # Vectors in the plane, each turned by 4/5 pi against the next: 5 (1 - cos(4/5 pi)) / 2.
+    n = 5
+    X = bo.PSD(n)
+    angle = 0.8 * np.pi * np.arange(n)
+    problem = bo.Problem(bo.Maximize(bo.inner(_ring(n) / 4, X)), [bo.diag(X) == 1])
+    return Case(problem, n * (1 - np.cos(0.8 * np.pi)) / 2, np.cos(angle[:, None] - angle))
+
+
+@case
+def balanced_cut_of_a_ring():
+    # The Laplacian's smallest eigenvalue off e is 2 - 2 cos(2 pi / n), twice: rows are points of a circle.
+    n = 8
+    X = bo.PSD(n)
+    angle = 2 * np.pi / n * np.arange(n)
+    balance = bo.quad_form(np.ones(n), X) == 0
+    problem = bo.Problem(bo.Minimize(bo.inner(_ring(n), X)), [bo.diag(X) == 1, balance])
+    return Case(problem, n * (2 - 2 * np.cos(2 * np.pi / n)), np.cos(angle[:, None] - angle))
+
+
+@case
+def cut_with_an_entry_bounded_from_below():
+    # One edge: X_01 would be -1, and may not fall below -1/2.
+    X = bo.PSD(2)
+    L = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    problem = bo.Problem(bo.Maximize(bo.inner(L / 4, X)), [bo.diag(X) == 1, X[0, 1] >= -0.5])
+    return Case(problem, 0.75, np.array([[1.0, -0.5], [-0.5, 1.0]]), {1: 0.5})

@@ -22,22 +22,8 @@ METHODS = {
 }
 TOL = 1e-7
 # How far an answer may be from the known one, relative to its size, where routes differ in what they reach.
-VALUE_TOL = {
-    "bregman": 1e-6,
-    "path": 1e-6,
-    "psdboost": 1e-6,
-    "lowrank": 1e-6,
-    "definiteboost": 1e-6,
-    "cvxpy": 2e-6,
-}
-X_TOL = {
-    "bregman": 1e-4,
-    "path": 1e-3,
-    "psdboost": 1e-3,
-    "lowrank": 1e-3,
-    "definiteboost": 1e-4,
-    "cvxpy": 2e-3,
-}
+VALUE_TOL = dict.fromkeys(ROUTES, 1e-6) | {"cvxpy": 2e-6}
+X_TOL = dict.fromkeys(ROUTES, 1e-3) | {"bregman": 1e-4, "definiteboost": 1e-4, "cvxpy": 2e-3}
 
 
 def solved(problem, route, options):

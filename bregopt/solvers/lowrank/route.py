@@ -54,7 +54,6 @@ class LowRankRoute:
         blocks=1,
         variables=False,
         penalties=frozenset({Penalty.HARD}),
-        needs_trace_bound=True,
     )
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
