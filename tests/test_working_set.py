@@ -141,7 +141,7 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     problem = margin_problem(far, near, 3.0)
     expected = margin_by_clarabel(far, near, 3.0)
 
-    def first(method, program, settings, count, progress):
+    def first(method, program, settings, count, start, progress):
         rest = Split.resting(program.bounds)
         held = np.zeros(program.m)
         if split != "resting":

@@ -82,5 +82,5 @@ def loss_bound(divergence: float, loss: float, smallest: float, largest: float) 
     progress, share = divergence / smallest, largest / smallest * loss
     if share == 0 or not math.isfinite(progress):
         return progress
-    s = 1 / (1 + math.sqrt(1 + progress / share))
+    s = math.sqrt(share) / (math.sqrt(share) + math.sqrt(share + progress))
     return (share / s + progress) / (1 - s)
