@@ -31,8 +31,8 @@ class PSDBoostSettings(base.Settings):
     master : {"auto", "lp", "psd"}
         What is solved over the directions found so far: a linear programme, or a small semidefinite one.
     cuts_per_round : int, optional
-        Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one
-        and 8 where that has many rows.
+        Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one and
+        8 where that has many rows, and there twice as many after each round that leaves half of the gap.
     smoothing : float in [0, 1) or "auto"
         Weight of the best multipliers so far in those that are priced (Wentges), against the tailing off of
         the linear master. The semidefinite master's multipliers are central and need none.
