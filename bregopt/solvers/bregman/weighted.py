@@ -49,7 +49,7 @@ def weighted_frobenius(
                 if stop is StopReason.STALLED and method.moved > _RESTS:
                     stop = None  # the multipliers rest, the matrix does not
                 tol = min(tol, max(_SHARPER * certificate.gap, _FINEST))
-                due = step + 1 + step // 5
+                due = step + 2 + step // 5
                 stop = stop or (StopReason.MAX_ITER if step >= limit else None)
     except KeyboardInterrupt:
         stop = StopReason.INTERRUPTED
