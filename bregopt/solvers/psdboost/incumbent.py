@@ -24,7 +24,6 @@ __all__ = ["Incumbent", "balanced", "trace_bound_on"]
 _NOTHING = 1e-14  # of the trace: an eigenvalue that is round-off
 _SHARES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)  # of the trace: eigenvalues that may do without
 _CORRECTIONS = 3
-_WIDER = 1.1  # times what was proven: what may be proven after
 
 
 class Incumbent:
@@ -94,12 +93,12 @@ class Incumbent:
     def of_least_rank(self, tol: float) -> LowRank:
         """Return the point with orthogonal columns, as few as the certificate can do with.
 
-        The smallest eigenvalues go as long as gap and residuals stay within `tol`, or are not wider by more
-        than a tenth; the others make up for the trace where it is fixed.
+        The smallest eigenvalues go as long as gap and residuals stay within `tol`, or become no wider; the
+        others make up for the trace where it is fixed.
         """
         Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
         held = self.certificate()
-        tol = max(tol, _WIDER * held.gap, _WIDER * held.primal_residual)
+        tol = max(tol, held.gap, held.primal_residual)
         rank = max(int((s**2 > _NOTHING * float(s @ s)).sum()), 1)
         for share in _SHARES:
             fewer = max(int((s**2 > share * float(s @ s)).sum()), 1)
