@@ -16,6 +16,7 @@ __all__ = [
     "index_array",
     "positive_number",
     "rectangular",
+    "span",
     "symmetric_matrix",
 ]
 
@@ -121,3 +122,9 @@ def positive_number(value: Any, name: str) -> float:
     if number <= 0:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
     return number
+
+
+def span(index: IntArray) -> IntArray | slice:
+    """Return numbers as a slice, which makes a view, where each follows the one before."""
+    follow = len(index) > 0 and bool((np.diff(index) == 1).all())
+    return slice(int(index[0]), int(index[0]) + len(index)) if follow else index

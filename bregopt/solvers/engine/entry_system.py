@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients
@@ -167,7 +167,7 @@ class _Kept:
     def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
         self._Ft = np.zeros((shape.size + B.shape[1], A.m))
         for term in A.terms:
-            self._Ft[: shape.size, _span(term.at)] += _triangles(term.rows, shape)
+            self._Ft[: shape.size, span(term.at)] += _triangles(term.rows, shape)
         self._Ft[shape.size :] = B.T
 
     def apply(self, x: Array) -> Array:
@@ -214,12 +214,6 @@ class _Streamed:
 
     def _some(self, rows: IntArray) -> _Kept:
         return _Kept(self._A.slice(rows), self._B[rows], self._shape)
-
-
-def _span(at: IntArray) -> IntArray | slice:
-    """Return numbers as a slice where they follow each other."""
-    follow = len(at) > 0 and at[-1] - at[0] == len(at) - 1 and bool((np.diff(at) == 1).all())
-    return slice(int(at[0]), int(at[0]) + len(at)) if follow else at
 
 
 def _triangles(rows: Rows, shape: _Triangle) -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, span
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
 
@@ -69,46 +69,55 @@ class Gram:
 
 
 class _Pieces:
-    """Rows ``sum w u u'``, the ``u`` in the rows of `U`."""
+    """Rows ``sum w u u'``, in layers with at most one piece of each row."""
 
-    def __init__(self, U: Any, row: IntArray, weight: Array) -> None:
-        self._U, self._row, self._weight = U, row, weight
-        self._alone = len(np.unique(row)) == len(row)
-        self._in_order = bool((row == np.arange(len(row))).all())
+    def __init__(self, layers: list[_Layer]) -> None:
+        self._layers = layers
 
     @classmethod
     def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _Pieces | None:
-        parts = [(at, pieces) for at, rows in families if (pieces := rows.pieces()) is not None]
-        if not parts:
-            return None
-        stack = [p.U for _, p in parts]
-        sparse = all(sp.issparse(U) for U in stack)
-        U = sp.vstack(stack, format="csr") if sparse else np.vstack([_dense(U) for U in stack])
-        row = np.concatenate([at[p.row] for at, p in parts])
-        return cls(U, row, np.concatenate([p.weight for _, p in parts]))
+        layers = []
+        for at, rows in families:
+            p = rows.pieces()
+            if p is None:
+                continue
+            order = np.argsort(p.row, kind="stable")
+            first = np.searchsorted(p.row[order], p.row[order])
+            turn = np.empty(len(order), dtype=np.intp)
+            turn[order] = np.arange(len(order)) - first
+            for k in range(int(turn.max(initial=-1)) + 1):
+                own = np.flatnonzero(turn == k)
+                layers.append(_Layer(at[p.row[own]], p.U[own], p.weight[own]))
+        return cls(layers) if layers else None
 
     def add(self, H: Array, P: Array, Q: Array, terms: _Terms | None) -> None:
         """Add the products of pieces with pieces and with terms."""
-        left, right = self._U @ P, self._U @ Q
-        W = _times(self._U, left)
-        W *= _times(self._U, right)
-        if self._alone:
-            W *= self._weight[:, None]
-            W *= self._weight
-            if self._in_order and len(W) == len(H):
-                H += W
-            else:
-                H[np.ix_(self._row, self._row)] += W
-        else:
-            S = self._sum(len(H))
-            H += S @ (S @ W).T
-        if terms is not None:
-            mixed = terms.summed(left, right)
-            both = self._sum(len(H)) @ mixed
-            H += both + both.T
+        halves = [(layer.U @ P, layer.weighted @ Q) for layer in self._layers]
+        for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
+            for other in self._layers[k:]:
+                W = _times(other.U, left)
+                W *= _times(other.weighted, right)
+                H[_block(one.at, other.at)] += W
+                if other is not one:
+                    H[_block(other.at, one.at)] += W.T
+            if terms is not None:
+                mixed, at = terms.summed(left, right), span(one.at)
+                H[at] += mixed
+                H[:, at] += mixed.T
 
-    def _sum(self, m: int) -> Any:
-        return sp.csr_array((self._weight, (self._row, np.arange(len(self._row)))), (m, len(self._row)))
+
+class _Layer:
+    """Pieces of different rows `at`, the ``u`` in the rows of `U`, and ``w u`` in those of `weighted`."""
+
+    def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
+        self.at, self.U = at, U
+        self.weighted = sp.csr_array(sp.diags_array(weight) @ U) if sp.issparse(U) else weight[:, None] * U
+
+
+def _block(rows: IntArray, columns: IntArray) -> Any:
+    """Return what selects a block of a matrix, a view where the numbers allow."""
+    r, c = span(rows), span(columns)
+    return (r, c) if isinstance(r, slice) and isinstance(c, slice) else np.ix_(rows, columns)
 
 
 class _Terms:
@@ -212,8 +221,3 @@ def _times(U: Any, half: Array) -> Array:
     """Return ``half U'``."""
     product: Array = (U @ half.T).T if sp.issparse(U) else half @ U.T
     return product
-
-
-def _dense(U: Any) -> Array:
-    dense: Array = U.toarray() if sp.issparse(U) else U
-    return dense
