@@ -85,6 +85,8 @@ class RowSystem:
             M += gram.assemble(X, K)
         M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
         M[np.diag_indices(len(M))] += scene.D[asked]
+        if len(scene.D_u) == 0:
+            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
         B = self._B[asked]
         loose = _loose(B, M.diagonal(), scene.D_u)
         if not loose.all():
