@@ -195,9 +195,7 @@ def diagonal_side(W):
     return W[i, j] == 0
 
 
-@settings(max_examples=10, deadline=None)
-@given(SEEDS, st.booleans())
-def test_winnow_with_side_constraints(seed, normalize):
+def side_constraints_hold(seed, normalize):
     rng = np.random.default_rng(seed)
     n, rank = 4, 2
     members = rng.choice(n, rank, replace=False)
@@ -209,6 +207,19 @@ def test_winnow_with_side_constraints(seed, normalize):
     learner.fit(x[used], np.where(close[used] > 0, 1.0, -1.0))
     assert math.isfinite(learner.mistake_bound())
     holds(learner.mistakes_, learner.mistake_bound())
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS, st.booleans())
+def test_winnow_with_side_constraints(seed, normalize):
+    side_constraints_hold(seed, normalize)
+
+
+@pytest.mark.slow  # each mistake solves a problem
+@STREAMS
+@given(SEEDS, st.booleans())
+def test_winnow_with_side_constraints_on_many_streams(seed, normalize):
+    side_constraints_hold(seed, normalize)
 
 
 def test_winnow_is_worse_than_theorem_2_at_a_rate_outside():
