@@ -140,6 +140,24 @@ def test_smallest_orders(n):
     assert max_cut(graph).solve(solver="lowrank").value == pytest.approx(float(n > 1))
 
 
+SDPLIB = ("gpp100", *(f"gpp124-{k}" for k in range(1, 5)), "gpp250-1", "mcp100", "mcp250-1", "maxG11")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SDPLIB, *(f"mcp124-{k}" for k in range(1, 5))])
+def test_sdplib(data, name):
+    agree(bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz"), tol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["G1", "G11", "G14", "G43", "G51"])
+@pytest.mark.parametrize("make", [max_cut, balanced])
+def test_graphs_of_the_g_set(data, name, make):
+    table = np.loadtxt(data / "graphs" / f"{name}.txt.gz", skiprows=1, ndmin=2)
+    edges = table[:, :2].astype(int) - 1
+    agree(make(graph_of(int(edges.max()) + 1, edges, table[:, 2])), tol=1e-5)
+
+
 class TestBound:
     @pytest.mark.parametrize(
         "make", [lambda: max_cut(random_graph(60, 200, 5)), lambda: balanced(grid(6, 8))]
