@@ -47,13 +47,13 @@ class DefiniteFactor:
             extra = max(10 * extra, 1e-14)
         self._refinements = 3 if extra else 1
 
-    def solve(self, right: Array) -> Array:
-        """Return the solution, refined."""
+    def solve(self, right: Array, refined: bool = True) -> Array:
+        """Return the solution; not `refined` where the caller does that."""
         if len(right) == 0:
             return right
         b = self._scale * right
         x, _ = lapack.dpotrs(self._root, b, lower=1)
-        for _ in range(self._refinements):
+        for _ in range(self._refinements if refined else 0):
             x += lapack.dpotrs(self._root, b - self._S @ x, lower=1)[0]
         return self._scale * x
 
@@ -103,7 +103,7 @@ def bordered(
         return lambda b, q: (factor.solve(b), q)
     E = np.zeros(F.shape[1]) if corner is None else corner
     try:
-        solve_once = _eliminated(M, F, E)
+        solve_once = _eliminated(M, F, E, refined=refinements == 0)
     except LinAlgError:
         solve_once = _whole(M, F, E)
 
@@ -117,7 +117,7 @@ def bordered(
     return solve
 
 
-def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _eliminated(M: Array, F: Array, E: Array, refined: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return what solves the bordered system by way of ``y``, where ``M + F R F'`` is definite.
 
     Alone ``M`` may be all but singular where the whole system is not. A multiple ``R`` of the second
@@ -137,7 +137,7 @@ def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[
     border = DefiniteFactor(F.T @ inverse + np.diag(E / left), repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y = factor.solve(b + FR @ q)
+        y = factor.solve(b + FR @ q, refined)
         w = border.solve(F.T @ y - q)
         return y - inverse @ w, w / left
 
