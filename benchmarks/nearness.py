@@ -5,7 +5,7 @@
 Every answer, ours and theirs, is certified by the same code; the table shows the gap that was reached. Times
 include building the model. The runs of an instance take turns, with those of its unit: one
 ``numpy.linalg.eigh`` of its order or, for low rank, one product V M. Ratios are medians of the ratios of one
-turn. The table of a full run goes to benchmarks/results/nearness.md.
+turn, where both have as many. The table of a full run goes to benchmarks/results/nearness.md.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Timing:
         return statistics.median(self.turns)
 
     def over(self, other: Timing) -> float:
-        """Return the median ratio to another's times in the same turns."""
-        if min(len(self.turns), len(other.turns)) == 1:  # one that was not repeated
+        """Return the median ratio to another's times in the same turns, of the medians if it had others."""
+        if len(self.turns) != len(other.turns):
             return self.seconds / other.seconds
-        return statistics.median(own / its for own, its in zip(self.turns, other.turns, strict=False))
+        return statistics.median(own / its for own, its in zip(self.turns, other.turns, strict=True))
 
 
 def race(runs: Sequence[Callable[[], Any]], long: float = _LONG) -> list[Timing]:
