@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, clone
@@ -11,7 +12,7 @@ from bregopt.arrays import Array
 __all__ = ["OnlineLearner"]
 
 
-class OnlineLearner(BaseEstimator):
+class OnlineLearner(BaseEstimator, ABC):
     """A learner that goes through examples in order.
 
     Attributes
@@ -49,14 +50,14 @@ class OnlineLearner(BaseEstimator):
         self.__dict__ = vars(clone(self).partial_fit(X, y))
         return self
 
+    @abstractmethod
     def _examples(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return checked instances and labels."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _begin(self, X: Array) -> None:
         """Set the state before the first trial, after checking the parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step(self, x: Array, y: float) -> None:
         """Learn from one trial."""
-        raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -194,9 +195,9 @@ class BurgLearner(RegressorMixin, OnlineLearner):
         vectors = self._vectors(X)
         return vectors, labels(y, len(vectors))
 
+    @abstractmethod
     def _first(self, n: int) -> Any:
         """Return the state before the first trial."""
-        raise NotImplementedError
 
     def _begin(self, X: Array) -> None:
         eta, state = positive_number(self.eta, "eta"), self._first(X.shape[1])
