@@ -7,8 +7,6 @@ from bregopt.program.certificate import (
     certificate_inside,
     certificate_of,
     certify,
-    is_farkas,
-    is_ray,
     primal_residual,
 )
 from bregopt.program.dimacs import dimacs_errors
@@ -18,6 +16,7 @@ from bregopt.program.faces import Faces, find_faces
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program
+from bregopt.program.proofs import is_farkas, is_ray
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
 from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row

@@ -16,10 +16,10 @@ import scipy.linalg
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.errors import InfeasibleRowError
-from bregopt.program.certificate import is_farkas
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
+from bregopt.program.proofs import is_farkas
 from bregopt.program.rows import Rows
 
 __all__ = ["Faces", "find_faces"]

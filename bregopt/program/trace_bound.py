@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,9 @@ from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows
 
-__all__ = ["TraceBound", "trace_bound", "with_trace_row"]
+__all__ = ["TraceBound", "trace_bound", "trace_bounds", "with_trace_row"]
+
+_found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,3 +129,10 @@ def _diagonal_only(rows: Rows, candidate: Mask) -> IntArray:
 def _weights(rows: Rows) -> Any:
     t = rows.coordinates()
     return sp.csr_array((t.value, (t.row, t.i)), (rows.m, rows.n))
+
+
+def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
+    """Return :func:`trace_bound` of every block; found once and kept while the program lives."""
+    if program not in _found:
+        _found[program] = tuple(trace_bound(program, b) for b in range(len(program.blocks)))
+    return _found[program]
