@@ -2,15 +2,17 @@
 
     python benchmarks/sweep.py [--sides 100] [--order 100]
 
-A semidefinite program with distances at least given numbers, written in three ways: in CVXPY with rows one by
-one, in CVXPY with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness.
-Each is solved for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and
-as one problem whose parameter changes, solved from its last answer. Both must come to the same values.
+A semidefinite program with distances at least given numbers, written in CVXPY with rows one by one, in CVXPY
+with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness. CVXPY's are
+solved by the conic solver BREGOPT, after CVXPY's compile, and by method="bregopt", without it. Each is solved
+for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and as one problem
+whose parameter changes, solved from its last answer. Both must come to the same values.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -59,27 +61,23 @@ def own_nearness(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> bo.P
     return bo.Problem(bo.Minimize(bo.logdet_div(X, np.linalg.inv(C))), [bo.sq_distance(X, *pairs.T) >= side])
 
 
-def solve(problem: cp.Problem | bo.Problem, again: bool) -> float:
-    """Solve a problem, from its last answer if it is solved `again`, and return its value."""
-    if isinstance(problem, cp.Problem):
-        problem.solve(solver=BREGOPT, tol=TOL, warm_start=again)
-    else:
-        problem.solve(tol=TOL, warm_start=again)
-    return float(problem.value)
-
-
-def fresh(make: Callable[[object], object], sides: np.ndarray) -> Iterator[float]:
+def fresh(make: Callable[[object], Any], options: dict[str, Any], sides: np.ndarray) -> Iterator[float]:
     """Yield the values of new problems."""
     for side in sides:
-        yield solve(make(side), again=False)
+        problem = make(side)
+        problem.solve(tol=TOL, **options)
+        yield float(problem.value)
 
 
-def swept(make: Callable[[object], object], parameter: object, sides: np.ndarray) -> Iterator[float]:
-    """Yield the values of one problem whose parameter changes."""
+def swept(
+    make: Callable[[object], Any], options: dict[str, Any], parameter: Any, sides: np.ndarray
+) -> Iterator[float]:
+    """Yield the values of one problem whose parameter changes, each solved from the last answer."""
     problem = make(parameter)
     for k, side in enumerate(sides):
         parameter.value = side
-        yield solve(problem, again=k > 0)
+        problem.solve(tol=TOL, warm_start=k > 0, **options)
+        yield float(problem.value)
 
 
 def timed(values: Iterator[float]) -> tuple[np.ndarray, float]:
@@ -97,19 +95,22 @@ def main() -> None:
     pairs, C, sides = instance(options.order, options.sides)
     print(f"{options.sides} right-hand sides, {ROWS} rows, order {options.order}, tol {TOL:g}; seconds")
     print(f"{'':34}{'new problems':>14}{'one problem':>14}{'times faster':>14}{'values apart':>14}")
+    solver, method = {"solver": BREGOPT}, {"method": "bregopt"}
     ways = (
-        ("CVXPY, rows one by one, BREGOPT", scalar_rows, cp.Parameter),
-        ("CVXPY, one constraint, BREGOPT", vector_rows, cp.Parameter),
-        ("bregopt, linear", own_rows, bo.Parameter),
-        ("bregopt, LogDet", own_nearness, bo.Parameter),
+        ("CVXPY, rows one by one, solver", scalar_rows, cp.Parameter, solver),
+        ("CVXPY, rows one by one, method", scalar_rows, cp.Parameter, method),
+        ("CVXPY, one constraint, solver", vector_rows, cp.Parameter, solver),
+        ("CVXPY, one constraint, method", vector_rows, cp.Parameter, method),
+        ("bregopt, linear", own_rows, bo.Parameter, {}),
+        ("bregopt, LogDet", own_nearness, bo.Parameter, {}),
     )
-    for title, build, parameter in ways:
+    for title, build, parameter, solve_by in ways:
 
         def make(side: object, build: Callable[..., object] = build) -> object:
             return build(options.order, pairs, C, side)
 
-        new, slow = timed(fresh(make, sides))
-        one, fast = timed(swept(make, parameter(ROWS), sides))
+        new, slow = timed(fresh(make, solve_by, sides))
+        one, fast = timed(swept(make, solve_by, parameter(ROWS), sides))
         apart = float(np.max(np.abs(new - one) / (1 + np.abs(new))))
         print(f"{title:34}{slow:14.2f}{fast:14.2f}{slow / fast:14.1f}{apart:14.1e}")
         assert apart <= AGREE

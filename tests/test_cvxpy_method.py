@@ -12,6 +12,8 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
+from bregopt.interop.cvxpy_problems import method
+from bregopt.interop.cvxpy_problems.lower import lower
 
 N = 4
 RNG = np.random.default_rng(20261121)
@@ -424,6 +426,75 @@ def test_answers_follow_parameters():
         b.value = value
         problem.solve(method="bregopt")
         assert np.trace(X.value) == pytest.approx(value, abs=1e-5)
+
+
+def swept(value):
+    """Return problems whose rows hold a number, a vector and a matrix of which each may be a Parameter."""
+    X, b, v, P = psd(), value(0.4), value(np.linspace(0.5, 1, N)), value(np.outer([1, 2, 3, 4], [0.1, 0.2]))
+    d, s = cp.diag(X), cp.Variable(2, nonneg=True, name="s")
+    near, bound = cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), [cp.trace(X) <= 2.5]
+    linear = cp.Minimize(cp.trace((K + np.eye(N)) @ X))
+    two = X[[0, 1], [1, 2]]
+    return {
+        "number": cp.Problem(near, [X[0, 1] >= b, *bound]),
+        "both sides": cp.Problem(near, [b >= X[0, 1] + 2 * b, b / 2 <= d, *bound]),
+        "vector": cp.Problem(near, [d <= v, *bound]),
+        "reversed": cp.Problem(near, [d[1:3] == v[::-1][1:3], *bound]),
+        "matrix": cp.Problem(linear, [two >= P[1:3, 1], cp.sum(X) >= cp.sum(P), *bound]),
+        "transposed": cp.Problem(linear, [X[:2, :4] @ np.eye(N)[:4, :4] >= 0.1 * P.T]),
+        "factors": cp.Problem(linear, [d >= np.eye(N)[:, :4] @ P @ [1.0, 2.0] + 0.5 * (v @ np.eye(N))]),
+        "stacked": cp.Problem(linear, [cp.hstack([d[0], two[0], b]) >= cp.hstack([b, 0.1, 0.1])]),
+        "curved": cp.Problem(near, [X[0, 1] <= cp.exp(b) - cp.square(b) - 1, d <= b * v + 1]),
+        "slope": cp.Problem(near, [b * X[0, 1] + d[1] <= v[0], *bound]),
+        "objective": cp.Problem(cp.Minimize(near.args[0] + b * cp.trace(X)), bound),
+        "cone": cp.Problem(linear, [X >> b * np.eye(N), X[0, 1] == v[1]]),
+        "no variable": cp.Problem(near, [b >= 0.1, d <= v + 0.1]),
+        "bent": cp.Problem(cp.Minimize(near.args[0] + cp.sum(s)), [two - s <= v[:2] - 0.5, d == b + 0.5]),
+        "box": cp.Problem(cp.Minimize(near.args[0] - cp.sum(s)), [s <= 0.1 * v[:2], two == s]),
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(swept(lambda value: value)))
+def test_a_parameter_is_as_good_as_its_value(kind):
+    parameters, factor = [], 1.0
+
+    def as_parameter(value):
+        parameters.append(cp.Parameter(np.shape(value), value=value))
+        return parameters[-1]
+
+    problem = swept(as_parameter)[kind]
+    first = [p.value for p in parameters]
+    for factor in (1.0, 1.1, 0.9):
+        for p, value in zip(parameters, first, strict=True):
+            p.value = factor * value
+        expected = swept(lambda value, by=factor: by * value)[kind]
+        value = expected.solve(method="bregopt", tol=1e-8, strict=True)
+        assert problem.solve(method="bregopt", tol=1e-8, strict=True) == pytest.approx(value, rel=1e-6)
+        assert problem.status == expected.status == "optimal"
+        for ours, theirs in zip(problem.constraints, expected.constraints, strict=True):
+            np.testing.assert_allclose(ours.dual_value, theirs.dual_value, atol=2e-4)
+        for u, v in zip(problem.variables(), expected.variables(), strict=True):
+            np.testing.assert_allclose(u.value, v.value, atol=1e-4)
+
+
+def test_a_problem_is_read_again_only_where_it_must(monkeypatch):
+    read = []
+    monkeypatch.setattr(method, "lower", lambda problem: read.append(problem) or lower(problem))
+    X, b, slope = psd(), cp.Parameter(value=0.1), cp.Parameter(value=1.0)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [slope * X[0, 1] >= b, cp.trace(X) == 2])
+    for b.value in (0.1, 0.2, 0.3):
+        problem.solve(method="bregopt")
+        assert X.value[0, 1] >= b.value - 1e-6
+    assert len(read) == 1
+    slope.value = 2.0
+    problem.solve(method="bregopt")
+    problem.solve(method="bregopt", warm_start=True)
+    assert len(read) == 2
+    b.value = np.inf
+    with pytest.raises(bo.UnsupportedProblemError, match="NaN or Inf"):
+        problem.solve(method="bregopt", strict=True)
+    b.value = 0.1
+    assert problem.solve(method="bregopt") is not None
 
 
 def test_problems_pickle_before_and_after():

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
+import bregopt.cvxpy  # registers the method
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, SparseRows
 
 N = 5
@@ -222,7 +223,6 @@ def sides(problem):
                     if bounds.kind[k] == kind and equal == (sense == "==") and np.isfinite(end[k]):
                         row = sign * np.append(coefficients[k], end[k])
                         found.append((sense, kind, bounds.gamma[k], row))
-    # The box of the ordinary variables comes as rows, after all others.
     unit = np.hstack([np.zeros((program.k, len(coefficients[0]) - program.k)), np.eye(program.k)])
     for end, sign in ((program.u_lo, -1), (program.u_hi, 1)):
         for j in np.flatnonzero(np.isfinite(end)):
@@ -289,6 +289,31 @@ def test_duals_come_back(divergence, sense, rng):
         if c.sense == "between":
             dual = np.asarray(next(found).dual_value) - dual
         np.testing.assert_allclose(dual, np.ravel(c.dual_value), atol=1e-3)
+
+
+def test_variables_keep_their_names_and_boxes():
+    X, u, free = bo.PSD(2, name="X"), bo.Variable(3, name="u", lower=[0, 1, 2]), bo.Variable(name="free")
+    v = bo.Variable((2, 2), name="v", lower=-1.0, upper=1.0)
+    rows = [X[0, 0] + u[1] >= 1, bo.sum(v) + X[0, 1] == free, bo.trace(X) <= 2]
+    theirs = bo.Problem(bo.Minimize(bo.sum(u) - 2 * free), rows).to_cvxpy()
+    assert {each.name(): each.size for each in theirs.variables()} == {"X": 4, "u": 3, "free": 1, "v": 4}
+    back = {each.name: each for each in bo.from_cvxpy(theirs).variables}
+    np.testing.assert_array_equal(back["u"].lower, u.lower)
+    np.testing.assert_array_equal(back["v"].upper, v.upper.ravel())
+    assert back["free"].lower == -np.inf
+
+
+def test_parameters_that_are_added_to_rows_stay_parameters():
+    X = cp.Variable((3, 3), PSD=True, name="X")
+    b, scale = cp.Parameter(3, name="b", value=[1.0, 2.0, 3.0]), cp.Parameter(name="scale", value=2.0)
+    ours = bo.from_cvxpy(cp.Problem(cp.Minimize(scale * cp.trace(X)), [scale * cp.diag(X) == b]))
+    (parameter,) = ours.parameters
+    assert parameter.name == "b"
+    assert ours.solve().value == pytest.approx(6)
+    parameter.value = [1.0, 1.0, 1.0]
+    assert ours.solve().value == pytest.approx(3)
+    b.value = np.zeros(3)  # ours has its own values
+    assert ours.solve().value == pytest.approx(3)
 
 
 def test_problems_from_cvxpy_pickle(rng):

@@ -35,6 +35,19 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 
 
 @dataclass(frozen=True, eq=False)
+class _Ends:
+    """One end of every row: a number, infinite where it is open, and what the parameters add to it."""
+
+    constant: Array
+    slope: Any
+
+    def at(self, values: Array) -> Array:
+        """Return the ends at the values of all parameters, one after the other."""
+        ends: Array = self.constant + self.slope @ values if self.slope.nnz else self.constant
+        return ends
+
+
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters."""
 
@@ -43,6 +56,8 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     objective: Minimize
+    lower: _Ends
+    upper: _Ends
     template: Program
 
     def program(self) -> Program:
@@ -84,11 +99,22 @@ class Compiled:
         return block
 
     def _bounds(self) -> Bounds:
+        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+        lo, hi = self.lower.at(values), self.upper.at(values)
+        kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
         own = _own_penalty(self.objective)
-        parts = [_constraint_bounds(k, c, own) for k, c in enumerate(self.constraints)]
-        if not parts:
-            return _NO_ROWS
-        lo, hi, kind, gamma = (np.concatenate(column) for column in zip(*parts, strict=True))
+        crossed = np.flatnonzero(lo > hi)
+        for number, (c, rows) in enumerate(self.constraint_slices()):
+            name = f"constraint {number} ({c.label})" if c.softness is not None or len(crossed) else ""
+            if len(crossed) and crossed[0] < rows.stop:
+                k = int(crossed[0])
+                raise ValueError(
+                    f"{name}, row {k - rows.start}: lower bound {lo[k]:g} is above upper bound {hi[k]:g}; "
+                    "expected lower <= upper"
+                )
+            if c.softness is not None:
+                kind[rows] = int(_penalty(name, c.softness.penalty, own, lo[rows], hi[rows]))
+                gamma[rows] = _gamma(c)
         return Bounds(lo, hi, kind, gamma)
 
 
@@ -116,11 +142,12 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((c.label, c.size) for c in constraints),
+        columns=tuple((u.name, u.size) for u in variables),
         maximise=objective.sign < 0,
     )
-    return Compiled(
-        matrices, variables, _parameters(objective, constraints), tuple(constraints), objective, template
-    )
+    parameters = _parameters(objective, constraints)
+    lower, upper = (_ends(parameters, constraints, side, open_end) for side, open_end in _SIDES)
+    return Compiled(matrices, variables, parameters, tuple(constraints), objective, lower, upper, template)
 
 
 def _block(X: PSD, objective: Minimize) -> Block:
@@ -212,23 +239,37 @@ def _weight(term: DivergenceTerm, sign: float) -> float:
     return weight
 
 
-def _constraint_bounds(number: int, c: Constraint, own: Penalty | None) -> tuple[Array, Array, Any, Array]:
-    name = f"constraint {number} ({c.label})"
-    lo = np.full(c.size, -np.inf) if c.lower is None else np.ravel(np.asarray(c.lower.value, dtype=float))
-    hi = np.full(c.size, np.inf) if c.upper is None else np.ravel(np.asarray(c.upper.value, dtype=float))
-    crossed = np.flatnonzero(lo > hi)
-    if len(crossed):
-        k = int(crossed[0])
-        raise ValueError(
-            f"{name}, row {k}: lower bound {lo[k]:g} is above upper bound {hi[k]:g}; expected lower <= upper"
-        )
-    if c.softness is None:
-        return lo, hi, np.full(c.size, int(Penalty.HARD)), np.full(c.size, np.inf)
+_SIDES = (("lower", -np.inf), ("upper", np.inf))
+
+
+def _ends(
+    parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, open_end: float
+) -> _Ends:
+    """Return one end of every row, "lower" or "upper"; `open_end` where it has none."""
+    starts = np.cumsum([0, *(p.size for p in parameters)])
+    column = {p: starts[k] for k, p in enumerate(parameters)}
+    m = sum(c.size for c in constraints)
+    constant = np.full(m, open_end)
+    none = np.zeros(0, dtype=np.intp)
+    terms = [(none, none, np.zeros(0))]
+    start = 0
+    for c in constraints:
+        end = getattr(c, side)
+        if end is not None:
+            constant[start : start + c.size] = end.constant
+            for p, slope in end.parameters.items():
+                coo = slope.tocoo()
+                terms.append((start + coo.coords[0], column[p] + coo.coords[1], coo.data))
+        start += c.size
+    row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
+    return _Ends(constant, sp.csr_array((value, (row, at)), (m, starts[-1])))
+
+
+def _gamma(c: Constraint) -> Array:
+    """Return what bending each row of a soft constraint costs."""
+    assert c.softness is not None
     gamma = c.softness.gamma
-    if isinstance(gamma, Parameter):
-        gamma = broadcast_gamma(np.asarray(gamma.value), c.shape)
-    kind = _penalty(name, c.softness.penalty, own, lo, hi)
-    return lo, hi, np.full(c.size, int(kind)), gamma
+    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
 
 
 def _penalty(name: str, asked: str | None, own: Penalty | None, lo: Array, hi: Array) -> Penalty:

@@ -288,7 +288,9 @@ def _add_csr(a: Any, b: Any) -> Any:
 
 def _times(weight: Array, matrix: Any) -> Any:
     """Return ``diag(weight) @ matrix`` in CSR form."""
-    return sp.csr_array(sp.diags_array(weight) @ matrix)
+    product = sp.csr_array(matrix, copy=True)
+    product.data *= np.repeat(weight, np.diff(product.indptr))
+    return product
 
 
 def _sum_label(a: Expression, b: Expression) -> str:

@@ -153,7 +153,7 @@ class GeneralMatrixWinnow(ClassifierMixin, OnlineLearner):
     Parameters
     ----------
     rank : int
-        Of the hidden matrix ``sum s_i u_i v_i'``, whose singular values are one; or a guess.
+        Of the hidden matrix ``sum u_i v_i'``, whose singular values are one; or a guess.
     eta, theta, w0 : float, optional
         Learning rate, threshold, and the multiple of the identity of order ``m + n`` at which the symmetric
         matrix begins that holds ``R``. By default those with the best bound, with ``w0 = rank / (m + n)``.

@@ -7,7 +7,8 @@ n|``.
 
 The instances now have eigenvalues in [-1, 1], so Theorem 2 of the symmetric case does not speak of them. With
 ``exp(a X) <= cosh(a) I + sinh(a) X`` in place of its Lemma 1, an update scaled to the trace ``tau`` brings
-``W`` nearer to a target ``P = sum s_i u_i v_i'`` of rank ``r`` (``tr PX' >= 1/2`` or ``= 0``) by at least
+``W`` nearer to a target ``P = sum u_i v_i'`` of rank ``r`` with orthonormal ``u_i`` and ``v_i`` (``tr PX' >=
+1/2`` or ``= 0``) by at least
 
     y = -1:  -r log(cosh eta - sinh(eta) theta / tau),
     y = +1:  eta/2 - r log(cosh eta + sinh(eta) theta / tau),

@@ -93,6 +93,8 @@ class Program:
         A constant of the objective.
     labels : tuple of (str, int)
         Name and number of rows of each declared constraint, in row order; for messages.
+    columns : tuple of (str, int)
+        Name and number of elements of each declared ordinary variable, in order, as far as these are known.
     maximise : bool
         Whether the user maximises the negative of this objective: reports are given in that sense.
     """
@@ -106,6 +108,7 @@ class Program:
     u_hi: Array
     offset: float = 0.0
     labels: tuple[tuple[str, int], ...] = ()
+    columns: tuple[tuple[str, int], ...] = ()
     maximise: bool = False
 
     @property

@@ -15,8 +15,9 @@ def from_cvxpy(problem: Any) -> Problem:
     Parameters
     ----------
     problem : cvxpy.Problem
-        With parameters, these are written in with their current values. Constraints come in the same
-        order, psd constraints of anything but a variable as equations with a psd matrix.
+        Parameters that are added to rows become ours, with their current values; of others these are
+        written in. Constraints come in the same order, psd constraints of anything but a variable as
+        equations with a psd matrix.
 
     Returns
     -------

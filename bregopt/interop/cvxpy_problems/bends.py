@@ -47,7 +47,7 @@ class _Bent(NamedTuple):
 
     row: Constraint
     at: IntArray
-    offset: Array
+    offset: Expression
     slope: Array
 
 
@@ -62,12 +62,12 @@ class Bend:
         """Set what the variable is at the values of the others: no bound is bent further than it must be."""
         value = np.zeros(self.u.size)
         for row, at, offset, slope in self.bent:
-            bound = np.ravel(np.asarray(row.body.value))
+            bound, end = _numbers(row.body), _numbers(_end(row))
             if row.sense == "<=":
-                bound = np.maximum(bound, _end(row))
+                bound = np.maximum(bound, end)
             elif row.sense == ">=":
-                bound = np.minimum(bound, _end(row))
-            value[at] = (bound - offset) / slope
+                bound = np.minimum(bound, end)
+            value[at] = (bound - _numbers(offset)) / slope
         self.u.value = value
 
 
@@ -121,7 +121,7 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: str | None) -> _Prices
         weight = np.asarray(price.softness.gamma) * np.abs(slope) ** (1 if hinge else _POWERS[str(own)])
         ways = both | (slope > 0), both | (slope < 0)
         places.append(at)
-        parts.append((_end(price) / slope, weight, np.full(len(at), hinge), *ways))
+        parts.append((_end(price).constant / slope, weight, np.full(len(at), hinge), *ways))
     at = np.concatenate(places)
     if not np.array_equal(np.bincount(at, minlength=u.size), np.ones(u.size)):
         return None
@@ -155,14 +155,16 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: str | None) -> _Be
     softness = _softness(at, offset, slope, prices, own)
     if softness is None or not _may_bend(u, at, prices, sense).all():
         return None
-    end = Expression(body.shape, offset + slope * prices.centre[at])
+    end = offset.plus(Expression(body.shape, slope * prices.centre[at]))
     lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     # The multiplier of an equation that was turned round is, too.
     soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
     return _Bent(soft, at, offset, slope)
 
 
-def _softness(at: IntArray, offset: Array, slope: Array, prices: _Prices, own: str | None) -> Softness | None:
+def _softness(
+    at: IntArray, offset: Expression, slope: Array, prices: _Prices, own: str | None
+) -> Softness | None:
     """Return what rows pay for their bounds' ``offset + slope v``, None where no one penalty says it."""
     hinge, weight = prices.hinge[at], prices.weight[at]
     if (slope <= 0).any() or hinge.any() != hinge.all():
@@ -170,7 +172,8 @@ def _softness(at: IntArray, offset: Array, slope: Array, prices: _Prices, own: s
     if hinge.all():
         return Softness(weight / slope, "hinge")
     assert own is not None
-    if own in _OF_RATIOS and (offset.any() or (prices.centre[at] <= 0).any()):
+    shifted = bool(offset.parameters) or offset.constant.any()
+    if own in _OF_RATIOS and (shifted or (prices.centre[at] <= 0).any()):
         return None
     return Softness(weight / slope ** _POWERS[own], "divergence")
 
@@ -191,11 +194,15 @@ def _single(matrix: Any) -> tuple[IntArray, Array] | None:
     return (matrix.indices, matrix.data) if (np.diff(matrix.indptr) == 1).all() else None
 
 
-def _end(row: Constraint) -> Array:
+def _end(row: Constraint) -> Expression:
     """Return the one bound of a row, or its two that are the same."""
     end = row.lower if row.upper is None else row.upper
     assert end is not None
-    return end.constant
+    return end
+
+
+def _numbers(expression: Expression) -> Array:
+    return np.ravel(np.asarray(expression.value))
 
 
 def _cost(u: Variable, objective: ObjectiveExpression) -> float:

@@ -15,7 +15,7 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.interop.cvxpy_problems.walk import Elements, Quadratics, Rows, rows_of
 from bregopt.interop.families import recognise
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.variables import PSD, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,
@@ -199,8 +199,10 @@ def box(variable: Any) -> tuple[Array, Array]:
     return lower, upper
 
 
-def expression_of(rows: Rows, leaves: dict[Any, Leaf], label: str) -> Expression:
-    """Return rows of CVXPY variables as one affine expression of ours."""
+def expression_of(
+    rows: Rows, leaves: dict[Any, Leaf], label: str, parameters: dict[Any, Parameter] | None = None
+) -> Expression:
+    """Return rows of CVXPY variables, and parameters, as one affine expression of ours."""
     constant = rows.constant.copy()
     psd: dict[Any, Any] = {}
     vectors: dict[Any, Any] = {}
@@ -211,7 +213,18 @@ def expression_of(rows: Rows, leaves: dict[Any, Leaf], label: str) -> Expression
         constant += parts[0]
         psd.update(parts[1])
         vectors.update(parts[2])
-    return Expression((rows.m,), constant, psd, vectors, label=label)
+    added = {
+        (parameters or {})[p]: _parameter_slopes(rows.m, p, elements)
+        for p, elements in (rows.parameters or {}).items()
+    }
+    return Expression((rows.m,), constant, psd, vectors, added, label=label)
+
+
+def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> Any:
+    """Return what `m` rows have of a parameter, whose elements CVXPY numbers by columns, and we by rows."""
+    row, at, weight = joined(elements)
+    ours = np.arange(parameter.size).reshape(parameter.shape).ravel(order="F")
+    return sp.csr_array((weight, (row, ours[at])), (m, parameter.size))
 
 
 def _family(rows: SparseRows) -> Family:

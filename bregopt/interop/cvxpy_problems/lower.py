@@ -27,12 +27,12 @@ from bregopt.interop.cvxpy_problems.leaves import (
     vector,
 )
 from bregopt.interop.cvxpy_problems.objective import Goal, objective_of, read_objective
-from bregopt.interop.cvxpy_problems.walk import Elements, rows_of
+from bregopt.interop.cvxpy_problems.walk import Elements, constant_value, rows_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.certificate import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.solvers.solution import Solution
@@ -66,6 +66,10 @@ class Lowered:
         Constraints without a variable, which hold.
     bends : list of Bend
         Variables that are in soft rows now.
+    parameters : dict from cvxpy.Parameter to Parameter
+        Those that are only added to rows: they may change.
+    written : dict from cvxpy.Parameter to array
+        The values of the others, which are written in.
     """
 
     problem: Problem
@@ -74,6 +78,28 @@ class Lowered:
     cones: dict[Any, _Cone]
     trivial: list[Any]
     bends: list[Bend]
+    parameters: dict[Any, Parameter]
+    written: dict[Any, Array]
+
+    def is_current(self) -> bool:
+        """Whether the parameters whose values are written in have the same values still."""
+        return all(np.array_equal(value, constant_value(p)) for p, value in self.written.items())
+
+    def fill_in(self) -> None:
+        """Give our parameters the current values of CVXPY's.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            A value is complex, NaN or infinite.
+        ValueError
+            A parameter without value.
+        """
+        for theirs, ours in self.parameters.items():
+            value = constant_value(theirs)
+            if not np.isfinite(value).all():
+                raise UnsupportedProblemError(f"parameter {theirs.name()} has NaN or Inf among its numbers")
+            ours.value = value
 
     def primal(self) -> dict[int, Array]:
         """Return the values of CVXPY's variables by their numbers."""
@@ -85,7 +111,7 @@ class Lowered:
         """Return the duals of CVXPY's constraints by their numbers, in its signs."""
         if solution.duals is None:
             return {}
-        slacks = self._slacks(solution)
+        slacks = self._slacks(solution) if self.cones else {}
         duals = {c.id: np.zeros(c.shape) for c in self.trivial}
         for c, ours in self.rows.items():
             duals[c.id] = np.reshape(np.asarray(ours.dual_value), c.shape, order="F")
@@ -118,6 +144,8 @@ class Lowered:
 def lower(problem: Any) -> Lowered:
     """Return our problem for a CVXPY problem, at the current values of its parameters.
 
+    Parameters that are only added to rows are parameters of ours; the values of others are written in.
+
     Parameters
     ----------
     problem : cvxpy.Problem
@@ -136,7 +164,8 @@ def lower(problem: Any) -> Lowered:
             with _named(number):
                 claims[c] = claim_of(c.args[0])
     leaves = _leaves(problem, goal, [claim for claim in claims.values() if claim is not None])
-    rows, trivial = _rows(problem, leaves)
+    parameters, written = _parameters(problem), _written(problem)
+    rows, trivial = _rows(problem, leaves, parameters, written)
     cones, linked = _cones(claims, leaves)
     spectral, more = _arguments(goal.spectral, leaves)
     objective, paid = objective_of(goal, leaves, spectral)
@@ -148,7 +177,19 @@ def lower(problem: Any) -> Lowered:
         ours = Problem(sense, constraints)
     except ValueError as error:
         raise UnsupportedProblemError(str(error)) from None
-    return Lowered(ours, leaves, rows, cones, trivial, bends)
+    used = set(ours.parameters)
+    lowered = Lowered(
+        ours,
+        leaves,
+        rows,
+        cones,
+        trivial,
+        bends,
+        {theirs: parameter for theirs, parameter in parameters.items() if parameter in used},
+        {theirs: np.array(constant_value(theirs)) for theirs in written},
+    )
+    lowered.fill_in()
+    return lowered
 
 
 def _is_cone(constraint: Any) -> bool:
@@ -160,10 +201,9 @@ def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
     """Return what each variable becomes: a psd matrix if it is one, is claimed to be one, or must be one."""
     arguments = [claim_of(term.matrix) for term in goal.spectral]
     held = {c.variable for c in arguments if c is not None and _plain(c)}
-    names = Counter(variable.name() for variable in problem.variables())
+    names = _names(problem.variables())
     leaves: dict[Any, Leaf] = {}
-    for variable in problem.variables():
-        name = variable.name() if names[variable.name()] == 1 else f"{variable.name()}#{variable.id}"
+    for variable, name in names.items():
         own = [c for c in claims if c.variable is variable]
         if not is_matrix(variable):
             leaves[variable] = vector(variable, name)
@@ -181,8 +221,28 @@ def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
     return leaves
 
 
-def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint], list[Any]]:
-    """Return the constraints that are rows, and those without variables."""
+def _names(named: list[Any]) -> dict[Any, str]:
+    """Return what CVXPY's variables or parameters are called here: of one name, by their numbers as well."""
+    count = Counter(each.name() for each in named)
+    return {each: each.name() if count[each.name()] == 1 else f"{each.name()}#{each.id}" for each in named}
+
+
+def _parameters(problem: Any) -> dict[Any, Parameter]:
+    """Return a parameter of ours for each of CVXPY's."""
+    named = _names(problem.parameters()).items()
+    return {theirs: Parameter(theirs.shape, name=name) for theirs, name in named}
+
+
+def _written(problem: Any) -> set[Any]:
+    """Return the parameters that are elsewhere than in rows."""
+    elsewhere = [problem.objective, *problem.variables(), *filter(_is_cone, problem.constraints)]
+    return {parameter for part in elsewhere for parameter in part.parameters()}
+
+
+def _rows(
+    problem: Any, leaves: dict[Any, Leaf], parameters: dict[Any, Parameter], written: set[Any]
+) -> tuple[dict[Any, Constraint], list[Any]]:
+    """Return the constraints that are rows, and those without variables; add to what is written in."""
     rows, trivial = {}, []
     for number, c in enumerate(problem.constraints):
         kind = type(c).__name__
@@ -191,8 +251,11 @@ def _rows(problem: Any, leaves: dict[Any, Leaf]) -> tuple[dict[Any, Constraint],
         if kind not in _SENSES:
             raise UnsupportedProblemError(f"constraint {number} is of the kind {kind}")
         with _named(number):
-            found = rows_of(c.expr)
-        body = expression_of(found, leaves, f"CVXPY's constraint {number}")
+            found = rows_of(c.expr, parametric=True)
+            if not found.variables:  # then the values decide whether it holds
+                found = rows_of(c.expr)
+        written |= found.frozen
+        body = expression_of(found, leaves, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
             rows[c] = _compared(body, _SENSES[kind])
         elif _holds(body.constant, _SENSES[kind]):
@@ -213,7 +276,7 @@ def _named(number: int) -> Iterator[None]:
 
 def _compared(body: Expression, sense: str) -> Constraint:
     """Return ``body sense 0``, for an expression that has variables."""
-    bound = Expression(body.shape, -body.constant + 0.0)
+    bound = -body.constant_part()
     lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     return Constraint(body.variable_part(), lower, upper, sense)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
@@ -15,6 +16,9 @@ from bregopt.solvers.solution import Solution
 
 __all__ = ["solve"]
 
+# What problems were read as, while they live. What one thread uses is not here: others read for themselves.
+_read: WeakKeyDictionary[Any, Lowered] = WeakKeyDictionary()
+
 # What CVXPY's own solve takes and has no meaning here.
 _CVXPYS = ("enforce_dpp", "ignore_dpp", "canon_backend")
 _OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
@@ -24,7 +28,8 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     """Solve a CVXPY problem by bregopt; call it as ``problem.solve(method="bregopt", ...)``.
 
     Values of variables, duals, status and ``solver_stats`` are set on the problem; the answer with its
-    certificate is ``problem.solver_stats.extra_stats``.
+    certificate is ``problem.solver_stats.extra_stats``. A problem is read once: where only Parameters have
+    changed that are added to its rows, it is solved again as it was read.
 
     Parameters
     ----------
@@ -61,7 +66,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
         for flag, what in _OTHER_THEORIES.items():
             if options.get(flag):
                 raise UnsupportedProblemError(f"{flag}=True declares it {what}")
-        lowered = lower(problem)
+        lowered = _lowered(problem)
     except UnsupportedProblemError as error:
         if strict:
             raise UnsupportedProblemError(f"bregopt does not take this problem: {error}") from None
@@ -72,9 +77,20 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
         ours["warm_start"] = _last_answer(problem, lowered)
     try:
         answer = lowered.problem.solve(solver, **ours)
+        return _hand_over(problem, lowered, answer)
     except InfeasibleRowError:
         return _contradicted(problem)
-    return _hand_over(problem, lowered, answer)
+    finally:
+        _read[problem] = lowered
+
+
+def _lowered(problem: Any) -> Lowered:
+    """Return what a problem is in our language: as read before, if what was written in has not changed."""
+    lowered = _read.pop(problem, None)
+    if lowered is None or not lowered.is_current():
+        return lower(problem)
+    lowered.fill_in()
+    return lowered
 
 
 def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:

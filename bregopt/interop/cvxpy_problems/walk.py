@@ -21,7 +21,17 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
 
-__all__ = ["Curve", "Elements", "Quadratics", "Rows", "broadcast", "every_element", "one_number", "rows_of"]
+__all__ = [
+    "Curve",
+    "Elements",
+    "Quadratics",
+    "Rows",
+    "broadcast",
+    "constant_value",
+    "every_element",
+    "one_number",
+    "rows_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +85,10 @@ class Rows:
     quadratics : dict from cvxpy.Variable to list of Quadratics
         Of symmetric variables.
     curves : list of Curve, or None where everything must be affine
+    parameters : dict from cvxpy.Parameter to list of Elements, or None where their values are written in
+        Those that are added to the rows.
+    frozen : set of cvxpy.Parameter
+        Those whose values are written in, as they multiply or are no longer themselves.
     """
 
     m: int
@@ -82,11 +96,22 @@ class Rows:
     elements: dict[Any, list[Elements]] = field(default_factory=dict)
     quadratics: dict[Any, list[Quadratics]] = field(default_factory=dict)
     curves: list[Curve] | None = None
+    parameters: dict[Any, list[Elements]] | None = None
+    frozen: set[Any] = field(default_factory=set)
 
     @property
     def variables(self) -> list[Any]:
         """The variables met, each once."""
         return list(dict.fromkeys([*self.elements, *self.quadratics]))
+
+    def numbers(self, expression: Any, keep_sparse: bool = False) -> Any:
+        """Return the value of a constant expression, which is to be written in."""
+        self.frozen.update(expression.parameters())
+        return constant_value(expression, keep_sparse)
+
+    def add_constant(self, elements: Elements, value: Array) -> None:
+        """Add the values of all elements of an expression, by columns, where they are asked for."""
+        self.constant += np.bincount(elements.row, elements.weight * value[elements.at], self.m)
 
 
 def every_element(expression: Any) -> Elements:
@@ -96,9 +121,13 @@ def every_element(expression: Any) -> Elements:
 
 
 def rows_of(
-    expression: Any, elements: Elements | None = None, m: int | None = None, curved: bool = False
+    expression: Any,
+    elements: Elements | None = None,
+    m: int | None = None,
+    curved: bool = False,
+    parametric: bool = False,
 ) -> Rows:
-    """Return rows of an expression down to its variables, at the current values of the parameters.
+    """Return rows of an expression down to its variables.
 
     Parameters
     ----------
@@ -109,6 +138,8 @@ def rows_of(
         The number of rows, by default the size of the expression.
     curved : bool
         Whether to collect atoms that are not affine rather than to refuse them.
+    parametric : bool
+        Whether to collect parameters that are added rather than to write in their values.
 
     Raises
     ------
@@ -118,30 +149,31 @@ def rows_of(
         A parameter without value.
     """
     m = expression.size if m is None else m
-    rows = Rows(m, np.zeros(m), curves=[] if curved else None)
+    rows = Rows(m, np.zeros(m), curves=[] if curved else None, parameters={} if parametric else None)
     _walk(expression, every_element(expression) if elements is None else elements, rows)
     weights = [e.weight for parts in rows.elements.values() for e in parts]
-    if not all(np.isfinite(numbers).all() for numbers in (rows.constant, *weights)):
+    if not all(np.isfinite(part).all() for part in (rows.constant, *weights)):
         raise UnsupportedProblemError("NaN or Inf among its numbers")
     return rows
 
 
 def one_number(expression: Any) -> float:
     """Return the value of a constant scalar expression."""
-    return float(_numbers(expression).ravel()[0])
+    return float(constant_value(expression).ravel()[0])
 
 
 def _walk(atom: Any, elements: Elements, rows: Rows) -> None:
     if not len(elements.at):
         return
-    if atom.is_constant():
-        value = _numbers(atom).ravel(order="F")[elements.at]
-        rows.constant += np.bincount(elements.row, weights=elements.weight * value, minlength=rows.m)
-    elif isinstance(atom, cp.Variable):
+    rule = _rule(atom)
+    if isinstance(atom, cp.Variable):
         rows.elements.setdefault(atom, []).append(elements)
+    elif isinstance(atom, cp.Parameter) and rows.parameters is not None:
+        rows.parameters.setdefault(atom, []).append(elements)
+    elif atom.is_constant() and (rows.parameters is None or rule is _by_jacobian or _is_fixed(atom)):
+        rows.add_constant(elements, rows.numbers(atom).ravel(order="F"))
     else:
-        name = type(atom).__name__
-        _RULES.get(name, _moved if name in _MOVING else _by_jacobian)(atom, elements, rows)
+        rule(atom, elements, rows)
 
 
 def _added(atom: Any, elements: Elements, rows: Rows) -> None:
@@ -203,15 +235,16 @@ def _gathered(argument: Any, elements: Elements, members: IntArray, rows: Rows) 
 
 def _multiplied(atom: Any, elements: Elements, rows: Rows) -> None:
     first, second = atom.args
-    constant, argument = (first, second) if first.is_constant() else (second, first)
-    factor = _numbers(_affine_factor(atom, constant)).ravel(order="F")
+    constant, argument = (first, second) if _is_factor(first, second) else (second, first)
+    factor = rows.numbers(_affine_factor(atom, constant)).ravel(order="F")
     weighted = elements.times(factor[broadcast(constant, atom.shape, elements.at)])
     _walk(argument, weighted.moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
 def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
     argument, divisor = atom.args
-    by = _numbers(_affine_factor(atom, divisor)).ravel(order="F")[broadcast(divisor, atom.shape, elements.at)]
+    by = rows.numbers(_affine_factor(atom, divisor)).ravel(order="F")
+    by = by[broadcast(divisor, atom.shape, elements.at)]
     _walk(argument, elements.times(1 / by).moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
@@ -224,11 +257,11 @@ def _product(atom: Any, elements: Elements, rows: Rows) -> None:
     i, j = elements.at % p, elements.at // p
     if _sandwiched(atom, elements, rows, i, j):
         return None
-    if left.is_constant():
-        matrix = _sparse_rows(_numbers(left, keep_sparse=True))
+    if _is_factor(left, right):
+        matrix = _sparse_rows(rows.numbers(left, keep_sparse=True))
         k, at, weight = _spread(matrix, i)
         return _walk(right, elements.taken(k, at + matrix.shape[1] * j[k], weight), rows)
-    matrix = _sparse_rows(_numbers(_affine_factor(atom, right), keep_sparse=True).T)
+    matrix = _sparse_rows(rows.numbers(_affine_factor(atom, right), keep_sparse=True).T)
     k, at, weight = _spread(matrix, j)
     return _walk(left, elements.taken(k, i[k] + p * at, weight), rows)
 
@@ -244,7 +277,7 @@ def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntAr
         return False
     if not (isinstance(X, cp.Variable) and X.is_symmetric() and first.is_constant() and last.is_constant()):
         return False
-    Z, W = np.atleast_2d(_numbers(first))[i], np.atleast_2d(_numbers(last).T)[j]
+    Z, W = np.atleast_2d(rows.numbers(first))[i], np.atleast_2d(rows.numbers(last).T)[j]
     if not np.array_equal(Z, W):
         return False
     rows.quadratics.setdefault(X, []).append(Quadratics(elements.row, Z, elements.weight))
@@ -272,11 +305,12 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
         slope = slope if sp.issparse(slope) else np.reshape(slope, (stand_in.size, atom.size))
         k, at, weight = _spread(sp.csr_array(sp.csr_array(slope).T), elements.at)
         _walk(atom.args[number], elements.taken(k, at, weight), rows)
-    at_zero = np.ravel(alone.value, order="F")[elements.at]
-    rows.constant += np.bincount(elements.row, weights=elements.weight * at_zero, minlength=rows.m)
+    rows.frozen.update(alone.parameters())
+    rows.add_constant(elements, np.ravel(alone.value, order="F"))
 
 
-_RULES: dict[str, Callable[[Any, Elements, Rows], None]] = {
+_Rule = Callable[[Any, Elements, Rows], None]
+_RULES: dict[str, _Rule] = {
     "AddExpression": _added,
     "NegExpression": _negated,
     "index": _indexed,
@@ -291,6 +325,21 @@ _MOVING = {
     *("Promote", "broadcast_to", "Hstack", "Vstack", "Concatenate", "conj", "real"),
     *("Wrap", "symmetric_wrap", "psd_wrap", "nsd_wrap", "nonneg_wrap", "nonpos_wrap"),
 }
+
+
+def _rule(atom: Any) -> _Rule:
+    name = type(atom).__name__
+    return _RULES.get(name, _moved if name in _MOVING else _by_jacobian)
+
+
+def _is_fixed(expression: Any) -> bool:
+    """Whether an expression has neither variables nor parameters."""
+    return bool(expression.is_constant()) and not expression.parameters()
+
+
+def _is_factor(first: Any, second: Any) -> bool:
+    """Whether of two factors the first is the number; where both may be, that is one without parameters."""
+    return bool(first.is_constant()) and (not _is_fixed(second) or _is_fixed(first))
 
 
 def _affine_factor(atom: Any, factor: Any) -> Any:
@@ -320,7 +369,7 @@ def broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
     return np.broadcast_to(numbers, shape).ravel(order="F")[at]
 
 
-def _numbers(expression: Any, keep_sparse: bool = False) -> Any:
+def constant_value(expression: Any, keep_sparse: bool = False) -> Any:
     """Return the value of a constant expression, an array; on wish sparse where CVXPY holds it so."""
     value = expression.value
     if value is None:

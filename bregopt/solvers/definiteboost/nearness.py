@@ -26,9 +26,9 @@ _NO_VARIABLES = np.zeros(0)
 def iteration_bound(farthest: float, violation: float) -> float:
     """Return the most steps on rows that are violated by more than `violation`, if any ``X`` meets all rows.
 
-    Corollary 4.2. Each such step raises the dual by ``2 violation**2`` or more, and the dual stays below
-    `farthest`, the largest divergence there is. Violations are relative to the range of the eigenvalues of
-    the row, which is ``2 lambda`` in the paper.
+    Corollary 4.2. Each such step raises the dual by ``2 violation**2`` or more (unless it stops where a
+    multiplier is zero), and the dual stays below `farthest`, the largest divergence there is. Violations are
+    relative to the range of the eigenvalues of the row, which is ``2 lambda`` in the paper.
     """
     return math.inf if violation == 0 else farthest / (2 * violation**2)
 
@@ -99,9 +99,9 @@ class _Projection:
         tol = self.settings.tol
         if certificate.meets(tol):
             return StopReason.CONVERGED
-        # No divergence is as large as the dual has become, or the bound on the iterations was passed.
+        # No divergence is as large as the dual has become; as many steps as the bound allows raise it so far.
         rise = (certificate.dual - self.first_dual) / (self.mu * boost.trace)
-        if violation > tol and (rise > boost.farthest or self.steps > iteration_bound(boost.farthest, tol)):
+        if violation > tol and rise > boost.farthest:
             return StopReason.INFEASIBLE
         if not self.settings.corrections and violation <= tol:
             return StopReason.CONVERGED  # there is no row left to step on

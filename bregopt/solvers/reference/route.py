@@ -17,7 +17,7 @@ from bregopt.solvers.progress import Progress
 from bregopt.solvers.reference.backend import Backend, Word, check_backend, choose_backend
 from bregopt.solvers.reference.proofs import elastic, recession, recession_box
 from bregopt.solvers.reference.scaling import Scaled, scale, unscaled
-from bregopt.solvers.reference.translate import Translation, declared, together, translate
+from bregopt.solvers.reference.translate import Translation, as_declared, joined
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["Reference", "ReferenceSettings"]
@@ -74,7 +74,7 @@ class Reference:
 
         A constraint between two bounds becomes two.
         """
-        return translate(program, declared(program)).problem
+        return as_declared(program).problem
 
     def ask(self, problem: Any, settings: Any, tol: float) -> Word:
         """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
@@ -177,7 +177,7 @@ def _solved(
 ) -> tuple[Translation, Word]:
     """Solve a program within what is left of the time."""
     backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
-    translation = translate(program, together(program))
+    translation = joined(program)
     seconds = None if settings.time_limit is None else max(settings.time_limit - progress.seconds, 1e-3)
     word = backend.solve(translation.problem, tol, settings.max_iter, seconds, settings.verbose)
     return translation, word

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program
 
-__all__ = ["Translation", "declared", "together", "translate"]
+__all__ = ["Translation", "as_declared", "joined"]
 
 _COMPARE = {"==": operator.eq, ">=": operator.ge, "<=": operator.le}
 # CVXPY's Lagrangian of a minimisation has v'(a - b) for == and <= and v'(b - a) for >=; ours has y'(b - a).
@@ -45,7 +45,7 @@ class Translation:
         A minimisation, or the maximisation of the negative objective.
     X : tuple of cvxpy.Variable
         The matrix of each block.
-    u : cvxpy.Variable or None
+    u : tuple of cvxpy.Variable
         The ordinary variables.
     sides : tuple
         The constraints with their rows.
@@ -55,7 +55,7 @@ class Translation:
 
     problem: Any
     X: tuple[Any, ...]
-    u: Any
+    u: tuple[Any, ...]
     sides: tuple[_Side, ...]
     m: int
 
@@ -66,9 +66,8 @@ class Translation:
 
     def variables(self) -> Array:
         """Return the values of the ordinary variables, shape ``(k,)``; zero where the backend left none."""
-        if self.u is None or self.u.value is None:
-            return np.zeros(0 if self.u is None else self.u.size)
-        return np.array(self.u.value, dtype=float)
+        values = [np.zeros(u.size) if u.value is None else u.value for u in self.u]
+        return np.concatenate([np.zeros(0), *values])
 
     def multipliers(self) -> Array:
         """Return the multipliers of the rows of a minimisation, positive at lower bounds, shape ``(m,)``."""
@@ -79,18 +78,25 @@ class Translation:
         return y
 
 
-def declared(program: Program) -> list[IntArray]:
-    """Return the rows of each declared constraint."""
+def as_declared(program: Program) -> Translation:
+    """Return a program as a CVXPY problem with the variables and constraints that were declared."""
     ends = np.cumsum([0, *(size for _, size in program.labels)])
-    return [np.arange(start, end) for start, end in itertools.pairwise(ends)]
+    groups = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
+    return _translated(program, groups, program.columns or _one_variable(program))
 
 
-def together(program: Program) -> list[IntArray]:
-    """Return all rows as one group: what CVXPY compiles fastest."""
-    return [np.arange(program.m)]
+def joined(program: Program) -> Translation:
+    """Return a program as a CVXPY problem with few constraints: what CVXPY compiles fastest."""
+    return _translated(program, [np.arange(program.m)], _one_variable(program))
 
 
-def translate(program: Program, groups: Sequence[IntArray]) -> Translation:
+def _one_variable(program: Program) -> tuple[tuple[str, int], ...]:
+    return (("u", program.k),) if program.k else ()
+
+
+def _translated(
+    program: Program, groups: Sequence[IntArray], columns: Sequence[tuple[str, int]]
+) -> Translation:
     """Return a program, whose blocks are dense, as a CVXPY problem.
 
     Parameters
@@ -98,11 +104,13 @@ def translate(program: Program, groups: Sequence[IntArray]) -> Translation:
     program : Program
     groups : sequence of index arrays
         The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
+    columns : sequence of (str, int)
+        Names and sizes of the ordinary variables.
     """
     import cvxpy as cp
 
     X = tuple(cp.Variable((block.n, block.n), PSD=True, name=block.name) for block in program.blocks)
-    u = cp.Variable(program.k, name="u") if program.k else None
+    u = _variables(program, columns)
     maps = _coefficients(program.A)
     terms, sides = [cp.Constant(program.offset)], []
     for at in groups:
@@ -112,12 +120,32 @@ def translate(program: Program, groups: Sequence[IntArray]) -> Translation:
             sides.append(_Side(_COMPARE[sense](activity, target), rows, _DUAL_SIGN[sense]))
             terms += paid
     terms += [_objective(block, X_b) for block, X_b in zip(program.blocks, X, strict=True)]
-    if u is not None:
-        terms.append(program.c @ u)
+    terms += [program.c[place] @ part for place, part in _placed(u) if program.c[place].any()]
     objective = functools.reduce(operator.add, terms)
-    constraints = [side.constraint for side in sides] + _box(program, u)
     goal = cp.Maximize(-objective) if program.maximise else cp.Minimize(objective)
-    return Translation(cp.Problem(goal, constraints), X, u, tuple(sides), program.m)
+    problem = cp.Problem(goal, [side.constraint for side in sides])
+    return Translation(problem, X, u, tuple(sides), program.m)
+
+
+def _variables(program: Program, columns: Sequence[tuple[str, int]]) -> tuple[Any, ...]:
+    """Return the ordinary variables, each in its box."""
+    import cvxpy as cp
+
+    ends = np.cumsum([0, *(size for _, size in columns)])
+    variables = []
+    for (name, size), start in zip(columns, ends, strict=False):
+        box = [end[start : start + size] for end in (program.u_lo, program.u_hi)]
+        held = {"bounds": box} if any(np.isfinite(end).any() for end in box) else {}
+        variables.append(cp.Variable(size, name=name, **held))
+    return tuple(variables)
+
+
+def _placed(u: Sequence[Any]) -> Iterator[tuple[slice, Any]]:
+    """Yield each variable with its place among all elements."""
+    start = 0
+    for part in u:
+        yield slice(start, start + part.size), part
+        start += part.size
 
 
 def _coefficients(A: LinearMap) -> list[Any]:
@@ -132,12 +160,14 @@ def _coefficients(A: LinearMap) -> list[Any]:
     return maps
 
 
-def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Any) -> Any:
+def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -> Any:
+    """Return ``A(X) + B u`` of some rows, without the variables that they do not mention."""
     import cvxpy as cp
 
-    parts = [cp.Constant(M) @ cp.vec(X_b, order="F") for M, X_b in zip(maps, X, strict=True)]
-    if u is not None:
-        parts.append(cp.Constant(sp.csr_matrix(B)) @ u)
+    acting = [(cp.Constant(M), cp.vec(X_b, order="F")) for M, X_b in zip(maps, X, strict=True)]
+    slopes = [(sp.csr_matrix(B[:, place]), part) for place, part in _placed(u)]
+    acting += [(cp.Constant(slope), part) for slope, part in slopes if slope.nnz]
+    parts = [M @ v for M, v in acting]
     return functools.reduce(operator.add, parts)
 
 
@@ -172,12 +202,6 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array) -> tuple[Any, list[Any]]
     else:
         distance = cp.square(bent - bound)
     return bent, [gamma @ distance]
-
-
-def _box(program: Program, u: Any) -> list[Any]:
-    below, above = np.flatnonzero(np.isfinite(program.u_lo)), np.flatnonzero(np.isfinite(program.u_hi))
-    box = [u[below] >= program.u_lo[below]] if len(below) else []
-    return [*box, u[above] <= program.u_hi[above]] if len(above) else box
 
 
 def _objective(block: Block, X: Any) -> Any:
