@@ -10,6 +10,7 @@ are sent there (a primal-dual active set).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from bregopt.divergences import Frobenius, Spectrum, VonNeumann
 from bregopt.program import Certificate, Penalty, Program, certificate_of
 from bregopt.program.bounds import bent
 from bregopt.program.certificate import divergence_of
+from bregopt.program.range_space import definite_sign
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
@@ -36,6 +38,7 @@ _ARMIJO = 1e-4
 _HEAVIER = 8  # how often the weight may be taken tenfold to find a start
 _LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
 _CG_STEPS = 200
+_SHORTEST = 1e-3  # of Newton's step: shorter, and it is the wrong direction
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,10 @@ class _DualNewton:
         assert isinstance(divergence, VonNeumann | Frobenius)
         self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
         self._hessian = _Hessian(program)
+        self._definite = np.zeros(program.m, dtype=bool)
+        if isinstance(divergence, VonNeumann):
+            for term in program.A.terms:
+                self._definite[term.at] = definite_sign(term.rows) != 0
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
@@ -181,12 +188,27 @@ class _DualNewton:
         lower, upper = np.where(side == 0, 0.0, lower), np.where(side == 0, 0.0, upper)
         aim = np.clip(at.y + gradient / diagonal, lower, upper)
         sent = ((aim == lower) | (aim == upper)) & ~self._free
-        d = self._direction(at, gradient, slope, diagonal, sent, aim - at.y)
-        for direction in (d, gradient / diagonal):
-            new = self._searched(at, gradient, direction, lower, upper)
+        known = np.where(sent, aim - at.y, 0.0)
+        for right, bend in self._equations(at, gradient, slope):
+            d = self._direction(at, right, bend, diagonal, sent, known)
+            new = self._searched(at, gradient, d, lower, upper, _SHORTEST)
             if new is not None:
                 return new
-        return None
+        return self._searched(at, gradient, gradient / diagonal, lower, upper, 0.0)
+
+    def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
+
+        A von Neumann point is an exponential, and so, nearly, are the activities of definite rows. ``log a =
+        log b`` instead of ``a = b``, for what the bounds bend to, makes Newton's steps longer where rows are
+        far too small, and shorter where they are far too large.
+        """
+        a, b = at.activity, gradient + at.activity
+        exponential = self._definite & (a * b > 0) & (gradient != 0)
+        if exponential.any():
+            ratio = np.divide(b, a, out=np.ones_like(a), where=exponential)
+            yield np.where(exponential, a * np.log(ratio), gradient), slope / ratio
+        yield gradient, slope
 
     def _gradient(self, at: _Point) -> tuple[Array, Array, Array]:
         """Return gradient and bend of the dual, on the side where it rises, and which side that is."""
@@ -201,7 +223,7 @@ class _DualNewton:
         self, at: _Point, gradient: Array, slope: Array, diagonal: Array, sent: Mask, known: Array
     ) -> Array:
         """Return Newton's step, in which the multipliers that are sent move as is `known`."""
-        d = np.where(sent, known, 0.0)
+        d = known.copy()
         free = ~sent
         right = gradient[free]
         if d.any():
@@ -220,11 +242,13 @@ class _DualNewton:
         )
         return d
 
-    def _searched(self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array) -> _Point | None:
+    def _searched(
+        self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array, least: float
+    ) -> _Point | None:
         """Return the first point along the projected step that rises enough (Armijo)."""
         alpha = 1.0
         round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
-        while alpha > 1e-12:
+        while alpha > max(least, 1e-12):
             y = np.clip(at.y + alpha * d, lower, upper)
             rise = float(gradient @ (y - at.y))
             new = self._point(y) if rise > 0 else None
