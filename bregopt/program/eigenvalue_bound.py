@@ -13,7 +13,8 @@ and on meshes it misses the smallest for long. So the estimate says where to loo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ _TRIALS = 12
 _LIGHTER = 0.9  # of the weights of vectors, where they border a matrix,
 _CORNER = 0.01  # and by how little the corner may be missed
 _LANCZOS = 60  # steps
-_DEGREE = 1000  # of the polynomial
+_DEGREES = (250, 500, 1_000, 2_000, 4_000)  # of the polynomial, each where the one before is not enough,
+_NEAR_ENOUGH = 0.5  # which is to say: this near to the estimate, relative to that
+_HEAVY = 100.0  # times the size of the sparse part: vectors that are kept apart from the polynomial
 _HUGE = 1e100  # where the polynomial's vectors are scaled
 _ORTHOGONAL = 1e-12  # the probability that is neglected
 _UNIT = np.finfo(float).eps
@@ -175,22 +178,57 @@ def _by_polynomial(W: ThinMatrix, a: float) -> float:
 
     With ``x`` in ``[-1, 1]`` for eigenvalues in ``[a, b]``, where ``b`` is above all, ``|T_k(x)|`` of one
     below ``a`` is ``cosh(k arccosh |x|)``, and the vector ``T_k g`` at least that times the part of ``g`` in
-    its direction.
+    its direction. Vectors of great weight, which would push ``b`` far up, are kept apart: it is about the
+    rest of the space.
     """
-    b = W.ends()[1]
+    size = max(map(abs, replace(W, U=W.U[:, :0], w=W.w[:0]).ends()))
+    heavy = W.w * np.einsum("nq,nq->q", W.U, W.U) > _HEAVY * size
+    Q = np.linalg.qr(W.U[:, heavy])[0]
+    light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
+    b = light.ends()[1]
     if b <= a:
         return W.ends()[0]
+    below = -np.inf
+    for degree, logarithm in _growth(light, Q, a, b):
+        # arccosh(r) <= log(2 r)
+        angle = max(logarithm - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
+        below = a - (np.cosh(angle) - 1) * (b - a) / 2
+        if a - below <= _NEAR_ENOUGH * abs(a):
+            break
+    return _with_directions(W, Q, below) if heavy.any() else below
+
+
+def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
+    """Yield degrees, and the logarithm of the length to which ``T_k`` takes a random vector off `Q`."""
     scale, centre = 2 / (b - a), (b + a) / (b - a)
-    before = np.random.default_rng(0).normal(size=(W.n, 1))
-    now, logarithm = scale * (W @ before) - centre * before, 0.0
-    for _ in range(_DEGREE - 1):
-        before, now = now, 2 * (scale * (W @ now) - centre * now) - before
+
+    def moved(v: Array) -> Array:
+        v = scale * (W @ v) - centre * v
+        return v - Q @ (Q.T @ v)
+
+    g = np.random.default_rng(0).normal(size=(W.n, 1))
+    before = g - Q @ (Q.T @ g)
+    now, logarithm = moved(before), 0.0
+    for degree in range(2, _DEGREES[-1] + 1):
+        before, now = now, 2 * moved(now) - before
         size = float(np.abs(now).max())
         if size > _HUGE:
             before, now, logarithm = before / size, now / size, logarithm + np.log(size)
-    logarithm += np.log(np.linalg.norm(now)) - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2))
-    # arccosh(r) <= log(2 r)
-    return a - (np.cosh(max(logarithm + np.log(2), 0.0) / _DEGREE) - 1) * (b - a) / 2
+        if degree in _DEGREES:
+            yield degree, logarithm + np.log(np.linalg.norm(now))
+
+
+def _with_directions(W: ThinMatrix, Q: Array, below: float) -> float:
+    """Return a number below the eigenvalues of `W`, from one below those of ``P W P``, ``P = I - QQ'``.
+
+    ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if ``least - t >= |P W Q|^2 / d``,
+    with the least eigenvalue of ``Q'WQ``.
+    """
+    WQ = W @ Q
+    inside = Q.T @ WQ
+    apart = float(np.linalg.eigvalsh((inside + inside.T) / 2)[0]) - below
+    across = float(np.linalg.norm(WQ - Q @ inside))
+    return below - (np.hypot(apart, 2 * across) - apart) / 2
 
 
 def lowest(W: ThinMatrix, count: int, steps: int = _LANCZOS) -> tuple[Array, Array]:

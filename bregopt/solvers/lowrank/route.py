@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from bregopt.program import Penalty, Program, thin_program
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
-from bregopt.solvers.lowrank.staircase import Staircase, most_columns
+from bregopt.solvers.lowrank.staircase import Staircase, first_columns
 from bregopt.solvers.lowrank.surface import read_surface
 from bregopt.solvers.progress import Progress
 
@@ -22,17 +22,19 @@ class LowRankSettings(base.Settings):
 
     Parameters
     ----------
-    rank : int
-        Columns of the first ``R``; more join where they are needed.
+    rank : int, optional
+        Columns of the first ``R``; more join where they are needed. By default 12, and 24 for large orders.
     factor : LowRank, array of shape (n, k) or (n,), optional
         Where ``R`` begins: a factor, such as that of an earlier answer, or a vector of signs, a partition.
     """
 
-    rank: int = 12
+    rank: int | None = None
     factor: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rank is None:
+            return
         if isinstance(self.rank, bool) or not isinstance(self.rank, Integral):
             raise TypeError(f"rank is {self.rank!r}; expected an integer")
         if self.rank < 1:
@@ -72,7 +74,7 @@ class LowRankRoute:
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
         held = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
-        columns = min(settings.rank, most_columns(program))
+        columns = first_columns(program, settings)
         return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

@@ -22,18 +22,21 @@ from bregopt.solvers.lowrank.trust_region import descend
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
-__all__ = ["Staircase"]
+__all__ = ["Staircase", "first_columns"]
 
 _MAX_ITER = 3_000
 _FIRST_STAGE = 1e-3  # what the first stage's gradient leaves of the value,
 _SHARPER = 0.1  # by which each stage asks for less,
 _SHARPEST = 1e-13  # down to this
 _SHARE = 0.3  # of the tolerance, that a stage at the end aims for
-_DIRECTIONS = 4  # columns that join at a time
-_NEARLY = 0.3  # of the lowest eigenvalue: others that join with it
+_DIRECTIONS, _GROWTH = 4, 0.5  # as many columns join at a time at most, or this share of those there are
+_NEARLY = 0.1  # of the lowest eigenvalue: others that join with it
+_LANCZOS = 120  # steps that find them
 _ABOVE_NOISE = 3.0  # times what is left of the gradient: an eigenvalue that tells a saddle
 _RANK_TOL = 1e-5  # of the largest singular value: columns that go before others join
 _NARROW = 1e-4  # those that go at the end of each stage
+_FEW, _MANY = 12, 24  # columns to begin with,
+_LARGE = 5_000  # up to this order, and beyond
 _STALL = 4  # stages without the gap's falling by half
 
 
@@ -64,7 +67,8 @@ class Staircase:
         self._most = most_columns(program)
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, thin, surface, None if start is None else start.y)
-        R = first_factor(program, surface, settings, start, self._most, self._rng)
+        columns = first_columns(program, settings)
+        R = first_factor(program, surface, settings, start, columns, self._rng)
         self._at = self._L.retract(R)
         self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), np.finfo(float).tiny) / program.blocks[0].n
         self._steps = 0
@@ -136,16 +140,17 @@ class Staircase:
         """Whether the rank had to grow, as a direction below zero leads away from a saddle."""
         L, at = self._L, self._at
         R = _narrowed(at.R, _RANK_TOL)
-        room = min(_DIRECTIONS, self._most - R.shape[1])
+        more = max(_DIRECTIONS, int(_GROWTH * R.shape[1]))
+        room = min(more, self._most - R.shape[1])
         if room <= 0:
             return False
-        values, V = lowest(self._off_planes(), room)
+        values, V = lowest(self._off_planes(), room, _LANCZOS)
         loss = -L.surface.trace * float(values[0])
         noise = _ABOVE_NOISE * np.sqrt(L.surface.trace) * at.steepness
         if loss <= max(noise, _SHARE * self._settings.tol * self._scale):
             return False
         V = V[:, values <= _NEARLY * values[0]]
-        step = np.sqrt(L.surface.trace)
+        step = np.sqrt(L.surface.trace / V.shape[1])
         while step > 1e-6 * np.sqrt(L.surface.trace):
             new = L.retract(np.hstack([R, step * V]))
             if new.value < at.value:
@@ -159,6 +164,12 @@ class Staircase:
         W, Q = self._at.curvature, self._L.surface.Q
         level = 2 * max(map(abs, W.ends()))
         return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
+
+
+def first_columns(program: Program, settings: Any) -> int:
+    """Return the number of columns to begin with: what is asked for, if not more than ever needed."""
+    columns = settings.rank or (_FEW if program.blocks[0].n <= _LARGE else _MANY)
+    return int(min(columns, most_columns(program)))
 
 
 def most_columns(program: Program) -> int:

@@ -21,12 +21,11 @@ def first_factor(
     surface: Surface,
     settings: Any,
     start: Start | None,
-    most: int,
+    columns: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Return the first ``R``, shape ``(n, k)`` with at most `most` columns; it need not be on the surface."""
+    """Return the first ``R``, of `columns` columns, or as a start has more; it need not be on the surface."""
     n = program.blocks[0].n
-    columns = min(settings.rank, most)
     if settings.factor is not None:
         given = _given(settings.factor, n)
     elif start is not None and start.X:
