@@ -91,7 +91,8 @@ def read_mesh(path: Path) -> Any:
 def instances(data: Path) -> list[Instance]:
     """Return the problems whose data are at hand, and those that are generated."""
     found = []
-    for name in ("gpp100", "gpp124-1", "gpp250-1", "mcp100", "mcp124-1", "mcp250-1"):
+    sizes = ("100", "124-1", "124-2", "124-3", "124-4", "250-1")
+    for name in [f"{kind}{size}" for kind in ("gpp", "mcp") for size in sizes]:
         path = data / "sdplib" / f"{name}.dat-s.gz"
         if path.exists():
             found.append(Instance(name, lambda path=path: read_sdpa(path), 1e-6))
@@ -106,9 +107,14 @@ def instances(data: Path) -> list[Instance]:
         path = data / "graphs" / f"{name}.graph.gz"
         if path.exists():
             found.append(Instance(name, lambda path=path: balanced(read_mesh(path)), 1e-4))
-    for n in (20_000, 100_000):
-        graph = f"random n = {n:,}"
-        found.append(Instance(f"max-cut, {graph}", lambda n=n: max_cut(random_graph(n, 5 * n)), 1e-2))
+    for kind, problem, n, tol in (
+        ("max-cut", max_cut, 20_000, 1e-2),
+        ("max-cut", max_cut, 20_000, 1e-3),
+        ("balanced", balanced, 20_000, 1e-2),
+        ("max-cut", max_cut, 100_000, 1e-2),
+    ):
+        name = f"{kind}, random n = {n:,}"
+        found.append(Instance(name, lambda make=problem, n=n: make(random_graph(n, 5 * n)), tol))
     return found
 
 

@@ -1,0 +1,70 @@
+"""The experiments on learned metrics and kernels run, in small, where their data are at hand."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("matplotlib")
+
+PAPERS = Path(__file__).parents[1] / "examples" / "papers"
+DATA = Path(__file__).parents[2] / "shared" / "data" / "uci"
+
+
+def run(script, monkeypatch, folder, needed, arguments=(), **constants):
+    """Run a script with other constants in the module, on the data of the folder beside the project."""
+    missing = [name for name in needed if not (DATA / name).exists()]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    monkeypatch.syspath_prepend(str(PAPERS))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    module = importlib.import_module(script)
+    for name, value in constants.items():
+        assert hasattr(module, name)
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(sys, "argv", [script, "--data", str(DATA), "--output", str(folder), *arguments])
+    module.main()
+    assert [p.name for p in folder.glob("*.png")] == [f"{script}.png"]
+
+
+def cells(text):
+    """Return the cells of the lines of tables."""
+    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.slow
+def test_digits(tmp_path, monkeypatch, capsys):
+    needed = ["pendigits.tra", "pendigits.tes"]
+    run("digits", monkeypatch, tmp_path, needed, ["--runs", "2"], COUNTS=(30, 120), CYCLES=(1, 5))
+    lines = {tuple(line[:2]): line for line in cells(capsys.readouterr().out)}
+    for divergence in ("LogDet", "von Neumann"):  # pairs help the clusters
+        assert float(lines[divergence, "120"][5].split()[0]) > 0.1
+
+
+def test_uci_metrics(tmp_path, monkeypatch, capsys):
+    sets = {"iris": -1}
+    run("uci_metrics", monkeypatch, tmp_path, ["iris.data"], ["--runs", "1"], SETS=sets, SLOW_RUNS=1)
+    text = capsys.readouterr().out
+    assert text.count("| iris |") == 2
+    assert "converged" in text
+
+
+def test_psdboost(tmp_path, monkeypatch, capsys):
+    routes = {"semidefinite master": {"solver": "psdboost", "master": "psd"}, "path": {"solver": "path"}}
+    colours = dict.fromkeys(routes, "#000000")
+    needed = ["pendigits.tra", "pendigits.tes"]
+    draws = ["--draws", "1"]
+    run("psdboost", monkeypatch, tmp_path, needed, draws, ROUTES=routes, COLOURS=colours, PRICES=(10.0,))
+    values = [line[4] for line in cells(capsys.readouterr().out) if line[1] in routes]
+    assert len(values) == 4
+    for a, b in ((values[0], values[1]), (values[2], values[3])):
+        assert float(a) == pytest.approx(float(b), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_spambase_and_nursery(tmp_path, monkeypatch, capsys):
+    needed = ["spambase.data", "nursery.data"]
+    run("spambase_nursery", monkeypatch, tmp_path, needed, ["--runs", "1"], COUNTS=(50,))
+    assert len(cells(capsys.readouterr().out)) == 8
