@@ -1,17 +1,19 @@
 """Many right-hand sides of one problem: a parameter that changes, against a new problem for each.
 
-    python benchmarks/sweep.py [--sides 100] [--order 100]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/sweep.py [--sides 100] [--order 100]
 
 A semidefinite program with distances at least given numbers, written in CVXPY with rows one by one, in CVXPY
 with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness. CVXPY's are
 solved by the conic solver BREGOPT, after CVXPY's compile, and by method="bregopt", without it. Each is solved
 for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and as one problem
-whose parameter changes, solved from its last answer. Both must come to the same values.
+whose parameter changes, solved from its last answer. Both must come to the same values. The table of a full
+run goes to benchmarks/results/sweep.md.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
@@ -87,14 +89,16 @@ def timed(values: Iterator[float]) -> tuple[np.ndarray, float]:
 
 
 def main() -> None:
-    """Run the sweeps and print the table."""
+    """Run the sweeps, print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sides", type=int, default=100)
     parser.add_argument("--order", type=int, default=100)
     options = parser.parse_args()
     pairs, C, sides = instance(options.order, options.sides)
-    print(f"{options.sides} right-hand sides, {ROWS} rows, order {options.order}, tol {TOL:g}; seconds")
-    print(f"{'':34}{'new problems':>14}{'one problem':>14}{'times faster':>14}{'values apart':>14}")
+    print(f"{options.sides} right-hand sides, {ROWS} rows, order {options.order}, tol {TOL:g}\n")
+    lines = ["| written in | new problems, s | one problem, s | times faster | values apart |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    print("\n".join(lines))
     solver, method = {"solver": BREGOPT}, {"method": "bregopt"}
     ways = (
         ("CVXPY, rows one by one, solver", scalar_rows, cp.Parameter, solver),
@@ -112,8 +116,11 @@ def main() -> None:
         new, slow = timed(fresh(make, solve_by, sides))
         one, fast = timed(swept(make, solve_by, parameter(ROWS), sides))
         apart = float(np.max(np.abs(new - one) / (1 + np.abs(new))))
-        print(f"{title:34}{slow:14.2f}{fast:14.2f}{slow / fast:14.1f}{apart:14.1e}")
+        lines.append(f"| {title} | {slow:.2f} | {fast:.2f} | {slow / fast:.1f} | {apart:.0e} |")
+        print(lines[-1], flush=True)
         assert apart <= AGREE
+    if vars(options) == vars(parser.parse_args([])):
+        (Path(__file__).parent / "results" / "sweep.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -303,6 +303,33 @@ def test_variables_keep_their_names_and_boxes():
     assert back["free"].lower == -np.inf
 
 
+def test_parameters_go_there_and_back():
+    X, b, c = bo.PSD(3, name="X"), bo.Parameter(3, name="b"), bo.Parameter(name="c")
+    s, t = bo.Parameter((1, 2), name="s"), bo.Parameter(name="t")
+    b.value, c.value, s.value, t.value = [1.0, 2.0, 3.0], 0.5, [[0.1, 0.1]], 0.2
+    rows = [
+        bo.diag(X) == 2 * b,
+        bo.between(X[0, 1], c - 0.5, c),
+        bo.between(X[[0, 1], [2, 2]], s[0, 0], s[0, 1]),  # one value now
+        bo.soft(X[0, 2] + X[1, 2] >= 3 * t, gamma=2.0),
+        bo.soft(bo.trace(X) == c, gamma=0.1, penalty="hinge"),
+    ]
+    problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.ones((3, 3)))), rows)
+    back = bo.from_cvxpy(problem.to_cvxpy())
+    assert [p.name for p in back.parameters] == ["b", "c", "s", "t"]
+    theirs = {p.name: p for p in back.parameters}
+    for factor in (1.0, 1.5):
+        for p in (b, c, t):
+            p.value = factor * p.value
+            theirs[p.name].value = np.ravel(p.value)
+        s.value = [[0.1, 0.1 * factor]]
+        theirs["s"].value = s.value[0]
+        here, there = problem.solve(tol=1e-9), back.solve(tol=1e-9)
+        assert there.status == "optimal"
+        assert there.value == pytest.approx(here.value, rel=1e-6)
+        np.testing.assert_allclose(there.X, here.X, atol=1e-5)
+
+
 def test_parameters_that_are_added_to_rows_stay_parameters():
     X = cp.Variable((3, 3), PSD=True, name="X")
     b, scale = cp.Parameter(3, name="b", value=[1.0, 2.0, 3.0]), cp.Parameter(name="scale", value=2.0)

@@ -7,7 +7,7 @@ what parameters change (bounds, weights) is filled in at each solve.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from bregopt.modeling.constraints import Constraint, broadcast_gamma
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
+from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share, Term
 from bregopt.program.rows import Rows, SparseRows, concatenate_rows
 
 __all__ = ["Compiled", "compile_problem"]
@@ -58,6 +58,7 @@ class Compiled:
     objective: Minimize
     lower: _Ends
     upper: _Ends
+    shares: tuple[tuple[Parameter, Any, Any], ...]
     template: Program
 
     def program(self) -> Program:
@@ -76,7 +77,13 @@ class Compiled:
         offset = affine.constant_part().value
         blocks = tuple(self._with_nearness(block) for block in self.template.blocks)
         return replace(
-            self.template, blocks=blocks, bounds=self._bounds(), offset=sign * float(np.asarray(offset))
+            self.template,
+            blocks=blocks,
+            bounds=self._bounds(),
+            offset=sign * float(np.asarray(offset)),
+            shares=tuple(
+                Share(p.name, np.ravel(np.asarray(p.value)), lower, upper) for p, lower, upper in self.shares
+            ),
         )
 
     def variable_slices(self) -> list[tuple[Variable, slice]]:
@@ -147,7 +154,10 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
     )
     parameters = _parameters(objective, constraints)
     lower, upper = (_ends(parameters, constraints, side, open_end) for side, open_end in _SIDES)
-    return Compiled(matrices, variables, parameters, tuple(constraints), objective, lower, upper, template)
+    shares = tuple(_shares(parameters, lower, upper))
+    return Compiled(
+        matrices, variables, parameters, tuple(constraints), objective, lower, upper, shares, template
+    )
 
 
 def _block(X: PSD, objective: Minimize) -> Block:
@@ -263,6 +273,18 @@ def _ends(
         start += c.size
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
     return _Ends(constant, sp.csr_array((value, (row, at)), (m, starts[-1])))
+
+
+def _shares(
+    parameters: tuple[Parameter, ...], lower: _Ends, upper: _Ends
+) -> Iterator[tuple[Parameter, Any, Any]]:
+    """Yield each parameter that is in bounds, with its columns of their slopes."""
+    start = 0
+    for p in parameters:
+        place = slice(start, start + p.size)
+        start += p.size
+        if lower.slope[:, place].nnz or upper.slope[:, place].nnz:
+            yield p, lower.slope[:, place], upper.slope[:, place]
 
 
 def _gamma(c: Constraint) -> Array:

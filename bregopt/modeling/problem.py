@@ -151,8 +151,8 @@ class Problem:
     def to_cvxpy(self) -> Any:
         """Return this problem as a ``cvxpy.Problem`` with vectorised constraints, one for each of ours.
 
-        Variables keep their names; those that are no matrices are vectors. Parameters are written in with
-        their current values. A problem with a ``LowRank`` start is
+        Variables keep their names, and so do parameters in bounds; those that are no matrices are vectors.
+        Other parameters are written in with their current values. A problem with a ``LowRank`` start is
         returned on its range space.
         """
         return registry.translate(self.program(), "cvxpy")

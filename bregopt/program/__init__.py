@@ -15,7 +15,7 @@ from bregopt.program.face import Face
 from bregopt.program.faces import Faces, find_faces
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Nearness, Program
+from bregopt.program.program import Block, Nearness, Program, Share
 from bregopt.program.proofs import is_farkas, is_ray
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
 from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
@@ -34,6 +34,7 @@ __all__ = [
     "Penalty",
     "Program",
     "RangeSpace",
+    "Share",
     "Target",
     "Term",
     "ThinMatrix",

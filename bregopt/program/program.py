@@ -22,7 +22,7 @@ from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 
-__all__ = ["Block", "Nearness", "Program"]
+__all__ = ["Block", "Nearness", "Program", "Share"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +78,23 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Share:
+    """What a parameter has added to the bounds of the rows: ``lower @ value`` and ``upper @ value``.
+
+    Parameters
+    ----------
+    name : str
+    value : array of shape (p,)
+    lower, upper : csr_array of shape (m, p)
+    """
+
+    name: str
+    value: Array
+    lower: Any
+    upper: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """What every solver receives; see the module's text for the problem.
 
@@ -95,6 +112,8 @@ class Program:
         Name and number of rows of each declared constraint, in row order; for messages.
     columns : tuple of (str, int)
         Name and number of elements of each declared ordinary variable, in order, as far as these are known.
+    shares : tuple of Share
+        Where the bounds are from, as far as they are from parameters; for translation.
     maximise : bool
         Whether the user maximises the negative of this objective: reports are given in that sense.
     """
@@ -109,6 +128,7 @@ class Program:
     offset: float = 0.0
     labels: tuple[tuple[str, int], ...] = ()
     columns: tuple[tuple[str, int], ...] = ()
+    shares: tuple[Share, ...] = ()
     maximise: bool = False
 
     @property

@@ -1,7 +1,8 @@
 """A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorised constraints, and the way back.
 
-A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, so
-that every row has a constraint, and every constraint a multiplier. CVXPY is imported when it is first used.
+A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, or
+with the bend, so that every row has a constraint, and every constraint a multiplier. CVXPY is imported when
+it is first used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program
+from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share
 
 __all__ = ["Translation", "as_declared", "joined"]
 
@@ -79,15 +80,15 @@ class Translation:
 
 
 def as_declared(program: Program) -> Translation:
-    """Return a program as a CVXPY problem with the variables and constraints that were declared."""
+    """Return a program as a CVXPY problem with the variables, constraints and parameters declared."""
     ends = np.cumsum([0, *(size for _, size in program.labels)])
     groups = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
-    return _translated(program, groups, program.columns or _one_variable(program))
+    return _translated(program, groups, program.columns or _one_variable(program), program.shares)
 
 
 def joined(program: Program) -> Translation:
     """Return a program as a CVXPY problem with few constraints: what CVXPY compiles fastest."""
-    return _translated(program, [np.arange(program.m)], _one_variable(program))
+    return _translated(program, [np.arange(program.m)], _one_variable(program), ())
 
 
 def _one_variable(program: Program) -> tuple[tuple[str, int], ...]:
@@ -95,7 +96,10 @@ def _one_variable(program: Program) -> tuple[tuple[str, int], ...]:
 
 
 def _translated(
-    program: Program, groups: Sequence[IntArray], columns: Sequence[tuple[str, int]]
+    program: Program,
+    groups: Sequence[IntArray],
+    columns: Sequence[tuple[str, int]],
+    shares: Sequence[Share],
 ) -> Translation:
     """Return a program, whose blocks are dense, as a CVXPY problem.
 
@@ -106,16 +110,19 @@ def _translated(
         The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
     columns : sequence of (str, int)
         Names and sizes of the ordinary variables.
+    shares : sequence of Share
+        Of the bounds, that are to be parameters.
     """
     import cvxpy as cp
 
     X = tuple(cp.Variable((block.n, block.n), PSD=True, name=block.name) for block in program.blocks)
     u = _variables(program, columns)
     maps = _coefficients(program.A)
+    held = [(share, cp.Parameter(len(share.value), name=share.name, value=share.value)) for share in shares]
     terms, sides = [cp.Constant(program.offset)], []
     for at in groups:
-        for sense, rows, bound in _sides(program.bounds, at):
-            target, paid = _bent(program.bounds, rows, bound)
+        for sense, rows, bound in _sides(program.bounds, at, shares):
+            target, paid = _bent(program.bounds, rows, bound, _parametric(bound, rows, sense, held))
             activity = _activity([M[rows] for M in maps], X, program.B[rows], u)
             sides.append(_Side(_COMPARE[sense](activity, target), rows, _DUAL_SIGN[sense]))
             terms += paid
@@ -171,10 +178,12 @@ def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -
     return functools.reduce(operator.add, parts)
 
 
-def _sides(bounds: Bounds, at: IntArray) -> Iterator[tuple[str, IntArray, Array]]:
+def _sides(bounds: Bounds, at: IntArray, shares: Sequence[Share]) -> Iterator[tuple[str, IntArray, Array]]:
     """Yield a comparison, the rows it holds for, of one penalty, and their bounds."""
     lo, hi = bounds.lo[at], bounds.hi[at]
     equal = lo == hi
+    for share in shares:  # two bounds that are the same now need not stay so
+        equal &= np.asarray(abs(share.lower - share.upper)[at].sum(axis=1)).ravel() == 0
     of_sense = {"==": equal, ">=": np.isfinite(lo) & ~equal, "<=": np.isfinite(hi) & ~equal}
     for sense, chosen in of_sense.items():
         end = bounds.hi if sense == "<=" else bounds.lo
@@ -184,24 +193,42 @@ def _sides(bounds: Bounds, at: IntArray) -> Iterator[tuple[str, IntArray, Array]
                 yield sense, rows, end[rows]
 
 
-def _bent(bounds: Bounds, rows: IntArray, bound: Array) -> tuple[Any, list[Any]]:
-    """Return what the activity of rows of one penalty is compared with, and what bending it costs."""
+def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[Share, Any]]) -> Any:
+    """Return bounds of rows as what they are of parameters."""
+    end: Any = bound
+    for share, p in held:
+        slope = sp.csr_matrix((share.upper if sense == "<=" else share.lower)[rows])
+        if slope.nnz:
+            end = (end - slope @ share.value) + slope @ p
+    return end
+
+
+def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, list[Any]]:
+    """Return what the activity of rows of one penalty is compared with, and what bending it costs.
+
+    Parameters
+    ----------
+    bounds : Bounds
+    rows : index array
+    bound : array
+        Of these rows.
+    end : array or cvxpy.Expression
+        The same with parameters, which the divergences of ratios cannot have.
+    """
     import cvxpy as cp
 
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
-        return bound, []
-    bent = cp.Variable(len(rows), name="bent")
-    ratio = cp.multiply(1 / bound, bent) if kind is Penalty.LOGDET else None
+        return end, []
+    v = cp.Variable(len(rows), name="bent" if kind in (Penalty.LOGDET, Penalty.VON_NEUMANN) else "bend")
     if kind is Penalty.HINGE:
-        distance = cp.abs(bent - bound)
-    elif kind is Penalty.LOGDET:
-        distance = ratio - cp.log(ratio) - 1
-    elif kind is Penalty.VON_NEUMANN:
-        distance = cp.kl_div(bent, bound)
-    else:
-        distance = cp.square(bent - bound)
-    return bent, [gamma @ distance]
+        return end + v, [gamma @ cp.abs(v)]
+    if kind is Penalty.SQUARE:
+        return end + v, [gamma @ cp.square(v)]
+    if kind is Penalty.VON_NEUMANN:
+        return v, [gamma @ cp.kl_div(v, bound)]
+    ratio = cp.multiply(1 / bound, v)
+    return v, [gamma @ (ratio - cp.log(ratio) - 1)]
 
 
 def _objective(block: Block, X: Any) -> Any:
