@@ -20,7 +20,7 @@ from nearness_problems import Array, Make, correlation_problem, start_matrix
 
 import bregopt as bo
 from bregopt.program import certify
-from bregopt.solvers.reference.translate import Translation, translate
+from bregopt.solvers.reference.translate import Translation, joined
 
 Fixed = tuple[Array, Array, Array] | None
 _PATIENCE = 120.0  # seconds that a run of QICS may take
@@ -76,7 +76,7 @@ def by_model(make: Make, backend: str, **options: Any) -> Entrant:
 
     def run() -> Translation:
         given = make().program()
-        model = translate(given, [np.arange(given.m)])
+        model = joined(given)
         model.problem.solve(solver=backend, **options)
         return model
 
