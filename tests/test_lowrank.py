@@ -201,6 +201,18 @@ class TestBound:
             assert min(exact[0], 0.0) - slack * exact[-1] <= found <= exact[0] + 1e-12 * exact[-1]
             assert lowest(W, 1)[0][0] >= exact[0] - 1e-9 * exact[-1]
 
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
+    def test_a_heavy_vector_costs_the_polynomial_little(self, weight, seed):
+        from bregopt.program.eigenvalue_bound import _by_polynomial
+
+        n, rng = 300, np.random.default_rng(seed)
+        S = laplacian(random_graph(n, 900, seed)) - sp.diags_array(rng.uniform(0, 0.5, n))
+        W = ThinMatrix(sp.csr_array(S), np.ones((n, 1)), np.array([weight]))
+        exact, size = float(np.linalg.eigvalsh(W.dense())[0]), float(np.linalg.eigvalsh(S.toarray())[-1])
+        found = _by_polynomial(W, lowest(W, 1)[0][0])
+        assert exact - 0.02 * size <= found <= exact + 1e-12 * weight * n
+
     def test_inertia_is_not_fooled_by_a_saddle(self):
         from bregopt.program.eigenvalue_bound import _by_inertia
 

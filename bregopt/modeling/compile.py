@@ -36,14 +36,14 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """One end of every row: a number, infinite where it is open, and what the parameters add to it."""
+    """One end of every row: a number, infinite where it is open, and what parameters add to it, if any do."""
 
     constant: Array
     slope: Any
 
     def at(self, values: Array) -> Array:
         """Return the ends at the values of all parameters, one after the other."""
-        ends: Array = self.constant + self.slope @ values if self.slope.nnz else self.constant
+        ends: Array = self.constant if self.slope is None else self.constant + self.slope @ values
         return ends
 
 
@@ -260,8 +260,7 @@ def _ends(
     column = {p: starts[k] for k, p in enumerate(parameters)}
     m = sum(c.size for c in constraints)
     constant = np.full(m, open_end)
-    none = np.zeros(0, dtype=np.intp)
-    terms = [(none, none, np.zeros(0))]
+    terms: list[tuple[IntArray, IntArray, Array]] = []
     start = 0
     for c in constraints:
         end = getattr(c, side)
@@ -271,6 +270,8 @@ def _ends(
                 coo = slope.tocoo()
                 terms.append((start + coo.coords[0], column[p] + coo.coords[1], coo.data))
         start += c.size
+    if not terms:
+        return _Ends(constant, None)
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
     return _Ends(constant, sp.csr_array((value, (row, at)), (m, starts[-1])))
 
@@ -283,8 +284,10 @@ def _shares(
     for p in parameters:
         place = slice(start, start + p.size)
         start += p.size
-        if lower.slope[:, place].nnz or upper.slope[:, place].nnz:
-            yield p, lower.slope[:, place], upper.slope[:, place]
+        none = sp.csr_array((len(lower.constant), p.size))
+        below, above = (none if end.slope is None else end.slope[:, place] for end in (lower, upper))
+        if below.nnz or above.nnz:
+            yield p, below, above
 
 
 def _gamma(c: Constraint) -> Array:

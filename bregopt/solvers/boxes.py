@@ -70,6 +70,9 @@ def box_rows(program: Program) -> Boxed:
     Variables that they leave no room, by no more than round-off, stay as they are.
     """
     rows = _bounding(program)
+    if len(rows) == 0:
+        none = np.full(program.k, -1)
+        return Boxed(program, program, np.arange(program.m), none, none)
     column, weight = _only_entries(program, rows)
     ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
     u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
@@ -95,6 +98,8 @@ def box_rows(program: Program) -> Boxed:
 def _bounding(program: Program) -> IntArray:
     """Return the hard inequalities in one variable and no matrix."""
     bounds = program.bounds
+    if program.k == 0:
+        return np.zeros(0, dtype=np.intp)
     rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
     return rows[(program.A.slice(rows).norms() == 0) & (_only_entries(program, rows)[1] != 0)]
 

@@ -78,9 +78,12 @@ def fold_slacks(program: Program) -> Folded:
 
 def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
     """Return slack variables, at most one for a row, with their rows and weights there."""
+    priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
+    if not priced.any():
+        none = np.zeros(0, dtype=np.intp)
+        return none, none, np.zeros(0)
     columns, bounds = program.B.tocsc(), program.bounds
     columns.eliminate_zeros()
-    priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
     slack = np.flatnonzero((np.diff(columns.indptr) == 1) & priced)
     row, weight = columns.indices[columns.indptr[slack]], columns.data[columns.indptr[slack]]
     below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])

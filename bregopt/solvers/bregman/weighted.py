@@ -25,8 +25,9 @@ __all__ = ["STEPS", "weighted_frobenius"]
 STEPS = 5_000  # the limit where the user gives none
 _INNER_STEPS = 50
 _FIRST_TOL = 1e-3  # of the plain problems, until the first certificate
-_SHARPER, _FINEST = 0.1, 1e-12  # of the gap, what the multipliers of a plain problem may miss; and the least
+_SHARPER, _FINEST = 0.2, 1e-12  # of the gap, what the multipliers of a plain problem may miss; and the least
 _RESTS = 1e-14
+_LONG_ENOUGH = 3  # steps that tell how fast the gap falls
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -37,6 +38,7 @@ def weighted_frobenius(
     watch = Watch(program, settings, progress)
     method = _Majorisation(program, start)
     step, due, limit, tol = 0, 1, settings.max_iter or STEPS, _FIRST_TOL
+    gaps: list[tuple[int, float]] = []
     stop: StopReason | None = None
     try:
         while stop is None:
@@ -49,12 +51,23 @@ def weighted_frobenius(
                 if stop is StopReason.STALLED and method.moved > _RESTS:
                     stop = None  # the multipliers rest, the matrix does not
                 tol = min(tol, max(_SHARPER * certificate.gap, _FINEST))
-                due = step + 2 + step // 5
+                gaps.append((step, certificate.gap))
+                due = step + min(_wait(gaps, settings.tol), 3 + step // 5)
                 stop = stop or (StopReason.MAX_ITER if step >= limit else None)
     except KeyboardInterrupt:
         stop = StopReason.INTERRUPTED
     y = watch.farkas if stop is StopReason.INFEASIBLE else method.y
     return Answer((method.X,), _NO_VARIABLES, y, stop, step)
+
+
+def _wait(gaps: list[tuple[int, float]], tol: float) -> int:
+    """Return after how many steps the gap should meet `tol`, if it goes on to fall as it did."""
+    step, gap = gaps[-1]
+    before = [seen for seen in gaps if seen[0] <= step - _LONG_ENOUGH and seen[1] > gap > 0]
+    if not before:
+        return STEPS
+    rate = np.log(before[-1][1] / gap) / (step - before[-1][0])
+    return max(1, int(np.ceil(np.log(gap / tol) / rate)))
 
 
 class _Majorisation:
