@@ -2,8 +2,7 @@
 
 Where every row is soft with a smooth penalty the objective is a smooth function of ``X`` alone, and Newton's
 method minimises it; otherwise, or where that takes too long, the primal-dual engine runs at the problem's own
-weight. From an earlier answer
-Newton's method in the rows that act is tried first.
+weight. From an earlier answer Newton's method in the rows that act is tried first.
 """
 
 from __future__ import annotations
