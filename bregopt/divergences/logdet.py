@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, blas, cho_solve, cholesky, solve_triangular
+from numpy.linalg import LinAlgError, cholesky
+from scipy.linalg import blas, cho_solve, solve_triangular
 
 from bregopt.arrays import Array
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
@@ -25,7 +26,7 @@ class LogDet:
     name: ClassVar[str] = "logdet"
 
     def __init__(self, X0: Array) -> None:
-        self.L: Array = cholesky(X0, lower=True)
+        self.L = np.asarray(cholesky(X0), dtype=float)
 
     @property
     def unit(self) -> float:
@@ -38,7 +39,7 @@ class LogDet:
 
     def value(self, X: Array) -> float:
         try:
-            root = cholesky(X, lower=True)
+            root = cholesky(X)
         except LinAlgError:
             return math.inf
         ratio = solve_triangular(self.L, root, lower=True)
@@ -63,10 +64,9 @@ class LogDet:
         """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""
         Z = np.eye(len(W)) + self.L.T @ (W / mu) @ self.L
         try:
-            root: Array = cholesky((Z + Z.T) / 2, lower=True)
+            return np.asarray(cholesky((Z + Z.T) / 2), dtype=float)
         except LinAlgError:
             return None
-        return root
 
 
 class LogDetLine:
@@ -83,7 +83,7 @@ class LogDetLine:
         if len(d) == 1:
             self.eigenvalues = [float(d[0] * self.K[0, 0])]
         else:
-            root = np.linalg.cholesky(self.K)
+            root = cholesky(self.K)
             self.eigenvalues = np.linalg.eigvalsh(root.T @ (d[:, None] * root)).tolist()
         self.activity = math.fsum(self.eigenvalues)
         self.scale: Scale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY

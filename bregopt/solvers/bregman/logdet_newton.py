@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,14 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         One block with a LogDet term, no ordinary variables.
     """
     frame = _Frame(program)
-    y = np.zeros(program.m)
-    X = frame.point(y)
+    y, X = np.zeros(program.m), frame.resting
     if X is not None:  # perhaps no row acts
-        certificate = certify(frame.program, (X,), _NO_VARIABLES, y)
-        if certificate.meets(settings.tol):
-            progress.record(0, certificate)
-            return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
+        activity = frame.program.A.apply((X,))
+        if primal_residual(frame.program, (X,), _NO_VARIABLES, activity) <= settings.tol:
+            certificate = certify(frame.program, (X,), _NO_VARIABLES, y)
+            if certificate.meets(settings.tol):
+                progress.record(0, certificate)
+                return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
     elif is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
         return Answer((frame.lift(frame.steepest()),), _NO_VARIABLES, y, StopReason.UNBOUNDED, 0)
     methods: list[Any] = [_SoftNewton(frame), _RowNewton(frame)] if _smooth(frame) else [_RowNewton(frame)]
@@ -151,6 +153,12 @@ class _Frame:
         """Return the point that belongs to some multipliers, None where there is none."""
         return self.divergence.minimiser(self.program.blocks[0].C - self.program.A.adjoint(y), self.mu)
 
+    @cached_property
+    def resting(self) -> Array | None:
+        """The point where no row acts, None where there is none."""
+        free = self.program.blocks[0].cost is None
+        return self.X0.copy() if free else self.point(np.zeros(self.program.m))
+
     def steepest(self) -> Array:
         """Return the direction of trace one along which the objective grows least."""
         v = np.linalg.eigh(self.C)[1][:, :1]
@@ -208,8 +216,7 @@ class _RowNewton:
         yield _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
 
     def _near(self) -> _Iterate | None:
-        bounds = self._frame.program.bounds
-        X = self._frame.point(np.zeros(bounds.m))
+        bounds, X = self._frame.program.bounds, self._frame.resting
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
@@ -296,7 +303,8 @@ class _SoftNewton:
 
     def starts(self) -> Iterator[_SoftIterate]:
         """Yield the iterate where no row acts."""
-        first = self.at(np.zeros(self._A.m)) or self._iterate(self._frame.X0)
+        X = self._frame.resting
+        first = (None if X is None else self._iterate(X)) or self._iterate(self._frame.X0)
         if first is not None:
             yield first
 
