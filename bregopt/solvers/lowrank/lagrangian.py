@@ -15,12 +15,12 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows
 from bregopt.solvers.lowrank.surface import Surface, Tangent
 
-__all__ = ["Lagrangian", "Point", "lagrangian"]
+__all__ = ["HEAVY", "Lagrangian", "Point", "lagrangian"]
 
 _UNIT = np.finfo(float).eps
 _STIFF = 10.0  # times the mean of the cost's rows: the first penalties
 _STIFFER = 4.0  # by which they grow
-_HEAVY = 1e3  # times the size of the rest: the least multipliers of planes
+HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
 _NARROW = 1e-4  # of the largest singular value of R: columns that do not count
 _LEFT = 0.25  # of what a row was missed by before: more, and its penalty grows
 
@@ -153,7 +153,7 @@ class Lagrangian:
             _, s, turn = np.linalg.svd(at.R, full_matrices=False)
             pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(s, _NARROW * s[0])
             weight = self.surface.trace * float(pull @ pull) / loss
-            level = _HEAVY * max(map(abs, at.curvature.ends()))
+            level = HEAVY * max(map(abs, at.curvature.ends()))
             y[self.surface.planes] = -self.surface.push * max(weight, level)
         return y
 

@@ -15,7 +15,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.program import Certificate, LowRank, Program, ThinMatrix, ThinProgram, certify, lowest
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.lowrank.lagrangian import lagrangian
+from bregopt.solvers.lowrank.lagrangian import HEAVY, lagrangian
 from bregopt.solvers.lowrank.start import first_factor
 from bregopt.solvers.lowrank.surface import Surface
 from bregopt.solvers.lowrank.trust_region import descend
@@ -160,9 +160,9 @@ class Staircase:
         return False
 
     def _off_planes(self) -> ThinMatrix:
-        """Return ``C - A*(y)``, with the planes moved up to where they are not among the lowest."""
+        """Return ``C - A*(y)``, with the planes moved up to where they pull at the lowest no more."""
         W, Q = self._at.curvature, self._L.surface.Q
-        level = 2 * max(map(abs, W.ends()))
+        level = HEAVY * max(map(abs, W.ends()))
         return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
 
 
