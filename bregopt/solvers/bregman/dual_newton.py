@@ -39,6 +39,7 @@ _HEAVIER = 8  # how often the weight may be taken tenfold to find a start
 _LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
 _CG_STEPS = 200
 _SHORTEST = 1e-3  # of Newton's step: shorter, and it is the wrong direction
+_NOTHING = 1e-12  # of a step, that is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +195,7 @@ class _DualNewton:
             new = self._searched(at, gradient, d, lower, upper, _SHORTEST)
             if new is not None:
                 return new
-        return self._searched(at, gradient, gradient / diagonal, lower, upper, 0.0)
+        return self._searched(at, gradient, gradient / diagonal, lower, upper, _NOTHING)
 
     def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
         """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
@@ -248,7 +249,7 @@ class _DualNewton:
         """Return the first point along the projected step that rises enough (Armijo)."""
         alpha = 1.0
         round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
-        while alpha > max(least, 1e-12):
+        while alpha > least:
             y = np.clip(at.y + alpha * d, lower, upper)
             rise = float(gradient @ (y - at.y))
             new = self._point(y) if rise > 0 else None
