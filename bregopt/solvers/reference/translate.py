@@ -1,8 +1,8 @@
 """A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorised constraints, and the way back.
 
 A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, or
-with the bend, so that every row has a constraint, and every constraint a multiplier. CVXPY is imported when
-it is first used.
+with the bend where the bound has parameters, so that every row has a constraint, and every constraint a
+multiplier. CVXPY is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -220,15 +220,17 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
         return end, []
-    v = cp.Variable(len(rows), name="bent" if kind in (Penalty.LOGDET, Penalty.VON_NEUMANN) else "bend")
-    if kind is Penalty.HINGE:
-        return end + v, [gamma @ cp.abs(v)]
-    if kind is Penalty.SQUARE:
-        return end + v, [gamma @ cp.square(v)]
+    bent = cp.Variable(len(rows), name="bent")
+    if kind is Penalty.LOGDET:
+        ratio = cp.multiply(1 / bound, bent)
+        return bent, [gamma @ (ratio - cp.log(ratio) - 1)]
     if kind is Penalty.VON_NEUMANN:
-        return v, [gamma @ cp.kl_div(v, bound)]
-    ratio = cp.multiply(1 / bound, v)
-    return v, [gamma @ (ratio - cp.log(ratio) - 1)]
+        return bent, [gamma @ cp.kl_div(bent, bound)]
+    distance = cp.abs if kind is Penalty.HINGE else cp.square
+    if end is bound:
+        return bent, [gamma @ distance(bent - bound)]
+    bend = cp.Variable(len(rows), name="bend")  # so that parameters stay in the row, and out of the price
+    return end + bend, [gamma @ distance(bend)]
 
 
 def _objective(block: Block, X: Any) -> Any:
