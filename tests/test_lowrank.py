@@ -106,9 +106,10 @@ class TestAgreement:
         )
         agree(problem)
 
-    def test_lovasz_theta_of_a_sparse_graph(self):
-        cycle = graph_of(9, [(k, (k + 1) % 9) for k in range(9)], np.ones(9))
-        theta = 9 * np.cos(np.pi / 9) / (1 + np.cos(np.pi / 9))  # Lovász 1979
+    @pytest.mark.parametrize("n", [9, 51, 101])
+    def test_lovasz_theta_of_a_sparse_graph(self, n):
+        cycle = graph_of(n, [(k, (k + 1) % n) for k in range(n)], np.ones(n))
+        theta = n * np.cos(np.pi / n) / (1 + np.cos(np.pi / n))  # Lovász 1979
         assert bo.lovasz_theta(cycle, solver="lowrank").value == pytest.approx(theta, rel=1e-5)
 
 

@@ -162,7 +162,8 @@ def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array |
     """Return the Lagrangian of a program in one block, with the multipliers of an earlier answer."""
     at = np.setdiff1d(np.arange(program.m), np.concatenate([surface.rows, surface.planes]))
     rows, bounds = thin.rows.slice(at), program.bounds.slice(at)
-    level = float(abs(thin.cost.S).sum()) / thin.cost.n
+    vectors = np.abs(thin.cost.w) @ np.einsum("nq,nq->q", thin.cost.U, thin.cost.U)
+    level = float(abs(thin.cost.S).sum()) / thin.cost.n + float(vectors)
     level = level if level > 0 else 1.0
     size, steep = _steepness(rows, surface, bounds.lo, bounds.hi)
     if y is None:

@@ -27,7 +27,8 @@ __all__ = ["Staircase", "first_columns"]
 _MAX_ITER = 3_000
 _FIRST_STAGE = 1e-3  # what the first stage's gradient leaves of the value,
 _SHARPER = 0.1  # by which each stage asks for less,
-_SHARPEST = 1e-13  # down to this
+_SHARPEST = 1e-13  # down to this,
+_OFF_ROWS = 1e-2  # but for less than this share of what rows are off
 _SHARE = 0.3  # of the tolerance, that a stage at the end aims for
 _DIRECTIONS, _GROWTH = 4, 0.5  # as many columns join at a time at most, or this share of those there are
 _NEARLY = 0.1  # of the lowest eigenvalue: others that join with it
@@ -37,7 +38,7 @@ _RANK_TOL = 1e-5  # of the largest singular value: columns that go before others
 _NARROW = 1e-4  # those that go at the end of each stage
 _FEW, _MANY = 12, 24  # columns to begin with,
 _LARGE = 5_000  # up to this order, and beyond
-_STALL = 4  # stages without the gap's falling by half
+_STALL, _STALL_OFF_ROWS = 4, 12  # stages without the gap's falling by half, where rows hold and where not
 
 
 class Staircase:
@@ -98,13 +99,15 @@ class Staircase:
             gaps.append(max(certificate.gap, certificate.primal_residual))
             if self._grown():
                 continue
-            if len(gaps) > _STALL and gaps[-1] > 0.5 * gaps[-1 - _STALL] and share <= _SHARE * tol:
+            patience = _STALL if certificate.primal_residual <= tol else _STALL_OFF_ROWS
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and share <= _SHARE * tol:
                 return StopReason.STALLED
             before, missed = missed, self._L.missed(self._at)
             self._L = self._L.updated(self._at, before, _SHARE * tol * self._scale)
             self._at = self._L.retract(_narrowed(self._at.R, _NARROW))
             reached = self._at.steepness * np.sqrt(self._L.surface.trace) / self._scale
-            share = max(min(share, reached) * _SHARPER, _SHARPEST)
+            loosest = _OFF_ROWS * certificate.primal_residual
+            share = max(min(share, reached) * _SHARPER, min(loosest, _FIRST_STAGE), _SHARPEST)
 
     @property
     def _scale(self) -> float:
