@@ -8,11 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, span
 from bregopt.program.lowrank import Matrix
-from bregopt.program.rows import Rows
+from bregopt.program.rows import DenseRows, Rows
 
 __all__ = ["LinearMap", "Term"]
+
+_TINY = 20_000  # numbers in the matrices of all rows, up to which one product costs less than their structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,11 @@ class Term:
     def norms(self) -> Array:
         """The Frobenius norms of the rows in the block."""
         return self.rows.norms()
+
+    @cached_property
+    def place(self) -> IntArray | slice:
+        """What selects the rows of the stack, a view where they follow one another."""
+        return span(self.at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +56,39 @@ class LinearMap:
     def apply(self, X: Sequence[Matrix]) -> Array:
         """Return ``A(X)``, shape ``(m,)``."""
         activity = np.zeros(self.m)
-        for term in self.terms:
-            activity[term.at] += term.rows.apply(X[term.block])
+        for term in self._factors:
+            activity[term.place] += term.rows.apply(X[term.block])
         return activity
 
     def adjoint(self, y: Array, block: int = 0) -> Array:
         """Return the part of ``A*(y) = sum_k y_k A_k`` in one block."""
-        total = np.zeros((self.orders[block],) * 2)
+        total = None
+        for term in self._factors:
+            if term.block == block:
+                own = term.rows.adjoint(y[term.place])
+                total = own if total is None else np.add(total, own, out=total)
+        return np.zeros((self.orders[block],) * 2) if total is None else total
+
+    @cached_property
+    def _factors(self) -> tuple[Term, ...]:
+        """The terms as they are multiplied with: those of a block in one where all is tiny."""
+        terms: list[Term] = []
+        for block, n in enumerate(self.orders):
+            own = [term for term in self.terms if term.block == block]
+            tiny = self.m * n**2 <= _TINY and len(own) > 0
+            terms += [Term(block, np.arange(self.m), self._table(block))] if tiny else own
+        return tuple(terms)
+
+    def _table(self, block: int) -> DenseRows:
+        """Return all rows in one block."""
+        n = self.orders[block]
+        half = np.zeros(self.m * n**2)
         for term in self.terms:
             if term.block == block:
-                total += term.rows.adjoint(y[term.at])
-        return total
+                t = term.rows.coordinates()
+                half += np.bincount((term.at[t.row] * n + t.i) * n + t.j, t.value, len(half))
+        stack = half.reshape(self.m, n, n)
+        return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
 
     def restrict(self, block: int, V: Array) -> LinearMap:
         """Return the map for ``X_block = V M V'``."""

@@ -106,7 +106,10 @@ def dense_row(U: Any, k: int) -> Array:
 
 def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
     """Return the terms of ``weight_k u_k' X w_k``, one for each pair of nonzeros."""
-    U, W = sp.csr_array(U), sp.csr_array(W)
+    if not (sp.issparse(U) or sp.issparse(W)):
+        value = (weight[:, None] * U)[:, :, None] * W[:, None, :]
+        row, i, j = np.nonzero(value)
+        return Coordinates(row, i, j, value[row, i, j])
     count_u, count_w = np.diff(U.indptr), np.diff(W.indptr)
     pairs = count_u * count_w
     row = np.repeat(np.arange(U.shape[0]), pairs)

@@ -1,19 +1,22 @@
-"""The bounds of the rows as Newton's method sees them: slacks, multipliers, and what they add to the system.
+"""The bounds of rows and variables as Newton's method sees them: slacks, multipliers, what they add to it.
 
-Every finite bound of a row is an *end* with a multiplier ``p`` of its own; the row's is ``y = sum sign p``,
-with sign 1 at a lower bound and -1 at an upper one. An end asks ``sign (a - b) = s`` of the activity ``a``,
+Every finite bound is an *end* with a multiplier ``p`` of its own; the row's is ``y = sum sign p``, with sign
+1 at a lower bound and -1 at an upper one. An end asks of the activity ``a``
 
-    s p = nu                       a hard bound,
-    t (gamma - p) = nu             a hinge, whose bound may give way by ``t`` at the price gamma,
-    b = b(y), its bend             a soft bound with a scalar divergence (Kulis et al. 2009, eq. 22-23),
+    sign (a - b) = s,        s p = nu                  a hard bound,
+    sign (a - b) = s - t,    t (gamma - p) = nu        a hinge, that gives way by ``t`` at the price gamma,
+    a = b(y), its bend                                 a soft bound with a scalar divergence (Kulis et al.
+                                                       2009, eq. 22-23),
 
-and an equality has one end without slack, whose ``p`` may have either sign. With ``s``, ``t`` and the bends
+and an equality has one end without slack, whose ``p`` may have either sign. The bend that LogDet asks for is
+an unknown of its own, ``b (gamma / b0 + sign p) = gamma``. So all that moves beside the multipliers are
+*pairs* of one form: a slack ``s`` and its price ``c + side p``, whose product has a target. With the slacks
 eliminated, all of it becomes one equation for each row, ``da + D dy = r`` with ``D >= 0``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,27 +25,50 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import bent
 
-__all__ = ["Ends", "Move", "Sides", "Target"]
+__all__ = ["Ends", "Move", "Sides"]
 
 Subset = IntArray | slice
+_LEAST_SLACK, _MOST_SLACK = 0.1, 1e3  # of the size of a bound and its activity: first slacks
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A Newton step of all ends."""
+    """A Newton step: of the multipliers, and of the pairs' slacks and prices."""
 
     p: Array
     s: Array
-    t: Array
-    b: Array
+    price: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
-    """What the products ``s p`` and ``t (gamma - p)`` of all ends should be after a step."""
+class Pairs:
+    """Slacks and the ends that price them: the hard ones' first, then what hinges give, then bends.
 
-    s: Array
-    t: Array
+    Parameters
+    ----------
+    end : int array
+    side, constant : array
+        ``constant + side p`` is the price.
+    centred : int
+        The number of pairs, the first ones, whose product is to be ``nu``.
+    last : array
+        What the products of the others are to be.
+    """
+
+    end: IntArray
+    side: Array
+    constant: Array
+    centred: int
+    last: Array
+
+    def target(self, nu: float, after: Move | None = None) -> Array:
+        """Return what the products should be, less what a first step changes to second order."""
+        target = np.empty(len(self.end))
+        target[: self.centred] = nu
+        target[self.centred :] = self.last
+        if after is not None:
+            target[: self.centred] -= after.s[: self.centred] * after.price[: self.centred]
+        return target
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +109,24 @@ class Sides:
         return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row])
 
     @cached_property
-    def held(self) -> Subset:
-        """The ends with a slack."""
-        return _subset(~self.free)
+    def pairs(self) -> Pairs:
+        """The slacks of the ends."""
+        held, hinge, logdet = self.held, self.hinge, self.logdet
+        constant = [np.zeros(len(held)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
+        side = [np.ones(len(held)), -np.ones(len(hinge)), self.sign[logdet]]
+        end = np.concatenate([held, hinge, logdet])
+        centred = len(held) + len(hinge)
+        return Pairs(end, np.concatenate(side), np.concatenate(constant), centred, self.gamma[logdet])
 
     @cached_property
-    def hinge(self) -> Subset:
+    def held(self) -> IntArray:
+        """The ends with a slack."""
+        return np.flatnonzero(~self.free)
+
+    @cached_property
+    def hinge(self) -> IntArray:
         """The bounds that give way at a fixed price."""
-        return _subset(self.kind == Penalty.HINGE)
+        return np.flatnonzero(self.kind == Penalty.HINGE)
 
     @cached_property
     def logdet(self) -> IntArray:
@@ -98,14 +134,14 @@ class Sides:
         return np.flatnonzero(self.kind == Penalty.LOGDET)
 
     @cached_property
-    def products(self) -> int:
-        """How many ends have a slack, and how many a give."""
-        return int(np.sum(~self.free)) + int(np.sum(self.kind == Penalty.HINGE))
+    def curved(self) -> IntArray:
+        """The bounds that bend as another divergence asks, which no pair stands for."""
+        return np.flatnonzero((self.kind == Penalty.VON_NEUMANN) | (self.kind == Penalty.SQUARE))
 
     @cached_property
-    def smooth(self) -> bool:
-        """Whether any bound bends smoothly."""
-        return bool((self.kind > Penalty.HINGE).any())
+    def anchor(self) -> Array:
+        """What ``sign (a - anchor)`` is the slacks of; a bend that is a pair's slack is from zero."""
+        return np.where(self.kind == Penalty.LOGDET, 0.0, self.bound)
 
     @cached_property
     def two(self) -> IntArray:
@@ -115,13 +151,13 @@ class Sides:
     @cached_property
     def one(self) -> Subset:
         """The ends that do not."""
-        return _subset(~self._shared)
+        return slice(None) if len(self.two) == 0 else np.flatnonzero(~self._shared)
 
     @cached_property
     def row_of_one(self) -> Subset:
         """The rows of these."""
         row = self.row[self.one]
-        return slice(None) if np.array_equal(row, np.arange(self.m)) else row
+        return slice(len(row)) if np.array_equal(row, np.arange(len(row))) else row
 
     @cached_property
     def _shared(self) -> Mask:
@@ -130,7 +166,11 @@ class Sides:
 
     def sums(self, p: Array) -> Array:
         """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
-        return np.bincount(self.row, weights=self.sign * p, minlength=self.m).astype(float)
+        return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
+
+    def of_pairs(self, term: Array) -> Array:
+        """Return the sums over the pairs of each end."""
+        return np.bincount(self.pairs.end, term, len(self.row)).astype(float, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,75 +180,73 @@ class Ends:
     Parameters
     ----------
     sides : Sides
-    p, s, t, b : array
-        Multiplier, slack, give of a hinge, and bend of a LogDet bound.
+    p : array
+        The ends' multipliers.
+    s : array
+        The pairs' slacks.
     """
 
     sides: Sides
     p: Array
     s: Array
-    t: Array
-    b: Array
 
     @classmethod
-    def at(cls, sides: Sides, activity: Array, nu: float, y: Array | None = None) -> Ends:
-        """Return the ends at a first activity, centred at `nu`; equalities at `y`."""
+    def at(cls, sides: Sides, activity: Array, nu: float, y: Array) -> Ends:
+        """Return the ends at a first activity, centred at `nu`; near `y`, NaN where none is known."""
         row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
-        if y is None:
-            s = np.maximum(np.abs(activity[row] - bound), 0.1 * size)
-            p = np.where(free, 0.0, nu / s)
-        else:
-            own = np.maximum(sides.sign * y[row], 0.0)
-            least = np.minimum(nu / np.maximum(own, 1e-300), np.where(own > 0, 1e3, 1.0) * size)
-            s = np.maximum(sides.sign * (activity[row] - bound), least)
-            p = np.where(free, y[row], np.maximum(own, nu / s))
-        p[h] = np.minimum(p[h], gamma[h] / 2 if y is None else (1 - 1e-3) * gamma[h])
-        t = np.zeros(len(row))
-        t[h] = nu / (gamma[h] - p[h])
+        away, known = sides.sign * (activity[row] - bound), ~np.isnan(y[row])
+        own = np.maximum(sides.sign * np.where(known, y[row], 0.0), 0.0)
+        least = size.copy()
+        acts = own > 0
+        least[acts] = np.minimum(nu / own[acts], _MOST_SLACK * size[acts])
+        s = np.where(known, np.maximum(away, least), np.maximum(np.abs(away), _LEAST_SLACK * size))
+        p = np.where(free, np.where(known, y[row], 0.0), np.maximum(own, nu / s))
+        p[h] = np.minimum(p[h], np.where(known[h], 1 - 1e-3, 0.5) * gamma[h])
+        give = nu / (gamma[h] - p[h])
         # An upper bound that bends as LogDet asks has no bend at multipliers beyond gamma / b.
         bends = sides.logdet[~free[sides.logdet]]
         p[bends] = np.minimum(p[bends], 0.5 * gamma[bends] / bound[bends])
-        return cls(sides, p, s, t, bound.copy())
+        return cls(sides, p, np.concatenate([s[sides.held], give, bound[sides.logdet]]))
 
     @cached_property
     def multipliers(self) -> Array:
         """``y``, shape ``(m,)``."""
         return self.sides.sums(self.p)
 
+    @cached_property
+    def price(self) -> Array:
+        """The pairs' prices."""
+        pairs = self.sides.pairs
+        price: Array = pairs.constant + pairs.side * self.p[pairs.end]
+        return price
+
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return self.sides.products
+        return self.sides.pairs.centred
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
-        k, h = self.sides.held, self.sides.hinge
-        return float(self.s[k] @ self.p[k]) + float(self.t[h] @ (self.sides.gamma[h] - self.p[h]))
-
-    def target(self, nu: float, after: Move | None = None) -> Target:
-        """Return what the products should be: `nu`, less what a first step changes to second order."""
-        if after is None:
-            return Target(np.full(len(self.p), nu), np.full(len(self.p), nu))
-        return Target(nu - after.s * after.p, nu + after.t * after.p)
+        k = self.sides.pairs.centred
+        return float(self.s[:k] @ self.price[:k])
 
     def stiffness(self) -> Array:
         """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
-        D = -self._bend()[1]
-        k, h = self.sides.held, self.sides.hinge
-        with np.errstate(divide="ignore", invalid="ignore"):  # the engine stops where a range ends
-            D[k] += self.s[k] / self.p[k]
-            D[h] += self.t[h] / (self.sides.gamma[h] - self.p[h])
+        D = self.sides.of_pairs(self.s / self.price)
+        if len(self.sides.curved):
+            D[self.sides.curved] -= self._bend()[1]
         return D
 
-    def pull(self, activity: Array, target: Target) -> Array:
-        """Return ``r`` of each end in ``sign da + D dp = r``."""
-        r = -self.sides.sign * (activity[self.sides.row] - self._bend()[0])
-        k, h = self.sides.held, self.sides.hinge
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r[k] += target.s[k] / self.p[k]
-            r[h] -= target.t[h] / (self.sides.gamma[h] - self.p[h])
+    def pull(self, activity: Array, target: Array) -> Array:
+        """Return ``r`` of each end in ``sign da + D dp = r``, for the `target` of the pairs' products."""
+        sides, anchor = self.sides, self.sides.anchor
+        if len(sides.curved):
+            anchor = anchor.copy()
+            anchor[sides.curved] = self._bend()[0]
+        r = sides.of_pairs(sides.pairs.side * target / self.price)
+        r -= sides.sign * (activity[sides.row] - anchor)
         return r
 
     def of_rows(self, D: Array, r: Array) -> tuple[Array, Array]:
@@ -224,75 +262,45 @@ class Ends:
             total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
         return total, right
 
-    def move(self, dy: Array, D: Array, r: Array, target: Target) -> Move:
+    def move(self, dy: Array, D: Array, r: Array, target: Array) -> Move:
         """Return the step of all ends from that of the multipliers.
 
         Two ends of a row share ``dy``; what they do beyond that follows from the sum of their equations,
         from which ``da`` is gone.
         """
-        row, sign, gamma, m = self.sides.row, self.sides.sign, self.sides.gamma, self.sides.m
+        row, sign, pairs, m = self.sides.row, self.sides.sign, self.sides.pairs, self.sides.m
         p = sign * dy[row]
         two = self.sides.two
         if len(two):
             D_both = np.bincount(row, weights=D, minlength=m)[row]
             r_both = np.bincount(row, weights=r, minlength=m)[row]
             p[two] = (r_both[two] + (D_both - D)[two] * p[two]) / D_both[two]
-        s, t, b = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
-        k, h = self.sides.held, self.sides.hinge
-        s[k] = (target.s[k] - self.s[k] * (self.p[k] + p[k])) / self.p[k]
-        left = gamma[h] - self.p[h]
-        t[h] = (target.t[h] - left * self.t[h] + self.t[h] * p[h]) / left
-        if len(self.sides.logdet):
-            k, zeta = self.sides.logdet, self._dual_bend()
-            b[k] = gamma[k] / zeta - self.b[k] - self.b[k] / zeta * sign[k] * p[k]
-        return Move(p, s, t, b)
+        price = pairs.side * p[pairs.end]
+        return Move(p, (target - self.s * (self.price + price)) / self.price, price)
 
     def longest(self, move: Move) -> tuple[float, float]:
         """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
-        k, h, bends = self.sides.held, self.sides.hinge, self.sides.logdet
-        primal, dual = _longest(self.s[k], move.s[k]), _longest(self.p[k], move.p[k])
-        primal = min(primal, _longest(self.t[h], move.t[h]))
-        dual = min(dual, _longest(self.sides.gamma[h] - self.p[h], -move.p[h]))
-        if len(bends):
-            primal = min(primal, _longest(self.b[bends], move.b[bends]))
-            dual = min(dual, _longest(self._dual_bend(), self.sides.sign[bends] * move.p[bends]))
-        return primal, dual
+        return _longest(self.s, move.s), _longest(self.price, move.price)
 
     def moved(self, move: Move, primal: float, dual: float) -> Ends:
         """Return the ends after a step of these lengths."""
-        return replace(
-            self,
-            p=self.p + dual * move.p,
-            s=self.s + primal * move.s,
-            t=self.t + primal * move.t,
-            b=self.b + primal * move.b,
-        )
+        return Ends(self.sides, self.p + dual * move.p, self.s + primal * move.s)
 
-    def _dual_bend(self) -> Array:
-        """Return the dual slacks ``gamma / bound + sign p`` of the LogDet bounds."""
-        k = self.sides.logdet
-        return self.sides.gamma[k] / self.sides.bound[k] + self.sides.sign[k] * self.p[k]
+    def after(self, move: Move, primal: float, dual: float) -> float:
+        """Return the complementarity after a step of these lengths."""
+        k = self.sides.pairs.centred
+        s, price = self.s[:k] + primal * move.s[:k], self.price[:k] + dual * move.price[:k]
+        return float(s @ price)
 
     def _bend(self) -> tuple[Array, Array]:
-        """Return the bends that the multipliers ask for, and their derivatives in ``y``, never positive."""
-        sides = self.sides
-        if not sides.smooth:
-            return sides.bound, np.zeros(len(self.p))
-        bend, slope = bent(sides.kind, sides.bound, sides.gamma, sides.sign * self.p)
-        if len(sides.logdet):  # the primal-dual form, in which the bend is an unknown of its own
-            slope[sides.logdet] = -self.b[sides.logdet] / self._dual_bend()
-        return bend, slope
+        """Return the bends of the curved ends, and their derivatives in ``y``, never positive."""
+        sides, k = self.sides, self.sides.curved
+        return bent(sides.kind[k], sides.bound[k], sides.gamma[k], sides.sign[k] * self.p[k])
 
 
 def _longest(value: Array, step: Array) -> float:
     """Return the largest ``alpha`` with ``value + alpha step >= 0``, for values above zero."""
     if len(value) == 0:
         return np.inf
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        fall = float(np.fmin.reduce(step / value))
+    fall = float(np.fmin.reduce(step / value))
     return -1 / fall if fall < 0 else np.inf
-
-
-def _subset(mask: Mask) -> Subset:
-    """Return what selects the marked ends: a view, where that is all of them."""
-    return slice(None) if mask.all() else np.flatnonzero(mask)

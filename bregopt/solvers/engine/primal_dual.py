@@ -90,8 +90,8 @@ class Iterate:
     u, z : array of shape (k,)
         Variables, and what multiplies their box.
     y, activity : array of shape (m,)
-    ends, box : Ends
-        Of the rows and of the box.
+    ends : Ends
+        Of the rows and, after them, of the box.
     dual_residual : float
         How far ``Z`` is from ``C - A*(y)``, relative to the larger of ``Z`` and ``C``.
     """
@@ -102,18 +102,16 @@ class Iterate:
     y: Array
     activity: Array
     ends: Ends
-    box: Ends
     dual_residual: float
 
     def complementarity(self, matrices: bool) -> float:
         """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""
         total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
-        return total + self.ends.complementarity() + self.box.complementarity()
+        return total + self.ends.complementarity()
 
     def after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
         """Return the complementarity after a step of these lengths."""
-        total = self.ends.moved(step.ends, primal, dual).complementarity()
-        total += self.box.moved(step.box, primal, dual).complementarity()
+        total = self.ends.after(step.ends, primal, dual)
         for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
             now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
             total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
@@ -129,7 +127,7 @@ class Iterate:
     def order(self, matrices: bool) -> int:
         """Return the number of terms in the complementarity."""
         own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
-        return own + self.ends.products + self.box.products
+        return own + self.ends.products
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +137,7 @@ class Direction:
     X: tuple[Array, ...]
     Z: tuple[Any, ...]
     u: Array
-    z: Array
     ends: Move
-    box: Move
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +147,6 @@ class Slope:
     at: Iterate
     solve: Solve
     D: Array
-    D_u: Array
 
 
 class PrimalDual:
@@ -174,12 +169,9 @@ class PrimalDual:
         self._A, self._c, self._C = program.A, program.c, tuple(C)
         few = program.k <= _FEW_VARIABLES
         self._B, self._Bt = (program.B.toarray(), program.B.T.toarray()) if few else (program.B, program.Bt)
-        bounds, k = program.bounds, program.k
-        hard = np.full(k, Penalty.HARD)
-        self._rows = Sides.of(bounds)
-        self._box = Sides.of(Bounds(program.u_lo, program.u_hi, hard, np.full(k, np.inf)))
+        self._sides = Sides.of(_with_box(program))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
-        exact = bounds.equal
+        exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
         self._system = system_for(self._A, program.B, exact, fixed or on_face, direct)
@@ -210,21 +202,21 @@ class PrimalDual:
         Z : sequence of arrays, optional
             ``C - A*(y)`` where none is given.
         """
-        activity = self.activity(X, u)
-        ends = Ends.at(self._rows, activity, nu, y)
-        box = Ends.at(self._box, u, nu)
-        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends, box)
+        near = np.full(self._A.m + len(u), np.nan)
+        if y is not None:
+            near[: self._A.m] = y
+        ends = Ends.at(self._sides, np.concatenate([self.activity(X, u), u]), nu, near)
+        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
         """Return Newton's system at an iterate, None where a multiplier has come to the end of its range."""
-        D_end, D_box = at.ends.stiffness(), at.box.stiffness()
-        if not (np.isfinite(D_end).all() and np.isfinite(D_box).all()):
+        stiffness, m = at.ends.stiffness(), self._A.m
+        if not np.isfinite(stiffness).all():
             return None
-        D, _ = at.ends.of_rows(D_end, 0 * D_end)
-        D_u, _ = at.box.of_rows(D_box, 0 * D_box)
+        D, _ = at.ends.of_rows(stiffness, stiffness)
         X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
-        solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D, D_u))
-        return Slope(at, solve, D_end, D_box)
+        solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D[:m], D[m:]))
+        return Slope(at, solve, stiffness)
 
     def direction(
         self, slope: Slope, weight: float, nu: float, after: Direction | None = None
@@ -234,30 +226,26 @@ class PrimalDual:
         With `after`, the step that a first one leads to, its second-order terms taken into account
         (Mehrotra).
         """
-        at = slope.at
-        first = (None, None) if after is None else (after.ends, after.box)
-        targets = at.ends.target(nu, first[0]), at.box.target(nu, first[1])
-        r_end, r_box = at.ends.pull(at.activity, targets[0]), at.box.pull(at.u, targets[1])
-        _, r = at.ends.of_rows(slope.D, r_end)
-        _, r_u = at.box.of_rows(slope.D_u, r_box)
+        at, m = slope.at, self._A.m
+        target = at.ends.sides.pairs.target(nu, None if after is None else after.ends)
+        pull = at.ends.pull(np.concatenate([at.activity, at.u]), target)
+        _, r = at.ends.of_rows(slope.D, pull)
         q = self._c - self._Bt @ at.y - at.z
         left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
-        step = slope.solve(Pull(weight, left, r, r_u, q))
+        step = slope.solve(Pull(weight, left, r[:m], r[m:], q))
         if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
             return None
-        ends = at.ends.move(step.y, slope.D, r_end, targets[0])
-        dy = at.ends.sides.sums(ends.p)
-        dz = q - self._Bt @ dy
-        box = at.box.move(dz, slope.D_u, r_box, targets[1])
+        ends = at.ends.move(np.concatenate([step.y, q - self._Bt @ step.y]), slope.D, pull, target)
+        dy = at.ends.sides.sums(ends.p)[:m]
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
-        return Direction(step.X, dZ, step.u, dz, ends, box)
+        return Direction(step.X, dZ, step.u, ends)
 
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
-        primal, dual = zip(at.ends.longest(step.ends), at.box.longest(step.box), strict=True)
+        primal, dual = at.ends.longest(step.ends)
         X = [_longest(p.X, dX, p.X_root, p.face, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
         Z = [_longest(p.Z, dZ, p.Z_root, p.face, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
-        return min(*primal, *X), min(*dual, *Z)
+        return min(primal, *X), min(dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
         """Return the iterate after a step, shortened until it is inside the cone; None where none is left."""
@@ -270,7 +258,6 @@ class PrimalDual:
                 ),
                 at.u + primal * step.u,
                 at.ends.moved(step.ends, primal, dual),
-                at.box.moved(step.box, primal, dual),
             )
             if new is not None:
                 return new
@@ -290,7 +277,7 @@ class PrimalDual:
             ``w``; zero for a semidefinite program.
         """
         # Iterates that run away may leave the range of doubles; a step that is not finite is none.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return self._advance(at, weight)
 
     def _advance(self, at: Iterate, weight: float) -> Iterate | None:
@@ -329,14 +316,13 @@ class PrimalDual:
         return -adjoint if pair.residual is None else pair.residual - adjoint
 
     def _iterate(
-        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends, box: Ends
+        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends
     ) -> Iterate | None:
         """Return an iterate, None where one of its matrices is not positive definite on its face.
 
         A ``Z`` of None is ``C - A*(y)``.
         """
-        y = ends.multipliers
-        z = box.multipliers
+        y, z = ends.multipliers[: self._A.m], ends.multipliers[self._A.m :]
         if not (np.abs(y) < _NO_PATH).all():
             return None
         pairs, worst = [], 0.0
@@ -354,7 +340,18 @@ class PrimalDual:
             # Round-off would lead X off its face, step by step.
             pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
         activity = self.activity(tuple(pair.X for pair in pairs), u)
-        return Iterate(tuple(pairs), u, z, y, activity, ends, box, worst)
+        return Iterate(tuple(pairs), u, z, y, activity, ends, worst)
+
+
+def _with_box(program: Program) -> Bounds:
+    """Return the bounds of the rows and, as if variables were rows after them, those of the variables."""
+    bounds, k = program.bounds, program.k
+    return Bounds(
+        np.concatenate([bounds.lo, program.u_lo]),
+        np.concatenate([bounds.hi, program.u_hi]),
+        np.concatenate([bounds.kind, np.full(k, Penalty.HARD)]),
+        np.concatenate([bounds.gamma, np.full(k, np.inf)]),
+    )
 
 
 def root_of(S: Array) -> Array | None:
