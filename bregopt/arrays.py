@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 __all__ = [
+    "EPS",
+    "TINY",
     "Array",
     "IntArray",
     "Mask",
@@ -23,6 +25,9 @@ __all__ = [
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+
+EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
+TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
 
 # Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
 SYMMETRY_TOL = 1e-10

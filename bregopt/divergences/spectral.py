@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_lapack
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 
 __all__ = ["exp_divided_differences", "rank_one_spectrum"]
 
@@ -44,7 +44,7 @@ def rank_one_spectrum(theta: Array, w: Array, alpha: float) -> tuple[Array, Arra
         return -roots[::-1], weight[::-1]
     pole, square = _merged_poles(theta, w)
     total = float(square.sum())
-    if alpha * total <= 4 * np.finfo(float).eps * np.abs(pole).max(initial=1e-300) or len(pole) == 0:
+    if alpha * total <= 4 * EPS * np.abs(pole).max(initial=1e-300) or len(pole) == 0:
         return pole + alpha * square, square
     difference = _secular_differences(pole, np.sqrt(square / total), alpha * total)
     weight = 1 / (alpha**2 * (square / difference**2).sum(axis=1))
@@ -55,11 +55,11 @@ def _merged_poles(theta: Array, w: Array) -> tuple[Array, Array]:
     """Return the distinct poles that carry weight; poles closer than round-off count as one."""
     square = w * w
     total = square.sum()
-    seen = square > (np.finfo(float).eps ** 2) * total
+    seen = square > (EPS**2) * total
     theta, square = theta[seen], square[seen]
     if len(theta) < 2:
         return theta, square
-    apart = np.diff(theta) > 8 * np.finfo(float).eps * np.abs(theta).max()
+    apart = np.diff(theta) > 8 * EPS * np.abs(theta).max()
     if apart.all():
         return theta, square
     group = np.concatenate([[0], np.cumsum(apart)])

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.divergences.spectral import exp_divided_differences
 
 __all__ = ["ExponentialSpectrum", "PositiveSpectrum", "Product", "Spectrum"]
@@ -161,7 +161,7 @@ class PositiveSpectrum:
         P, N = self.V[:, few], self.V[:, many]
         a, b = np.abs(self.theta[few]), np.abs(self.theta[many])
         half = S @ P
-        mixed = (N.T @ half) * (a / np.maximum(a + b[:, None], np.finfo(float).tiny))
+        mixed = (N.T @ half) * (a / np.maximum(a + b[:, None], TINY))
         L = P @ (P.T @ half) + 2 * (N @ mixed)
         sign = 1.0 if positive_small else -1.0
         return Product((1 - sign) / 2 / (2 * self.mu), sign / (2 * self.mu) * L, P)
@@ -180,4 +180,4 @@ class PositiveSpectrum:
         """The divided differences of a positive and a negative eigenvalue."""
         positive, negative = self.theta[self.negative :], -self.theta[: self.negative]
         gap = positive[:, None] + negative
-        return positive[:, None] / np.maximum(gap, np.finfo(float).tiny)
+        return positive[:, None] / np.maximum(gap, TINY)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import EPS, Array, finite_array, positive_number, symmetric_matrix
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.lowrank import LowRank, Matrix
@@ -241,7 +241,7 @@ def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: 
     if not isinstance(start, LowRank):
         eigenvalues = np.linalg.eigvalsh(start)
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-        if smallest <= X.n * np.finfo(float).eps * largest:
+        if smallest <= X.n * EPS * largest:
             if smallest < -1e-10 * abs(largest):
                 advice = (
                     "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"

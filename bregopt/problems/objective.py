@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bregopt.arrays import EPS
 from bregopt.errors import did_you_mean
 from bregopt.modeling.objectives import ObjectiveExpression, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.variables import PSD
@@ -36,7 +37,7 @@ def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpress
 def _check_definite(X0: Any, name: str, divergence: str) -> None:
     eigenvalues = np.linalg.eigvalsh(X0)
     smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-    if smallest <= len(X0) * np.finfo(float).eps * largest:
+    if smallest <= len(X0) * EPS * largest:
         raise ValueError(
             f"{name} is not positive definite (eigenvalues from {smallest:.3g} to {largest:.3g}), which "
             f"divergence={divergence!r} needs: use divergence='frobenius', add a multiple of the identity, "

@@ -42,6 +42,7 @@ class _Scalar(NamedTuple):
 
     value: Callable[[Array, Array], Array]
     conjugate: Callable[[Array, Array], Array]  # min over a of value(a, b) + t a
+    response: Callable[[Array, Array], tuple[Array, Array]]  # the t of that a, and -dt/da
 
 
 def _logdet(a: Array, b: Array) -> Array:
@@ -60,9 +61,18 @@ _SCALARS: dict[Penalty, _Scalar] = {
     Penalty.LOGDET: _Scalar(
         _logdet,
         lambda t, b: np.where(t * b > -1, np.log1p(np.maximum(t * b, -1 + 1e-16)), -np.inf),
+        lambda a, b: (1 / a - 1 / b, 1 / a**2),
     ),
-    Penalty.VON_NEUMANN: _Scalar(_von_neumann, lambda t, b: -b * np.expm1(np.minimum(-t, 700.0))),
-    Penalty.SQUARE: _Scalar(lambda a, b: (a - b) ** 2, lambda t, b: t * b - t**2 / 4),
+    Penalty.VON_NEUMANN: _Scalar(
+        _von_neumann,
+        lambda t, b: -b * np.expm1(np.minimum(-t, 700.0)),
+        lambda a, b: (-np.log(a / b), 1 / a),
+    ),
+    Penalty.SQUARE: _Scalar(
+        lambda a, b: (a - b) ** 2,
+        lambda t, b: t * b - t**2 / 4,
+        lambda a, b: (-2 * (a - b), np.full(len(a), 2.0)),
+    ),
 }
 
 
@@ -155,6 +165,17 @@ class Bounds:
         return mask
 
     @cached_property
+    def all_hard(self) -> bool:
+        """Whether no row may bend."""
+        return bool(self.hard.all())
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The larger magnitude of each row's finite bounds; zero where there is none."""
+        lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (self.lo, self.hi))
+        return np.maximum(lo, hi)
+
+    @cached_property
     def penalties(self) -> tuple[Penalty, ...]:
         """The smooth penalties that occur."""
         return tuple(kind for kind in _SCALARS if (self.kind == kind).any())
@@ -167,34 +188,38 @@ class Bounds:
         """Return how far each activity is outside its bounds, bending not counted as allowed."""
         return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
 
+    def missed(self, a: Array) -> Array:
+        """Return how far each hard row's activity is outside its bounds; zero for rows that bend."""
+        if self.all_hard:
+            return self.violation(a)
+        return np.zeros(self.m) if self._all_soft else np.where(self.hard, self.violation(a), 0.0)
+
     def penalty(self, a: Array) -> Array:
-        """Return what each row pays for its activity; hard rows pay nothing (see :meth:`violation`)."""
-        paid = np.zeros(self.m)
-        if self.hard.all():
-            return paid
-        outside = self.violation(a) > 0
-        hinge = outside & (self.kind == Penalty.HINGE)
-        paid[hinge] = self.gamma[hinge] * self.violation(a)[hinge]
-        nearest = np.where(a < self.lo, self.lo, self.hi)
-        for kind in self.penalties:
-            k = outside & (self.kind == kind)
-            paid[k] = self.gamma[k] * _SCALARS[kind].value(a[k], nearest[k])
+        """Return what each row pays for its activity; hard rows pay nothing (see :meth:`missed`)."""
+        if self.all_hard:
+            return np.zeros(self.m)
+        outside = self.violation(a)
+        paid, hinge = np.zeros(self.m), self._hinge
+        paid[hinge] = self.gamma[hinge] * outside[hinge]
+        for kind, mask in self._curved:
+            k = np.flatnonzero(mask & (outside > 0))
+            nearest = np.where(a[k] < self.lo[k], self.lo[k], self.hi[k])
+            paid[k] = self.gamma[k] * _SCALARS[kind].value(a[k], nearest)
         return paid
 
     def conjugate(self, y: Array) -> Array:
         """Return each row's term ``g(y)`` of the dual function; ``-inf`` outside its domain."""
-        if self.equal.all():
+        if self._all_equal:
             return y * self.lo
-        acting = self._acting(y)
-        term = np.zeros(self.m)
-        used = y != 0
-        linear = used & (self.kind <= _HINGE)
-        term[linear] = y[linear] * acting[linear]
-        for kind in self.penalties:
-            k = used & (self.kind == kind) & np.isfinite(acting)
+        acting = np.where(y > 0, self.lo, self.hi)
+        acting[y == 0] = 0.0
+        term = y * acting
+        for kind, mask in self._curved:
+            k = np.flatnonzero(mask & np.isfinite(term))
             term[k] = self.gamma[k] * _SCALARS[kind].conjugate(y[k] / self.gamma[k], acting[k])
         lower, upper = self.dual_range()
-        return np.where((y < lower) | (y > upper) | ~np.isfinite(np.where(used, acting, 0.0)), -np.inf, term)
+        term[(y < lower) | (y > upper) | np.isinf(acting)] = -np.inf
+        return term
 
     def response(self, a: Array) -> tuple[Array, Array]:
         """Return the multipliers with which soft rows answer an activity, and their stiffness ``-dy/da``.
@@ -203,13 +228,11 @@ class Bounds:
         """
         y, stiffness = np.zeros(self.m), np.zeros(self.m)
         outside = self.violation(a) > 0
-        b = np.where(a < self.lo, self.lo, self.hi)
-        k = outside & (self.kind == Penalty.LOGDET)
-        y[k], stiffness[k] = self.gamma[k] * (1 / a[k] - 1 / b[k]), self.gamma[k] / a[k] ** 2
-        k = outside & (self.kind == Penalty.VON_NEUMANN)
-        y[k], stiffness[k] = -self.gamma[k] * np.log(a[k] / b[k]), self.gamma[k] / a[k]
-        k = outside & (self.kind == Penalty.SQUARE)
-        y[k], stiffness[k] = -2 * self.gamma[k] * (a[k] - b[k]), 2 * self.gamma[k]
+        for kind, mask in self._curved:
+            k = np.flatnonzero(mask & outside)
+            nearest = np.where(a[k] < self.lo[k], self.lo[k], self.hi[k])
+            t, slope = _SCALARS[kind].response(a[k], nearest)
+            y[k], stiffness[k] = self.gamma[k] * t, self.gamma[k] * slope
         return y, stiffness
 
     def dual_range(self) -> tuple[Array, Array]:
@@ -232,5 +255,19 @@ class Bounds:
         bound = self.hi[k] if upper else self.lo[k]
         return Target(Penalty(int(self.kind[k])), float(bound), float(self.gamma[k]))
 
-    def _acting(self, y: Array) -> Array:
-        return np.where(y > 0, self.lo, self.hi)
+    @cached_property
+    def _all_soft(self) -> bool:
+        return not self.hard.any()
+
+    @cached_property
+    def _all_equal(self) -> bool:
+        return bool(self.equal.all())
+
+    @cached_property
+    def _hinge(self) -> IntArray:
+        return np.flatnonzero(self.kind == Penalty.HINGE)
+
+    @cached_property
+    def _curved(self) -> tuple[tuple[Penalty, Mask], ...]:
+        """The smooth penalties that occur, and the rows that pay them."""
+        return tuple((kind, self.kind == kind) for kind in self.penalties)

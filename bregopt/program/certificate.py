@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.divergences import DIVERGENCES, Divergence, WeightedFrobenius
 from bregopt.program.eigenvalue_bound import smallest_eigenvalue
 from bregopt.program.face import Face
@@ -136,15 +136,15 @@ def certify(
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
     dual, dual_residual, worth, unit = _dual(program, X, u, y, faces)
-    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
-    residual = max(primal_residual(program, X, u, activity), _cone_residual(program, X))
+    missed = program.bounds.missed(activity)
+    residual = max(_residual(program, X, u, missed), _cone_residual(program, X))
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, worth, program.offset, magnitude + _NEGLIGIBLE * unit),
         primal_residual=residual,
         dual_residual=dual_residual,
-        error=abs(primal - dual) + float(np.abs(y) @ violation) + worth,
+        error=abs(primal - dual) + float(np.abs(y) @ missed) + worth,
     )
 
 
@@ -173,15 +173,15 @@ def certificate_of(
     linear, magnitude = _linear_terms(program, (X,), u, activity)
     primal = linear + nearness.mu * divergence
     dual = float(program.bounds.conjugate(y).sum()) + matrix_term + program.offset
-    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
+    missed = program.bounds.missed(activity)
     unit = nearness.mu * divergence_of(nearness).unit
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, 0.0, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=primal_residual(program, (X,), u, activity),
+        primal_residual=_residual(program, (X,), u, missed),
         dual_residual=0.0,
-        error=abs(primal - dual) + float(np.abs(y) @ violation),
+        error=abs(primal - dual) + float(np.abs(y) @ missed),
     )
 
 
@@ -204,16 +204,16 @@ def certificate_inside(
     """
     primal, magnitude = _linear_terms(program, X, u, activity)
     dual, miss, left = bound_inside(program, u, y)
-    violation = np.where(program.bounds.hard, program.bounds.violation(activity), 0.0)
+    missed = program.bounds.missed(activity)
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(
             primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * _linear_unit(program, X, y)
         ),
-        primal_residual=primal_residual(program, X, u, activity),
+        primal_residual=_residual(program, X, u, missed),
         dual_residual=max(dual_residual, miss),
-        error=abs(primal - dual) + float(np.abs(y) @ violation) + left,
+        error=abs(primal - dual) + float(np.abs(y) @ missed) + left,
     )
 
 
@@ -232,9 +232,8 @@ def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:
     Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
     """
     bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
-    counted = (bound != 0) | (np.diff(program.B.indptr) > 0)
     # Multipliers of dependent rows may be anything: what they add up to counts.
-    acting = np.where(counted, y, 0.0)
+    acting = np.where((bound == 0) & program.alone, 0.0, y)
     most = _LARGEST * max(program.stated_traces, default=math.inf)
     unit = 0.0
     for b, block in enumerate(program.blocks):
@@ -256,7 +255,7 @@ def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] 
     adjoint = program.A.adjoint(y, b)
     W = block.C - adjoint
     seen = W if faces is None else faces[b].seen(W)
-    return _Slack(seen, float(np.linalg.norm(block.C)), float(np.linalg.norm(adjoint)))
+    return _Slack(seen, block.cost_norm, float(np.linalg.norm(adjoint)))
 
 
 def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
@@ -325,33 +324,34 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     size = np.abs(program.c) + program.column_sizes * largest
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
-    left = np.abs(reduced[~closed])
-    miss = left / np.maximum(size[~closed], np.finfo(float).tiny)
-    return (
-        float(reduced[closed] @ end[closed]),
-        float(miss.max(initial=0.0)),
-        float(left @ np.abs(u[~closed])),
-    )
+    left = np.where(closed, 0.0, np.abs(reduced))
+    miss = left / np.maximum(size, TINY)
+    return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
 
 
 def primal_residual(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> float:
     """Return the largest relative violation of a row or of the box, from activities that are at hand."""
-    bounds = program.bounds
-    violation = np.where(bounds.hard, bounds.violation(activity), 0.0)
-    ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi))
-    size = np.maximum(*ends)
+    return _residual(program, X, u, program.bounds.missed(activity))
+
+
+def _residual(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> float:
+    worst = 0.0
+    if missed.any():
+        size = np.maximum(program.bounds.sizes, 1e-300)
+        if program.k:
+            least = _ROUND_OFF * np.abs(u).max()
+            size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
+        for term in program.A.terms:
+            if missed[term.place].any():
+                root = np.sqrt(np.maximum(X[term.block].diagonal(), 0.0))
+                trace = _typical_trace(program, term.block, float(root @ root))
+                most = np.maximum(term.rows.magnitude(root), _ROUND_OFF * trace * term.norms)
+                size[term.place] = np.maximum(size[term.place], most)
+        worst = float((missed / size).max())
     if program.k:
-        least = _ROUND_OFF * np.abs(u).max()
-        size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
-    roots = [np.sqrt(np.maximum(X_b.diagonal(), 0.0)) for X_b in X]
-    for term in program.A.terms:
-        root = roots[term.block]
-        trace = _typical_trace(program, term.block, float(root @ root))
-        round_off = _ROUND_OFF * trace * term.norms
-        size[term.at] = np.maximum(size[term.at], np.maximum(term.rows.magnitude(root), round_off))
-    worst = float((violation / np.where(violation > 0, np.maximum(size, 1e-300), 1.0)).max(initial=0.0))
-    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
-    return max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max(initial=0.0)))
+        outside = np.maximum(program.u_lo - u, u - program.u_hi)
+        worst = max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max()))
+    return worst
 
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:

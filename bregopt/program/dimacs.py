@@ -49,7 +49,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     ----------
     Mittelmann (2003), An independent benchmarking of SDP and SOCP solvers, Mathematical Programming 95.
     """
-    if any(program.divergences) or not program.bounds.hard.all():
+    if any(program.divergences) or not program.bounds.all_hard:
         raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
     bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
     dense = [np.asarray(X_b) for X_b in X]

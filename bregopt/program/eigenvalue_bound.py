@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.program.thin import ThinMatrix
 
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
@@ -46,7 +46,7 @@ _NEAR_ENOUGH = 0.5  # which is to say: this near to the estimate, relative to th
 _HEAVY = 100.0  # times the size of the sparse part: vectors that are kept apart from the polynomial
 _HUGE = 1e100  # where the polynomial's vectors are scaled
 _ORTHOGONAL = 1e-12  # the probability that is neglected
-_UNIT = np.finfo(float).eps
+_UNIT = EPS
 _ROUND_OFF = 4 * _UNIT
 
 _Proof = Callable[[float], float | None]
@@ -97,7 +97,7 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
     `n` times its unit times the trace is added (Rump 2006).
     """
     n = len(H)
-    step = max(slack, _ROUND_OFF * n * abs(estimate), np.finfo(float).tiny)
+    step = max(slack, _ROUND_OFF * n * abs(estimate), TINY)
     for _ in range(trials):
         t = estimate + step
         shifted = -H

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.errors import InfeasibleRowError
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank
@@ -191,7 +191,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
         if X_b is not None:
             activity[term.at] += term.rows.apply(X_b)
             size[term.at] += term.rows.norms() * X_b.trace()
-    alone = program.bounds.hard & (np.diff(program.B.indptr) == 0)
+    alone = program.bounds.hard & program.alone
     mask: Mask = alone & (np.abs(activity) <= _ROUND_OFF * size)
     return mask
 
@@ -207,7 +207,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
         if own is not None:
             rows.append(k)
             weight.append(sign / float(np.linalg.norm(A)))
-            ranges.append(own / max(float(np.linalg.norm(own)), np.finfo(float).tiny))
+            ranges.append(own / max(float(np.linalg.norm(own)), TINY))
     if rows:
         left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
         new = left[:, s > 1e-8 * s.max()]
@@ -236,7 +236,7 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
 def _alone(program: Program, b: int) -> Mask:
     """Return which hard rows read one block and nothing else."""
     alone = program.bounds.hard.copy()
-    alone[np.diff(program.B.indptr) > 0] = False
+    alone[~program.alone] = False
     for term in program.A.terms:
         if term.block != b:
             alone[term.at] = False

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, Mask
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 
 __all__ = ["Block", "Nearness", "Program", "Share"]
+
+_FEW_VARIABLES = 4  # ordinary ones, whose columns are not worth being sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +77,11 @@ class Block:
     def C(self) -> Array:
         """The cost matrix, shape ``(n, n)``."""
         return np.zeros((self.n, self.n)) if self.cost is None else self.cost.adjoint(np.ones(1))
+
+    @cached_property
+    def cost_norm(self) -> float:
+        """The Frobenius norm of ``C``."""
+        return float(np.linalg.norm(self.C))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +154,12 @@ class Program:
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
 
     @cached_property
+    def alone(self) -> Mask:
+        """Mask of the rows without ordinary variables."""
+        mask: Mask = np.diff(self.B.indptr) == 0
+        return mask
+
+    @cached_property
     def row_sizes(self) -> Array:
         """The norm of each row over all matrices and variables, shape ``(m,)``."""
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
@@ -154,23 +167,21 @@ class Program:
     @cached_property
     def natural_size(self) -> float:
         """The largest trace or variable that the bounds of the rows speak of; one where they are all zero."""
-        bounds, size = self.bounds, self.row_sizes
-        ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+        ends, size = self.bounds.sizes, self.row_sizes
         largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))
         return largest if largest > 0 else 1.0
 
     @cached_property
     def stated_traces(self) -> list[float]:
         """The smallest and the largest trace above zero that the bounds of the rows speak of; none or two."""
-        bounds, size = self.bounds, self.A.norms()
-        ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
+        ends, size = self.bounds.sizes, self.A.norms()
         stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
         return [float(stated.min()), float(stated.max())] if len(stated) else []
 
     @cached_property
     def Bt(self) -> Any:
-        """The transpose of ``B``, row by row."""
-        return sp.csr_array(self.B.T)
+        """The transpose of ``B``, to multiply with: dense where variables are few."""
+        return self.B.T.toarray() if self.k <= _FEW_VARIABLES else sp.csr_array(self.B.T)
 
     @cached_property
     def absolute_B(self) -> Any:
@@ -186,7 +197,7 @@ class Program:
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""
         activity = self.A.apply(X)
-        return activity + self.B @ u if self.k else activity
+        return activity + u @ self.Bt if self.k else activity
 
     def restrict(self, block: int, V: Array, X0: Array) -> Program:
         """Return the program in ``M`` for ``X_block = V M V'``; `X0` is the start's coordinates there."""

@@ -139,7 +139,7 @@ def _alone(program: Program) -> Mask:
     read = np.zeros(program.m)
     for term in program.A.terms:
         read[term.at] += 1
-    mask: Mask = (read == 1) & (np.diff(program.B.indptr) == 0)
+    mask: Mask = (read == 1) & program.alone
     return mask
 
 

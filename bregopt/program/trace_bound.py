@@ -106,7 +106,7 @@ def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
     """Return weights on the diagonal, sparse ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
     n = program.blocks[block].n
     hi = program.bounds.hi
-    alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & (np.diff(program.B.indptr) == 0)
+    alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & program.alone
     for term in program.A.terms:
         if term.block != block:
             alone[term.at] = False

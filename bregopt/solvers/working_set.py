@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.program import Bounds, Certificate, Penalty, Program, certify, is_ray
 from bregopt.program.rows import DenseRows
 from bregopt.solvers.base import Answer, Start
@@ -170,12 +170,10 @@ def work(program: Program) -> float:
 
 def sizes_at(program: Program, X: Sequence[Array], u: Array) -> Array:
     """Return the most that each row could be on matrices of these diagonals, or its bounds; never zero."""
-    size = np.abs(program.B) @ np.abs(u) + np.finfo(float).tiny
+    size = np.abs(program.B) @ np.abs(u) + TINY
     for term in program.A.terms:
         size[term.at] += term.rows.magnitude(np.sqrt(np.maximum(X[term.block].diagonal(), 0.0)))
-    for end in (program.bounds.lo, program.bounds.hi):
-        size = np.maximum(size, np.where(np.isfinite(end), np.abs(end), 0.0))
-    return size
+    return np.maximum(size, program.bounds.sizes)
 
 
 def on_working_set(

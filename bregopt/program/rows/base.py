@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import EPS, Array, IntArray
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["Coordinates", "Pieces", "Rows", "eigen_factor", "symmetric_scatter"]
@@ -108,5 +108,5 @@ def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
 def eigen_factor(A: Array) -> tuple[Array, Array]:
     """Return ``(U, d)`` with ``A = U diag(d) U'``, dropping the null space of the symmetric `A`."""
     d, U = np.linalg.eigh(A)
-    keep = np.abs(d) > 8 * len(d) * np.finfo(float).eps * np.abs(d).max(initial=0.0)
+    keep = np.abs(d) > 8 * len(d) * EPS * np.abs(d).max(initial=0.0)
     return U[:, keep], d[keep]

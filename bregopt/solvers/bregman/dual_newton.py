@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.divergences import Frobenius, Spectrum, VonNeumann
 from bregopt.program import Certificate, Penalty, Program, certificate_of
 from bregopt.program.bounds import bent
@@ -302,7 +302,7 @@ class _Hessian:
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
                 diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
         least = _LEAST_CURVATURE * spectrum.softness * self._squares
-        return np.maximum(diagonal, np.where(least > 0, least, np.finfo(float).tiny))
+        return np.maximum(diagonal, np.where(least > 0, least, TINY))
 
 
 class _Family:

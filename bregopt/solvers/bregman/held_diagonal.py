@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Program
 from bregopt.program.rows import Entries
 
@@ -43,7 +43,7 @@ class HeldDiagonal:
         if (np.abs(held - there) > most * there).any():
             return X
         d = np.ones(len(X))
-        d[self.index] = np.sqrt(held / np.maximum(there, np.finfo(float).tiny))
+        d[self.index] = np.sqrt(held / np.maximum(there, TINY))
         moved: Array = d[:, None] * X * d
         return moved
 

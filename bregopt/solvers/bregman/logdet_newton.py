@@ -115,9 +115,8 @@ def _smooth(frame: _Frame) -> bool:
     """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
     bounds = frame.program.bounds
     smooth = np.isin(bounds.kind, (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE))
-    ends = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (bounds.lo, bounds.hi)))
     power = np.select([bounds.kind == Penalty.VON_NEUMANN, bounds.kind == Penalty.SQUARE], [1, 2], 0)
-    return bool((smooth & (bounds.gamma * ends**power <= _STIFF * frame.mu)).all())
+    return bool((smooth & (bounds.gamma * bounds.sizes**power <= _STIFF * frame.mu)).all())
 
 
 class _Frame:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.program import Nearness, Program, certify
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.dual_newton import dual_newton
@@ -97,7 +97,7 @@ class _Majorisation:
         following = (1 + np.sqrt(1 + 4 * self._t**2)) / 2
         self._V = self.X + (self._t - 1) / following * (self.X - X)
         self._t = following
-        self.moved = float(np.linalg.norm(self.X - X) / max(np.linalg.norm(X), np.finfo(float).tiny))
+        self.moved = float(np.linalg.norm(self.X - X) / max(float(np.linalg.norm(X)), TINY))
         return True
 
     def _plain(self, target: Array, tol: float) -> Answer:

@@ -54,7 +54,7 @@ class _Path:
         self._engine, self._faces, self._program = engine, faces, faces.program
         self._settings, self._progress = settings, progress
         self._order = sum(face.order for face in faces.faces)
-        soft = not faces.program.bounds.hard.all()
+        soft = not faces.program.bounds.all_hard
         self._flat = not (
             soft or faces.program.c.any() or any(block.C.any() for block in faces.program.blocks)
         )

@@ -249,18 +249,28 @@ class Ends:
         r -= sides.sign * (activity[sides.row] - anchor)
         return r
 
-    def of_rows(self, D: Array, r: Array) -> tuple[Array, Array]:
-        """Return ``D`` and ``r`` of each row in ``da + D dy = r``; an infinite ``D`` where nothing asks."""
-        row, sign, m = self.sides.row, self.sides.sign, self.sides.m
-        one, two, alone = self.sides.one, self.sides.two, self.sides.row_of_one
-        total, right = np.full(m, np.inf), np.zeros(m)
-        total[alone], right[alone] = D[one], sign[one] * r[one]
+    def stiffness_of_rows(self, D: Array) -> Array:
+        """Return ``D`` of each row in ``da + D dy = r``; infinite where nothing asks."""
+        sides, two = self.sides, self.sides.two
+        total = np.full(sides.m, np.inf)
+        total[sides.row_of_one] = D[sides.one]
         if len(two):
-            weight = np.bincount(row[two], weights=1 / D[two], minlength=m)
-            pull = np.bincount(row[two], weights=sign[two] * r[two] / D[two], minlength=m)
+            weight = np.bincount(sides.row[two], 1 / D[two], sides.m)
             k = np.flatnonzero(weight)
-            total[k], right[k] = 1 / weight[k], pull[k] / weight[k]
-        return total, right
+            total[k] = 1 / weight[k]
+        return total
+
+    def pull_of_rows(self, D: Array, r: Array) -> Array:
+        """Return ``r`` of each row in ``da + D dy = r``."""
+        sides, two = self.sides, self.sides.two
+        total = np.zeros(sides.m)
+        total[sides.row_of_one] = (sides.sign * r)[sides.one]
+        if len(two):
+            weight = np.bincount(sides.row[two], 1 / D[two], sides.m)
+            pull = np.bincount(sides.row[two], sides.sign[two] * r[two] / D[two], sides.m)
+            k = np.flatnonzero(weight)
+            total[k] = pull[k] / weight[k]
+        return total
 
     def move(self, dy: Array, D: Array, r: Array, target: Array) -> Move:
         """Return the step of all ends from that of the multipliers.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,9 +31,12 @@ __all__ = ["EntrySystem"]
 
 _LARGEST_FORMED = 1_200  # entries of a system that need not be formed
 _LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
-_PASSES = 2  # the second for what the first leaves
+_FEW = 120  # entries, up to which it costs less to change coordinates than to change all rows
+_SOLVED = 1e-11  # of the right-hand side: what may be left of the equations
 _CG_STEPS = 300
 _CG_TOL = 1e-3
+
+_Solver = Callable[[Array, Pull], tuple[Array, Array, Array]]
 
 
 class EntrySystem:
@@ -46,65 +50,81 @@ class EntrySystem:
 
     def factor(self, scene: Scene) -> Solve:
         # X = P P' and K = P diag(k) P'.
-        X, K, root = scene.X[0], scene.K[0], scene.root
-        k, Q = np.linalg.eigh(_seen(root, K))
-        P = root @ Q
-        E = np.zeros_like(scene.D)
-        E[self._yielding] = 1 / scene.D[self._yielding]
+        root = scene.root
+        k, Q = np.linalg.eigh(_seen(root, scene.K[0]))
+        P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
+        Pk = P * k
+        E = np.divide(1.0, scene.D, out=np.zeros(self._A.m), where=self._yielding)
         stiffness = 2 / (k[:, None] + k)
-        A = self._A.restrict(0, P)
-        solve = self._solver(A, E, stiffness, 1 / scene.D_u)
+        if self._formed:
+            solve = self._solver(self._features(P), E, stiffness, 1 / scene.D_u)
+        else:
+            solve = _iterative_solver(self._A.restrict(0, P), E, stiffness)
 
         def step(pull: Pull) -> Step:
-            L = pull.left[0]
-            G = np.zeros_like(X) if L is None else Q.T @ _seen(root, L @ K) @ Q
-            G[np.diag_indices(len(G))] += pull.weight * k - 1
+            G = np.diag(pull.weight * k - 1)
+            if pull.left[0] is not None:
+                G += inverse @ pull.left[0] @ Pk
             delta, du, dy = solve(G, pull)
             return Step((P @ delta @ P.T,), du, dy)
 
         return step
 
-    def _solver(
-        self, A: LinearMap, E: Array, stiffness: Array, E_u: Array
-    ) -> Callable[[Array, Pull], tuple[Array, Array, Array]]:
-        """Return what solves the system for ``G`` and the other right-hand sides."""
-        if not self._formed:
-
-            def iterate(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
-                delta = _iterated(A, E, stiffness, A.adjoint(E * pull.r) + stiffness * G)
-                return delta, pull.q, E * (pull.r - A.apply((delta,)))
-
-            return iterate
-        shape, exact = self._shape, self._exact
+    def _features(self, P: Array) -> _Features:
+        """Return the rows as vectors in coordinates ``X = P M P'``."""
+        shape = self._shape
+        if shape.size <= _FEW:
+            return _Moved(self._own, shape.congruence(P))
+        A = self._A.restrict(0, P)
         kept = (shape.size + self._B.shape[1]) * A.m <= _LARGEST_KEPT
-        F: _Features = _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape)
+        return _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape)
+
+    @cached_property
+    def _own(self) -> _Kept:
+        A = self._A.restrict(0, np.eye(self._shape.n))
+        return _Kept(A, self._B, self._shape)
+
+    def _solver(self, F: _Features, E: Array, stiffness: Array, E_u: Array) -> _Solver:
+        """Return what solves the system for ``G`` and the other right-hand sides."""
+        shape, exact = self._shape, self._exact
         h = np.concatenate([shape.doubled(stiffness), E_u])
         S = F.gram(E)
-        S[np.diag_indices(len(S))] += h
+        np.einsum("ii->i", S)[:] += h
         border = F.of(exact)
         solve_once = bordered(S, border, refinements=0)
 
         def refine(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
-            """Solve, and solve again for what that leaves of the equations.
+            """Solve, and solve again for what that leaves of the equations, if it is more than nothing.
 
             The multipliers follow from ``1 / D`` times a difference that nearly cancels; what they miss is
             small, and the multipliers of what is left are so too.
             """
-            g = np.concatenate([shape.vector(G), pull.r_u])
-            x, dy, r = np.zeros_like(g), np.zeros(A.m), pull.r
-            for _ in range(_PASSES):
-                right = h * (g - x) + F.adjoint(dy + E * r)
-                right[shape.size :] -= pull.q
-                more, against = solve_once(right, r[exact])
-                move = E * (r - F.apply(more))
-                move[exact] = -against
-                x, dy = x + more, dy + move
-                # Rows that give way hold by construction; of the others round-off is left.
-                r = np.zeros_like(r)
-                r[exact] = pull.r[exact] - x @ border
+            hg = h * np.concatenate([shape.symmetric(G), pull.r_u])
+            hg[shape.size :] -= pull.q
+            right = hg + F.adjoint(E * pull.r)
+            x, against = solve_once(right, pull.r[exact])
+            dy = E * (pull.r - F.apply(x))
+            dy[exact] = -against
+            # Rows that give way hold by construction; of the others round-off is left.
+            left, missed = hg - h * x + F.adjoint(dy), pull.r[exact] - x @ border
+            if left @ left > _SOLVED**2 * (right @ right):
+                more, against = solve_once(left, missed)
+                x += more
+                dy -= E * F.apply(more)
+                dy[exact] -= against
             return shape.matrix(x), x[shape.size :], dy
 
         return refine
+
+
+def _iterative_solver(A: LinearMap, E: Array, stiffness: Array) -> _Solver:
+    """Return what solves a system that is not formed; there are no variables."""
+
+    def solve(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+        delta = _iterated(A, E, stiffness, A.adjoint(E * pull.r) + stiffness * (G + G.T) / 2)
+        return delta, pull.q, E * (pull.r - A.apply((delta,)))
+
+    return solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +145,23 @@ class _Triangle:
     def size(self) -> int:
         return len(self.i)
 
-    def vector(self, S: Array) -> Array:
-        """Return the entries of a symmetric matrix."""
-        return S[self.i, self.j]
+    def symmetric(self, G: Array) -> Array:
+        """Return the entries of the symmetric part of a matrix."""
+        entries: Array = (G[self.i, self.j] + G[self.j, self.i]) / 2
+        return entries
 
     def doubled(self, S: Array) -> Array:
         """Return the entries, those above the diagonal twice."""
         doubled: Array = S[self.i, self.j] * self.twice
         return doubled
+
+    def congruence(self, P: Array) -> Array:
+        """Return the map from rows as vectors, entries above the diagonal twice, to those of ``P'A P``."""
+        left, right = P.T[self.i], P.T[self.j]
+        C = left[:, self.i] * right[:, self.j]
+        C += left[:, self.j] * right[:, self.i]
+        C *= (self.twice / 2)[:, None]
+        return C
 
     def matrix(self, x: Array) -> Array:
         """Return the symmetric matrix of some entries."""
@@ -170,6 +199,10 @@ class _Kept:
             self._Ft[: shape.size, span(term.at)] += _triangles(term.rows, shape)
         self._Ft[shape.size :] = B.T
 
+    @property
+    def width(self) -> int:
+        return len(self._Ft)
+
     def apply(self, x: Array) -> Array:
         product: Array = x @ self._Ft
         return product
@@ -186,6 +219,30 @@ class _Kept:
 
     def of(self, rows: IntArray) -> Array:
         return self._Ft[:, rows]
+
+
+class _Moved:
+    """Features in other coordinates, by a map of those that are kept; variables stay what they are."""
+
+    def __init__(self, F: _Kept, C: Array) -> None:
+        self._F = F
+        self._C = np.eye(F.width)
+        self._C[: len(C), : len(C)] = C
+
+    def apply(self, x: Array) -> Array:
+        return self._F.apply(x @ self._C)
+
+    def adjoint(self, y: Array) -> Array:
+        product: Array = self._C @ self._F.adjoint(y)
+        return product
+
+    def gram(self, E: Array) -> Array:
+        product: Array = self._C @ self._F.gram(E) @ self._C.T
+        return product
+
+    def of(self, rows: IntArray) -> Array:
+        product: Array = self._C @ self._F.of(rows)
+        return product
 
 
 class _Streamed:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
@@ -23,7 +23,7 @@ class DefiniteFactor:
     Parameters
     ----------
     S : array of shape (m, m)
-        Positive semidefinite.
+        Positive semidefinite; not to be changed afterwards.
     repair : bool
         Whether a matrix that is not positive definite gets more on its diagonal.
 
@@ -34,28 +34,27 @@ class DefiniteFactor:
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
+        self._S = S
         diagonal = S.diagonal()
-        self._scale = 1 / np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
-        self._S = S = self._scale[:, None] * S * self._scale
+        size = np.where(diagonal > _NOTHING, diagonal, 1.0)
         extra = 0.0
         while len(S):
-            self._root, info = lapack.dpotrf((S + extra * np.eye(len(S)) if extra else S).T, lower=1, clean=0)
-            if info == 0 and (repair or self._root.diagonal().min() > _ROUND_OFF):
+            self._root, info = lapack.dpotrf((S + np.diag(extra * size) if extra else S).T, lower=1, clean=0)
+            if info == 0 and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(size)).all()):
                 break
-            if not repair or not np.isfinite(S.diagonal()).all():
+            if not repair or not np.isfinite(diagonal).all():
                 raise LinAlgError("the matrix is not positive definite")
             extra = max(10 * extra, 1e-14)
         self._refinements = 3 if extra else 1
 
     def solve(self, right: Array, refined: bool = True) -> Array:
-        """Return the solution; not `refined` where the caller does that."""
+        """Return the solutions for the columns of `right`; not `refined` where the caller does that."""
         if len(right) == 0:
             return right
-        b = self._scale * right
-        x, _ = lapack.dpotrs(self._root, b, lower=1)
+        x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
-            x += lapack.dpotrs(self._root, b - self._S @ x, lower=1)[0]
-        return self._scale * x
+            x += lapack.dpotrs(self._root, right - self._S @ x, lower=1)[0]
+        return x
 
 
 def conjugate_gradients(
@@ -103,7 +102,7 @@ def bordered(
         return lambda b, q: (factor.solve(b), q)
     E = np.zeros(F.shape[1]) if corner is None else corner
     try:
-        solve_once = _eliminated(M, F, E, refined=refinements == 0)
+        solve_once = _eliminated(M, F, E)
     except LinAlgError:
         solve_once = _whole(M, F, E)
 
@@ -117,8 +116,8 @@ def bordered(
     return solve
 
 
-def _eliminated(M: Array, F: Array, E: Array, refined: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system by way of ``y``, where ``M + F R F'`` is definite.
+def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return what solves the bordered system, unrefined, by way of ``y``, where ``M + F R F'`` is definite.
 
     Alone ``M`` may be all but singular where the whole system is not. A multiple ``R`` of the second
     equations, added to the first, is of the size of ``M`` itself; with ``w = (I - R E) u``,
@@ -126,19 +125,18 @@ def _eliminated(M: Array, F: Array, E: Array, refined: bool) -> Callable[[Array,
         (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
     """
     diagonal = M.diagonal()
-    some = diagonal > _NOTHING
-    share = (F[some] ** 2 / diagonal[some, None]).sum(axis=0)
+    share = (F**2 / np.where(diagonal > _NOTHING, diagonal, np.inf)[:, None]).sum(axis=0)
     share[share == 0] = 1.0  # only in rows that have no size of their own
     R = 1 / (share + 2 * E)
     left = 1 - R * E
     FR = F * R
     factor = DefiniteFactor(M + FR @ F.T, repair=False)
-    inverse = np.column_stack([factor.solve(column) for column in F.T])
+    inverse = factor.solve(F, refined=False)
     border = DefiniteFactor(F.T @ inverse + np.diag(E / left), repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y = factor.solve(b + FR @ q, refined)
-        w = border.solve(F.T @ y - q)
+        y = factor.solve(b + FR @ q, refined=False)
+        w = border.solve(F.T @ y - q, refined=False)
         return y - inverse @ w, w / left
 
     return solve
@@ -148,7 +146,7 @@ def _whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array
     """Return what solves the bordered system as one, regularised by round-off."""
     m, f = F.shape
     whole = np.block([[M, F], [F.T, -np.diag(E)]])
-    scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), np.finfo(float).tiny))
+    scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), TINY))
     regularised = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
     lu = lu_factor(regularised, check_finite=False)  # the engine looks at its steps
 

@@ -43,7 +43,6 @@ _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 _TRIALS_FROM, _LANCZOS_FROM = 40, 130
 _TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
 _LANCZOS_STEPS = 40
-_FEW_VARIABLES = 4  # ordinary ones, whose columns are not worth being sparse
 _LANCZOS_TOL = 0.03  # relative
 
 
@@ -76,7 +75,7 @@ class Pair:
             return np.zeros_like(self.Z)
         lower, _ = lapack.dpotri(self.Z_root, lower=1)  # its upper triangle is zero, as the root's
         K = lower + lower.T
-        K[np.diag_indices(len(K))] /= 2
+        np.einsum("ii->i", K)[:] /= 2
         return self.face.lift(K)
 
 
@@ -117,6 +116,11 @@ class Iterate:
             total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
         return total
 
+    @cached_property
+    def levels(self) -> Array:
+        """What the ends bound: activities, then variables."""
+        return np.concatenate([self.activity, self.u])
+
     @property
     def weight(self) -> float:
         """The mean eigenvalue of ``X Z``."""
@@ -142,11 +146,12 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """Newton's system at an iterate, factorised."""
+    """Newton's system at an iterate, factorised; `D` of its ends, and `q`, what ``B'dy + dz`` is to be."""
 
     at: Iterate
     solve: Solve
     D: Array
+    q: Array
 
 
 class PrimalDual:
@@ -167,8 +172,7 @@ class PrimalDual:
         self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
     ) -> None:
         self._A, self._c, self._C = program.A, program.c, tuple(C)
-        few = program.k <= _FEW_VARIABLES
-        self._B, self._Bt = (program.B.toarray(), program.B.T.toarray()) if few else (program.B, program.Bt)
+        self._program, self._Bt = program, program.Bt
         self._sides = Sides.of(_with_box(program))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
         exact = program.bounds.equal
@@ -176,10 +180,6 @@ class PrimalDual:
         on_face = any(face.codimension for face in self._faces)
         self._system = system_for(self._A, program.B, exact, fixed or on_face, direct)
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
-
-    def activity(self, X: Sequence[Array], u: Array) -> Array:
-        """Return ``A(X) + B u``."""
-        return self._A.apply(X) + self._B @ u
 
     def begin(
         self,
@@ -205,7 +205,7 @@ class PrimalDual:
         near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
             near[: self._A.m] = y
-        ends = Ends.at(self._sides, np.concatenate([self.activity(X, u), u]), nu, near)
+        ends = Ends.at(self._sides, np.concatenate([self._program.activity(X, u), u]), nu, near)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
@@ -213,10 +213,10 @@ class PrimalDual:
         stiffness, m = at.ends.stiffness(), self._A.m
         if not np.isfinite(stiffness).all():
             return None
-        D, _ = at.ends.of_rows(stiffness, stiffness)
+        D = at.ends.stiffness_of_rows(stiffness)
         X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
         solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D[:m], D[m:]))
-        return Slope(at, solve, stiffness)
+        return Slope(at, solve, stiffness, self._c - self._Bt @ at.y - at.z)
 
     def direction(
         self, slope: Slope, weight: float, nu: float, after: Direction | None = None
@@ -228,14 +228,14 @@ class PrimalDual:
         """
         at, m = slope.at, self._A.m
         target = at.ends.sides.pairs.target(nu, None if after is None else after.ends)
-        pull = at.ends.pull(np.concatenate([at.activity, at.u]), target)
-        _, r = at.ends.of_rows(slope.D, pull)
-        q = self._c - self._Bt @ at.y - at.z
+        pull = at.ends.pull(at.levels, target)
+        r = at.ends.pull_of_rows(slope.D, pull)
         left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
-        step = slope.solve(Pull(weight, left, r[:m], r[m:], q))
-        if not (np.isfinite(step.y).all() and np.isfinite(step.u).all()):
+        step = slope.solve(Pull(weight, left, r[:m], r[m:], slope.q))
+        multipliers = np.concatenate([step.y, slope.q - self._Bt @ step.y])
+        if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
-        ends = at.ends.move(np.concatenate([step.y, q - self._Bt @ step.y]), slope.D, pull, target)
+        ends = at.ends.move(multipliers, slope.D, pull, target)
         dy = at.ends.sides.sums(ends.p)[:m]
         dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
         return Direction(step.X, dZ, step.u, ends)
@@ -339,7 +339,7 @@ class PrimalDual:
                 return None
             # Round-off would lead X off its face, step by step.
             pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
-        activity = self.activity(tuple(pair.X for pair in pairs), u)
+        activity = self._program.activity(tuple(pair.X for pair in pairs), u)
         return Iterate(tuple(pairs), u, z, y, activity, ends, worst)
 
 
@@ -385,7 +385,7 @@ def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
     else:
         half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
-        least = float(np.linalg.eigvalsh(K)[0]) if len(root) else 0.0
+        least = float(lapack.dsyevr(K, compute_v=0, range="I", il=1, iu=1)[0][0]) if len(root) else 0.0
     return math.inf if least >= 0 else -1 / least
 
 

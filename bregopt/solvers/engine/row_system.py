@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
@@ -132,7 +132,7 @@ def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
             continue
         part = pieces.weight**2 * _forms(pieces.U, X) * _forms(pieces.U, K)
         diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
-    return np.maximum(diagonal, np.finfo(float).tiny)
+    return np.maximum(diagonal, TINY)
 
 
 def _forms(U: Any, P: Array) -> Array:

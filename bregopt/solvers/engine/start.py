@@ -151,7 +151,7 @@ def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]
 
 def _least(program: Program, faces: Sequence[Face]) -> _Least:
     bounds, A = program.bounds, program.A
-    alone = bounds.equal & (np.diff(program.B.indptr) == 0)
+    alone = bounds.equal & program.alone
     equal = np.flatnonzero(alone)
     if len(equal) == 0:
         return _Least(None, None)

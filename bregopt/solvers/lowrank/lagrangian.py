@@ -11,13 +11,13 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows
 from bregopt.solvers.lowrank.surface import Surface, Tangent
 
 __all__ = ["HEAVY", "Lagrangian", "Point", "lagrangian"]
 
-_UNIT = np.finfo(float).eps
+_UNIT = EPS
 _STIFF = 10.0  # times the mean of the cost's rows: the first penalties
 _STIFFER = 4.0  # by which they grow
 HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
@@ -182,7 +182,7 @@ def _steepness(rows: ThinRows, surface: Surface, lo: Array, hi: Array) -> tuple[
     t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
     size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))
-    size = np.maximum(size, np.finfo(float).tiny)
+    size = np.maximum(size, TINY)
     steep = 4 * size**2 * float(surface.square.max())
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi))
     bound = np.maximum(*ends)[rows.at]

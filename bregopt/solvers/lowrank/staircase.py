@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.program import Certificate, LowRank, Program, ThinMatrix, ThinProgram, certify, lowest
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.lowrank.lagrangian import HEAVY, lagrangian
@@ -71,7 +71,7 @@ class Staircase:
         columns = first_columns(program, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         self._at = self._L.retract(R)
-        self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), np.finfo(float).tiny) / program.blocks[0].n
+        self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), TINY) / program.blocks[0].n
         self._steps = 0
         self._best: tuple[float, Array] | None = None
         self._y, self._bound = np.zeros(program.m), -np.inf

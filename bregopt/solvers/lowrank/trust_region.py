@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.solvers.lowrank.lagrangian import Lagrangian, Point
 
 __all__ = ["descend"]
@@ -55,7 +55,7 @@ def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
 def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     """Return an approximate minimiser of the quadratic model in the trust region (Steihaug 1983)."""
     shift = at.slack.diagonal()[:, None] - at.share
-    M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + np.finfo(float).tiny)
+    M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + TINY)
     # The region is measured in the preconditioner's norm, in which the steps of the method only grow.
     rim = radius**2 * float(np.median(M))
     D, HD, r = np.zeros_like(at.R), np.zeros_like(at.R), at.gradient.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.program import (
     Certificate,
     Faces,
@@ -70,7 +70,7 @@ class Incumbent:
     def _merit(self, missed: float, primal: float) -> tuple[float, float]:
         if not np.isfinite(self.dual):
             return missed, primal
-        size = max(abs(primal), abs(self.dual), np.finfo(float).tiny)
+        size = max(abs(primal), abs(self.dual), TINY)
         return max(missed, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
@@ -135,7 +135,7 @@ def balanced(program: Program, y: Array) -> Array:
         columns = np.flatnonzero(missing)
         if len(columns) == 0:
             break
-        own = np.maximum(np.abs(y), np.finfo(float).tiny)
+        own = np.maximum(np.abs(y), TINY)
         room = np.minimum(np.minimum(y - lower, upper - y), own)
         B = program.B[:, columns]
         move = np.linalg.lstsq((B.T @ sp.diags_array(room) @ B).toarray(), missing[columns], rcond=None)[0]

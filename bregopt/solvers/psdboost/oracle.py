@@ -18,7 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.program import Face, Program, proven_bound
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 
@@ -27,7 +27,7 @@ __all__ = ["Leading", "Reward", "leading"]
 _DENSE_TO = 700  # the order up to which all of the matrix is decomposed
 _EXTRA = 2.5  # Lanczos vectors for each one asked for
 _SWEEPS = 30  # restarts of Lanczos's method
-_ROUND_OFF = 4 * np.finfo(float).eps
+_ROUND_OFF = 4 * EPS
 
 _Product = Callable[[Array], Array]
 

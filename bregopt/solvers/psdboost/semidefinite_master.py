@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.program import (
     Block,
     Bounds,
@@ -112,7 +112,7 @@ class SemidefiniteMaster:
     def place(self, X: LowRank, u: Array, count: int) -> None:
         """Hold the rows where a good point shows them, but for the `count` nearest to their bounds."""
         bounds, activity = self._program.bounds, self._program.activity((X,), u)
-        sure = self._to_bounds(activity) / self._program.row_sizes.clip(np.finfo(float).tiny)
+        sure = self._to_bounds(activity) / self._program.row_sizes.clip(TINY)
         sure[~self._may_be_held()] = -1.0
         nearest = np.argsort(sure)[: count + int((sure < 0).sum())]
         self._inside[:] = False
@@ -283,7 +283,7 @@ class SemidefiniteMaster:
 def _implied(program: Program, bound: TraceBound) -> Mask:
     """Return the rows that say of the trace what the master's own row says."""
     rng = np.random.default_rng(0)
-    alone = program.bounds.hard & (np.diff(program.B.indptr) == 0)
+    alone = program.bounds.hard & program.alone
     weight: list[Array] = []
     for _ in range(2):
         x = rng.normal(size=(program.blocks[0].n, 1))
