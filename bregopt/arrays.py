@@ -14,8 +14,10 @@ __all__ = [
     "Array",
     "IntArray",
     "Mask",
+    "dense",
     "finite_array",
     "index_array",
+    "lean",
     "positive_number",
     "rectangular",
     "span",
@@ -29,6 +31,7 @@ Mask = NDArray[np.bool_]
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
 TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
 
+_FEW_COLUMNS = 4
 # Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
 SYMMETRY_TOL = 1e-10
 
@@ -127,6 +130,17 @@ def positive_number(value: Any, name: str) -> float:
     if number <= 0:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
     return number
+
+
+def dense(S: Any) -> Array:
+    """Return an array from what may be a sparse one."""
+    array: Array = S.toarray() if sp.issparse(S) else S
+    return array
+
+
+def lean(B: Any) -> Any:
+    """Return a sparse matrix to multiply with: dense where its columns are too few to be worth a format."""
+    return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)
 
 
 def span(index: IntArray) -> IntArray | slice:

@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, Mask, lean
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 
 __all__ = ["Block", "Nearness", "Program", "Share"]
-
-_FEW_VARIABLES = 4  # ordinary ones, whose columns are not worth being sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +178,9 @@ class Program:
 
     @cached_property
     def Bt(self) -> Any:
-        """The transpose of ``B``, to multiply with: dense where variables are few."""
-        return self.B.T.toarray() if self.k <= _FEW_VARIABLES else sp.csr_array(self.B.T)
+        """The transpose of ``B``, to multiply with; dense where variables are few."""
+        B = lean(self.B)
+        return sp.csr_array(B.T) if sp.issparse(B) else B.T.copy()
 
     @cached_property
     def absolute_B(self) -> Any:

@@ -18,10 +18,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.arrays import Array, IntArray, Mask, dense, span
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients
@@ -31,7 +30,7 @@ __all__ = ["EntrySystem"]
 
 _LARGEST_FORMED = 1_200  # entries of a system that need not be formed
 _LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
-_FEW = 120  # entries, up to which it costs less to change coordinates than to change all rows
+_FEW = 80  # entries, up to which it costs less to change coordinates than to change all rows
 _SOLVED = 1e-11  # of the right-hand side: what may be left of the equations
 _CG_STEPS = 300
 _CG_TOL = 1e-3
@@ -284,9 +283,9 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
         Row by row of the matrices.
     """
     if isinstance(rows, RankOne):
-        U, W = _dense(rows.Z), _dense(rows.Z)
+        U, W = dense(rows.Z), dense(rows.Z)
     elif isinstance(rows, RankTwo):
-        U, W = _dense(rows.U), _dense(rows.W)
+        U, W = dense(rows.U), dense(rows.W)
     else:
         assert isinstance(rows, DenseRows)
         return shape.twice[:, None] * rows.stack[:, shape.i, shape.j].T
@@ -316,7 +315,7 @@ def _iterated(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
     for term in A.terms:
         pieces = term.rows.pieces()
         if pieces is not None:
-            square = _dense(pieces.U) ** 2
+            square = dense(pieces.U) ** 2
             diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
     return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
 
@@ -327,8 +326,3 @@ def _seen(root: Array, S: Array) -> Array:
     seen, _ = lapack.dtrtrs(root, half.T, lower=1)
     symmetric: Array = (seen + seen.T) / 2
     return symmetric
-
-
-def _dense(U: Any) -> Array:
-    dense: Array = U.toarray() if sp.issparse(U) else U
-    return dense

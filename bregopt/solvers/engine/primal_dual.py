@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, dense
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Move, Sides
@@ -253,7 +253,7 @@ class PrimalDual:
             new = self._iterate(
                 tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
                 tuple(
-                    None if p.residual is None else p.Z + dual * _dense(dZ)
+                    None if p.residual is None else p.Z + dual * dense(dZ)
                     for p, dZ in zip(at.pairs, step.Z, strict=True)
                 ),
                 at.u + primal * step.u,
@@ -367,12 +367,6 @@ def _inner(X: Array, S: Any) -> float:
     return float(np.vdot(X, S)) if isinstance(S, np.ndarray) else float(S.multiply(X).sum())
 
 
-def _dense(S: Any) -> Array:
-    """Return an array from what may be a sparse matrix."""
-    dense: Array = S if isinstance(S, np.ndarray) else S.toarray()
-    return dense
-
-
 def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
     """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face, by what costs least.
 
@@ -381,9 +375,9 @@ def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
     if len(root) >= _LANCZOS_FROM:
         least = _least_eigenvalue(root, step, face)
     elif len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.seen(S), face.seen(_dense(step)), tol)
+        return _longest_by_trials(face.seen(S), face.seen(dense(step)), tol)
     else:
-        half, _ = lapack.dtrtrs(root, face.seen(_dense(step)), lower=1)
+        half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
         K, _ = lapack.dtrtrs(root, half.T, lower=1)
         least = float(lapack.dsyevr(K, compute_v=0, range="I", il=1, iu=1)[0][0]) if len(root) else 0.0
     return math.inf if least >= 0 else -1 / least

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask, dense, lean
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
@@ -31,7 +31,8 @@ class RowSystem:
     """The system in the multipliers."""
 
     def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
-        self._A, self._B, self._Bt = A, sp.csr_array(B), sp.csr_array(B.T)
+        self._A, self._B = A, lean(B)
+        self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
         blocks = range(len(A.orders))
         self._actions = [RowAction(A, b) for b in blocks]
         self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
@@ -91,8 +92,8 @@ class RowSystem:
         loose = _loose(B, M.diagonal(), scene.D_u)
         if not loose.all():
             tight = B[:, ~loose]
-            M += (tight @ sp.diags_array(scene.D_u[~loose]) @ tight.T).toarray()
-        return loose, bordered(M, B[:, loose].toarray(), 1 / scene.D_u[loose])
+            M += dense((tight * scene.D_u[~loose]) @ tight.T)
+        return loose, bordered(M, dense(B[:, loose]), 1 / scene.D_u[loose])
 
     def _iterative(self, scene: Scene, asked: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
@@ -114,10 +115,12 @@ def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
     What such a variable adds to the rows that it shares would leave nothing of their digits.
     """
     loose: Mask = np.isinf(D_u)
-    shared = np.bincount(B.indices, minlength=len(D_u)) > 1
-    for j in np.flatnonzero(shared & ~loose):
-        rows, _, value = sp.find(B[:, [j]])
-        loose[j] = np.sum(D_u[j] * value**2 > _DROWNED * diagonal[rows]) > 1
+    if loose.all():
+        return loose
+    met = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
+    for j in np.flatnonzero((met > 1) & ~loose):
+        share = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
+        loose[j] = np.sum(share > _DROWNED * diagonal) > 1
     return loose
 
 
