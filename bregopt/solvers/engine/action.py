@@ -63,6 +63,18 @@ class RowAction:
             activity[term.at] += term.rows.apply(S)
         return activity
 
+    def apply_sum(self, weight: float, X: Array, K: Array, L: Array | None) -> Array:
+        """Return ``A(weight K - X + sym(L K))``; no `L` for zero."""
+        if L is None or self.by_term:
+            total = -self.apply(X)
+            if weight:
+                total += weight * self.apply(K)
+            return total if L is None else total + self.apply_product(L, K)
+        half = L @ K
+        half -= X
+        half += weight * K
+        return self.apply((half + half.T) / 2)
+
     def apply_product(self, L: Array, R: Array) -> Array:
         """Return ``A(sym(L R'))``, shape ``(m,)``."""
         if not self.by_term:

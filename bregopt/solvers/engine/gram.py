@@ -96,7 +96,12 @@ class _Pieces:
         for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
             for other in self._layers[k:]:
                 W = _times(other.U, left)
-                W *= _times(other.weighted, right)
+                if P is Q:  # the other product is the same but for the weights
+                    W *= W
+                    W *= one.weight[:, None]
+                    W *= other.weight
+                else:
+                    W *= _times(other.weighted, right)
                 H[_block(one.at, other.at)] += W
                 if other is not one:
                     H[_block(other.at, one.at)] += W.T
@@ -110,7 +115,7 @@ class _Layer:
     """Pieces of different rows `at`, the ``u`` in the rows of `U`, and ``w u`` in those of `weighted`."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
-        self.at, self.U = at, U
+        self.at, self.U, self.weight = at, U, weight
         self.weighted = sp.csr_array(sp.diags_array(weight) @ U) if sp.issparse(U) else weight[:, None] * U
 
 

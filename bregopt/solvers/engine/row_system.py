@@ -44,16 +44,13 @@ class RowSystem:
         else:
             loose, solve = self._direct(scene, asked)
         rest = ~loose
-        own = self._A.apply(scene.X)
-        inverse = self._A.apply(scene.K)
 
         def step(pull: Pull) -> Step:
             drop = np.zeros_like(pull.q)
             drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
-            right = pull.r - (pull.weight * inverse - own) - self._B @ drop
-            for action, L, K in zip(self._actions, pull.left, scene.K, strict=True):
-                if L is not None:
-                    right -= action.apply_product(L, K)
+            right = pull.r - self._B @ drop
+            for action, X, K, L in zip(self._actions, scene.X, scene.K, pull.left, strict=True):
+                right -= action.apply_sum(pull.weight, X, K, L)
             dy = np.zeros(self._A.m)
             du = np.zeros_like(drop)
             dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
@@ -85,7 +82,7 @@ class RowSystem:
         for gram, X, K in zip(grams[1:], scene.X[1:], scene.K[1:], strict=True):
             M += gram.assemble(X, K)
         M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
-        M[np.diag_indices(len(M))] += scene.D[asked]
+        np.einsum("ii->i", M)[:] += scene.D[asked]
         if len(scene.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
         B = self._B[asked]

@@ -1,0 +1,113 @@
+"""LogDet nearness in coordinates that suit it, and what an iterate of its methods proves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences import LogDet
+from bregopt.program import Certificate, Program, certificate_of, primal_residual
+from bregopt.program.certificate import divergence_of
+
+__all__ = ["Frame", "Point", "log_det"]
+
+_WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
+
+
+class Point(Protocol):
+    """An iterate: a matrix, multipliers, and their factors; no ``Z_root`` where these prove nothing."""
+
+    @property
+    def X(self) -> Array: ...
+
+    @property
+    def X_root(self) -> Array: ...
+
+    @property
+    def Z_root(self) -> Array | None: ...
+
+    @property
+    def y(self) -> Array: ...
+
+    @property
+    def activity(self) -> Array: ...
+
+
+class Frame:
+    """The problem in coordinates that suit it: its own, or those in which an ill-conditioned ``X0`` is I.
+
+    In the latter the divergence is ``tr X - logdet X - n``, and the conditioning costs no precision.
+    """
+
+    def __init__(self, program: Program) -> None:
+        nearness = program.blocks[0].nearness
+        assert nearness is not None
+        divergence = divergence_of(nearness)
+        assert isinstance(divergence, LogDet)
+        self._L: Array | None = None
+        self._given = program
+        if _condition(divergence.L) > _WELL_CONDITIONED:
+            self._L = divergence.L
+            program = program.restrict(0, self._L, np.eye(len(self._L)))
+            nearness = program.blocks[0].nearness
+            assert nearness is not None
+            divergence = LogDet(np.eye(len(self._L)))
+        self.program, self.mu, self.X0 = program, nearness.mu, np.asarray(nearness.X0)
+        self.divergence = divergence
+        self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
+        self._log_det = 2 * float(np.log(divergence.L.diagonal()).sum())
+
+    @property
+    def ill_conditioned(self) -> bool:
+        """Whether the coordinates are those of ``X0``."""
+        return self._L is not None
+
+    def point(self, adjoint: Array) -> Array | None:
+        """Return the point that belongs to multipliers with this ``A*(y)``, None where there is none."""
+        return self.divergence.minimiser(self.program.blocks[0].C - adjoint, self.mu)
+
+    @cached_property
+    def resting(self) -> Array | None:
+        """The point where no row acts, None where there is none."""
+        free = self.program.blocks[0].cost is None
+        return self.X0.copy() if free else self.point(np.zeros_like(self.X0))
+
+    def steepest(self) -> Array:
+        """Return the direction of trace one along which the objective grows least."""
+        v = np.linalg.eigh(self.C)[1][:, :1]
+        direction: Array = v @ v.T
+        return direction
+
+    def certificate(self, at: Point) -> Certificate:
+        """Return what an iterate proves, from the factors that it holds."""
+        n = len(at.X)
+        own = float(np.vdot(self.divergence.inverse, at.X)) - n
+        divergence = own - log_det(at.X_root) + self._log_det
+        term = -np.inf
+        if at.Z_root is not None:
+            term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
+        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term)
+        if not self.ill_conditioned:
+            return found
+        # What is small beside a row in these coordinates need not be so in the given ones.
+        given = primal_residual(self._given, (self.lift(at.X),), np.zeros(0), at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, given))
+
+    def lift(self, M: Array) -> Array:
+        """Return a matrix in the coordinates of the problem as it was given."""
+        return M if self._L is None else self._L @ M @ self._L.T
+
+
+def log_det(root: Array) -> float:
+    """Return ``logdet(L L')``."""
+    return 2 * float(np.log(root.diagonal()).sum())
+
+
+def _condition(L: Array) -> float:
+    """Return a lower bound on the condition number of ``L L'``."""
+    diagonal = L.diagonal()
+    return float((diagonal.max() / diagonal.min()) ** 2)
