@@ -14,10 +14,9 @@ __all__ = [
     "Array",
     "IntArray",
     "Mask",
-    "dense",
+    "covers",
     "finite_array",
     "index_array",
-    "lean",
     "positive_number",
     "rectangular",
     "span",
@@ -31,7 +30,6 @@ Mask = NDArray[np.bool_]
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
 TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
 
-_FEW_COLUMNS = 4
 # Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
 SYMMETRY_TOL = 1e-10
 
@@ -132,18 +130,12 @@ def positive_number(value: Any, name: str) -> float:
     return number
 
 
-def dense(S: Any) -> Array:
-    """Return an array from what may be a sparse one."""
-    array: Array = S.toarray() if sp.issparse(S) else S
-    return array
-
-
-def lean(B: Any) -> Any:
-    """Return a sparse matrix to multiply with: dense where its columns are too few to be worth a format."""
-    return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)
-
-
 def span(index: IntArray) -> IntArray | slice:
     """Return numbers as a slice, which makes a view, where each follows the one before."""
     follow = len(index) > 0 and bool((np.diff(index) == 1).all())
     return slice(int(index[0]), int(index[0]) + len(index)) if follow else index
+
+
+def covers(index: IntArray | slice, m: int) -> bool:
+    """Whether what :func:`span` returned is all of the numbers to `m`, in their order."""
+    return isinstance(index, slice) and index == slice(0, m)

@@ -64,6 +64,22 @@ def test_psdboost(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_mnist(tmp_path, monkeypatch, capsys):
+    needed = [
+        f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+    ]
+    small = {"IMAGES": 4000, "HELD_OUT": 500, "COUNTS": (500,), "TOTAL_PRICES": (10, 1000)}
+    run("mnist", monkeypatch, tmp_path, needed, **small)
+    lines = [
+        line for line in cells(capsys.readouterr().out) if line[0] in ("Euclidean", "LogDet", "von Neumann")
+    ]
+    errors = [float(line[3]) for line in lines]
+    assert len(errors) == 3
+    assert errors[0] < 10
+    assert max(errors[1:]) < errors[0] + 0.5  # 500 pairs neither help much nor harm
+
+
+@pytest.mark.slow
 def test_spambase_and_nursery(tmp_path, monkeypatch, capsys):
     needed = ["spambase.data", "nursery.data"]
     run("spambase_nursery", monkeypatch, tmp_path, needed, ["--runs", "1"], COUNTS=(50,))

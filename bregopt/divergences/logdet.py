@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.linalg import LinAlgError, cholesky
-from scipy.linalg import blas, cho_solve, solve_triangular
+from scipy.linalg import blas, cho_solve, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
+from bregopt.linalg import root_of
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
 
@@ -38,11 +39,10 @@ class LogDet:
         return np.asarray(cho_solve((self.L, True), np.eye(len(self.L))))
 
     def value(self, X: Array) -> float:
-        try:
-            root = cholesky(X)
-        except LinAlgError:
+        root = root_of(X)
+        if root is None:
             return math.inf
-        ratio = solve_triangular(self.L, root, lower=True)
+        ratio, _ = lapack.dtrtrs(self.L, root, lower=1)
         return float(np.vdot(ratio, ratio) - 2 * np.log(ratio.diagonal()).sum() - len(X))
 
     def gradient(self, X: Array) -> Array:
@@ -52,7 +52,7 @@ class LogDet:
         root = self._dual_root(W, mu)
         if root is None:
             return None
-        half = solve_triangular(root, self.L.T, lower=True)
+        half, _ = lapack.dtrtrs(root, self.L.T, lower=1)
         X: Array = half.T @ half
         return X
 
@@ -63,10 +63,7 @@ class LogDet:
     def _dual_root(self, W: Array, mu: float) -> Array | None:
         """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""
         Z = np.eye(len(W)) + self.L.T @ (W / mu) @ self.L
-        try:
-            return np.asarray(cholesky((Z + Z.T) / 2), dtype=float)
-        except LinAlgError:
-            return None
+        return root_of((Z + Z.T) / 2)
 
 
 class LogDetLine:

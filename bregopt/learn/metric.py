@@ -78,7 +78,7 @@ class _PairMetricLearner(LinearMetric):
         else:
             near, far = pairs_from_labels(labels, self.n_pairs, self.random_state)
         prior = self._prior(points)
-        self.bounds_ = self._bounds(points @ psd_root(prior))
+        self.bounds_ = self._bounds(points, prior)
         A = PSD(points.shape[1], name="A")
         rows = self._rows(A, points, near, far, self._unit(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
@@ -107,11 +107,11 @@ class _PairMetricLearner(LinearMetric):
             rows.append(softened(forms >= 1, self.gamma, unit))
         return rows
 
-    def _bounds(self, points: Array) -> tuple[Any, Any]:
+    def _bounds(self, points: Array, prior: Array) -> tuple[Any, Any]:
         """Return the bounds, by percentiles of the prior's squared distances where they are not given."""
         if self.upper is not None and self.lower is not None:
             return self.upper, self.lower
-        upper, lower = percentile_bounds(points, self.percentiles, self.random_state)
+        upper, lower = percentile_bounds(points @ psd_root(prior), self.percentiles, self.random_state)
         return upper if self.upper is None else self.upper, lower if self.lower is None else self.lower
 
     def _unit(self, prior: Array) -> float:

@@ -11,7 +11,7 @@ A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y *
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -47,8 +47,10 @@ class _Scalar(NamedTuple):
 
 def _logdet(a: Array, b: Array) -> Array:
     ratio = a / b
-    safe = np.where(ratio > 0, ratio, 1.0)
-    return np.where(ratio > 0, ratio - np.log(safe) - 1, np.inf)
+    positive = ratio > 0
+    if positive.all():
+        return ratio - np.log(ratio) - 1
+    return np.where(positive, ratio - np.log(np.where(positive, ratio, 1.0)) - 1, np.inf)
 
 
 def _von_neumann(a: Array, b: Array) -> Array:
@@ -199,12 +201,11 @@ class Bounds:
         if self.all_hard:
             return np.zeros(self.m)
         outside = self.violation(a)
-        paid, hinge = np.zeros(self.m), self._hinge
-        paid[hinge] = self.gamma[hinge] * outside[hinge]
-        for kind, mask in self._curved:
-            k = np.flatnonzero(mask & (outside > 0))
-            nearest = np.where(a[k] < self.lo[k], self.lo[k], self.hi[k])
-            paid[k] = self.gamma[k] * _SCALARS[kind].value(a[k], nearest)
+        paid = np.zeros(self.m)
+        if len(self._hinge):
+            paid[self._hinge] = self.gamma[self._hinge] * outside[self._hinge]
+        for kind, k, at, nearest in self._broken(a, outside):
+            paid[k] = self.gamma[k] * _SCALARS[kind].value(at, nearest)
         return paid
 
     def conjugate(self, y: Array) -> Array:
@@ -227,11 +228,8 @@ class Bounds:
         The derivatives of :meth:`penalty`, turned round; for rows whose penalty is smooth.
         """
         y, stiffness = np.zeros(self.m), np.zeros(self.m)
-        outside = self.violation(a) > 0
-        for kind, mask in self._curved:
-            k = np.flatnonzero(mask & outside)
-            nearest = np.where(a[k] < self.lo[k], self.lo[k], self.hi[k])
-            t, slope = _SCALARS[kind].response(a[k], nearest)
+        for kind, k, at, nearest in self._broken(a, self.violation(a)):
+            t, slope = _SCALARS[kind].response(at, nearest)
             y[k], stiffness[k] = self.gamma[k] * t, self.gamma[k] * slope
         return y, stiffness
 
@@ -271,3 +269,10 @@ class Bounds:
     def _curved(self) -> tuple[tuple[Penalty, Mask], ...]:
         """The smooth penalties that occur, and the rows that pay them."""
         return tuple((kind, self.kind == kind) for kind in self.penalties)
+
+    def _broken(self, a: Array, outside: Array) -> Iterator[tuple[Penalty, IntArray, Array, Array]]:
+        """Yield the smooth penalties, the rows that pay for being `outside`, where, and what they broke."""
+        for kind, mask in self._curved:
+            k = np.flatnonzero(mask & (outside > 0))
+            at, lo = a[k], self.lo[k]
+            yield kind, k, at, np.where(at < lo, lo, self.hi[k])

@@ -149,7 +149,13 @@ def certify(
 
 
 def certificate_of(
-    program: Program, X: Array, y: Array, activity: Array, divergence: float, matrix_term: float
+    program: Program,
+    X: Array,
+    y: Array,
+    activity: Array,
+    divergence: float,
+    matrix_term: float,
+    paid: float | None = None,
 ) -> Certificate:
     """Return the certificate of a nearness problem in one matrix from values that its route has at hand.
 
@@ -166,11 +172,13 @@ def certificate_of(
         ``D(X, X0)``.
     matrix_term : float
         ``min_X <C - A*(y), X> + mu D(X, X0)``.
+    paid : float, optional
+        The sum of the penalties.
     """
     nearness = program.blocks[0].nearness
     assert nearness is not None
     u = np.zeros(0)
-    linear, magnitude = _linear_terms(program, (X,), u, activity)
+    linear, magnitude = _linear_terms(program, (X,), u, activity, paid)
     primal = linear + nearness.mu * divergence
     dual = float(program.bounds.conjugate(y).sum()) + matrix_term + program.offset
     missed = program.bounds.missed(activity)
@@ -268,9 +276,12 @@ def _relative(primal: float, dual: float, worth: float, offset: float, scale: fl
     return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
 
 
-def _linear_terms(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> tuple[float, float]:
+def _linear_terms(
+    program: Program, X: Sequence[Matrix], u: Array, activity: Array, paid: float | None = None
+) -> tuple[float, float]:
     """Return what is linear in the objective, penalties and offset with it, and its terms' magnitudes."""
-    terms = [float(program.bounds.penalty(activity).sum()), float(program.c @ u)]
+    paid = float(program.bounds.penalty(activity).sum()) if paid is None else paid
+    terms = [paid, float(program.c @ u)]
     terms += [block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)]
     magnitude = sum(map(abs, terms)) - abs(terms[1]) + float(np.abs(program.c) @ np.abs(u))
     return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset, magnitude

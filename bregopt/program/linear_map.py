@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, span
+from bregopt.arrays import Array, IntArray, covers, span
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import DenseRows, Rows
 
@@ -55,8 +55,11 @@ class LinearMap:
 
     def apply(self, X: Sequence[Matrix]) -> Array:
         """Return ``A(X)``, shape ``(m,)``."""
+        factors = self._factors
+        if len(factors) == 1 and covers(factors[0].place, self.m):  # each row once, in their order
+            return factors[0].rows.apply(X[factors[0].block])
         activity = np.zeros(self.m)
-        for term in self._factors:
+        for term in factors:
             activity[term.place] += term.rows.apply(X[term.block])
         return activity
 

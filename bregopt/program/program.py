@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, Mask, lean
+from bregopt.arrays import Array, Mask
+from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix

@@ -112,7 +112,7 @@ class Settings:
             value = getattr(self, name)
             if value is None and name == "time_limit":
                 continue
-            if isinstance(value, bool) or not isinstance(value, Real):
+            if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise TypeError(f"{name} is {value!r}; expected a number")
             if not 0 < float(value) < (math.inf if name == "time_limit" else 1):
                 raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
@@ -120,7 +120,7 @@ class Settings:
             value = getattr(self, name)
             if value is None and name == "max_iter":
                 continue
-            if isinstance(value, bool) or not isinstance(value, Integral):
+            if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
                 raise TypeError(f"{name} is {value!r}; expected an integer")
             if value < least:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
+from bregopt.linalg import root_of
 from bregopt.program import Program
-from bregopt.solvers.engine import root_of
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
 

@@ -16,14 +16,15 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
-from bregopt.program import Face, Program, certify, is_ray, primal_residual
+from bregopt.linalg import root_of
+from bregopt.program import Certificate, Face, Program, certify, is_ray, primal_residual
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.active_newton import ActiveNewton
 from bregopt.solvers.bregman.frame import Frame
 from bregopt.solvers.bregman.soft_newton import SoftNewton, smooth
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.engine import Iterate, PrimalDual, first_iterate, root_of
+from bregopt.solvers.engine import Iterate, PrimalDual, first_iterate
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -65,7 +66,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     for method in methods:
         for first in method.starts():
             most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
-            at, stop, steps = watch.follow(first, method.next, frame.certificate, most, steps)
+            at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
             answer = _answer(frame, watch, at, stop, steps)
             if stop in _FINAL or steps >= limit:
                 return answer
@@ -130,6 +131,10 @@ class _RowNewton:
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
         return self._centred(_on_diagonal(self._frame.program, X))
+
+    def certificate(self, at: _Iterate) -> Certificate:
+        """Return what an iterate proves."""
+        return self._frame.certificate(at)
 
     def next(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""

@@ -7,15 +7,17 @@ multipliers are the slopes of the penalties. The system is that of :mod:`bregopt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Bounds, Penalty
+from bregopt.linalg import root_of
+from bregopt.program import Bounds, Certificate, Penalty
 from bregopt.solvers.bregman.frame import Frame, log_det
-from bregopt.solvers.engine import Pull, Scene, root_of, system_for
+from bregopt.solvers.engine import Pull, Scene, system_for
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
@@ -28,8 +30,8 @@ _NO_VARIABLES = np.zeros(0)
 
 def smooth(bounds: Bounds, mu: float) -> bool:
     """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
-    soft = np.isin(bounds.kind, (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE))
-    power = np.select([bounds.kind == Penalty.VON_NEUMANN, bounds.kind == Penalty.SQUARE], [1, 2], 0)
+    power = np.array([0, 0, 0, 1, 2])[bounds.kind]
+    soft = bounds.kind > int(Penalty.HINGE)
     return bool((soft & (bounds.gamma * bounds.sizes**power <= _STIFF * mu)).all())
 
 
@@ -48,10 +50,14 @@ class SoftIterate:
         self.activity = frame.program.A.apply((X,))
 
     @cached_property
+    def paid(self) -> float:
+        """The sum of the penalties, which may be infinite."""
+        return float(self._frame.program.bounds.penalty(self.activity).sum())
+
+    @cached_property
     def value(self) -> float:
-        """The objective; infinite where a penalty is."""
-        paid = float(self._frame.program.bounds.penalty(self.activity).sum())
-        return float(np.vdot(self._frame.C, self.X)) - self._frame.mu * log_det(self.X_root) + paid
+        """The objective."""
+        return float(np.vdot(self._frame.C, self.X)) - self._frame.mu * log_det(self.X_root) + self.paid
 
     @property
     def y(self) -> Array:
@@ -99,6 +105,10 @@ class SoftNewton:
         if first is not None:
             yield self._answered(first)
 
+    def certificate(self, at: SoftIterate) -> Certificate:
+        """Return what an iterate proves."""
+        return self._frame.certificate(at, at.paid)
+
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
         return self._iterate(self._frame.point(self._A.adjoint(y)))
@@ -145,4 +155,4 @@ class SoftNewton:
         if root is None:
             return None
         new = SoftIterate(self._frame, X, root)
-        return new if np.isfinite(new.value) else None
+        return new if math.isfinite(new.value) else None

@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, IntArray, Mask, dense, span
+from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.linalg import dense
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients

@@ -10,12 +10,14 @@ Kojima and Nakata 1997, and for pieces the Hadamard product of the max-cut liter
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, span
+from bregopt.arrays import Array, IntArray, covers, span
+from bregopt.linalg import root_of
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
 
@@ -50,6 +52,8 @@ class Gram:
         p, t = self._pieces, self._terms
         if p is None and t is not None and t.plain(self._m) and not self._full:
             return t.squares(P, Q)
+        if p is not None and t is None and p.whole(self._m) and not self._full:
+            return p.products(P, Q)
         H = np.zeros((self._m, self._m))
         if p is not None:
             p.add(H, P, Q, t)
@@ -90,39 +94,55 @@ class _Pieces:
                 layers.append(_Layer(at[p.row[own]], p.U[own], p.weight[own]))
         return cls(layers) if layers else None
 
+    def whole(self, m: int) -> bool:
+        """Whether each of the rows has one piece, in their order."""
+        return len(self._layers) == 1 and covers(self._layers[0].place, m)
+
+    def products(self, P: Array, Q: Array) -> Array:
+        """Return the products of all pieces where they are :meth:`whole`."""
+        layer = self._layers[0]
+        root = root_of(P) if P is Q else None
+        if root is None:
+            W = _times(layer.U, layer.U @ P)
+            W *= _times(layer.weighted, layer.weighted @ Q)
+            return W
+        half = layer.U @ root
+        W = half @ half.T  # a matrix and its own transpose: half the work
+        W *= W
+        if not layer.plain:
+            W *= np.multiply.outer(layer.weight, layer.weight)
+        return W
+
     def add(self, H: Array, P: Array, Q: Array, terms: _Terms | None) -> None:
         """Add the products of pieces with pieces and with terms."""
         halves = [(layer.U @ P, layer.weighted @ Q) for layer in self._layers]
         for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
             for other in self._layers[k:]:
                 W = _times(other.U, left)
-                if P is Q:  # the other product is the same but for the weights
-                    W *= W
-                    W *= one.weight[:, None]
-                    W *= other.weight
-                else:
-                    W *= _times(other.weighted, right)
-                H[_block(one.at, other.at)] += W
+                W *= _times(other.weighted, right)
+                H[_block(one.place, other.place)] += W
                 if other is not one:
-                    H[_block(other.at, one.at)] += W.T
+                    H[_block(other.place, one.place)] += W.T
             if terms is not None:
-                mixed, at = terms.summed(left, right), span(one.at)
-                H[at] += mixed
-                H[:, at] += mixed.T
+                mixed = terms.summed(left, right)
+                H[one.place] += mixed
+                H[:, one.place] += mixed.T
 
 
 class _Layer:
-    """Pieces of different rows `at`, the ``u`` in the rows of `U`, and ``w u`` in those of `weighted`."""
+    """Pieces of different rows: the ``u`` in the rows of `U`, and ``w u`` in those of `weighted`."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
-        self.at, self.U, self.weight = at, U, weight
+        self.place, self.U, self.weight = span(at), U, weight
+        self.plain = bool((weight == 1).all())
         self.weighted = sp.csr_array(sp.diags_array(weight) @ U) if sp.issparse(U) else weight[:, None] * U
 
 
-def _block(rows: IntArray, columns: IntArray) -> Any:
-    """Return what selects a block of a matrix, a view where the numbers allow."""
-    r, c = span(rows), span(columns)
-    return (r, c) if isinstance(r, slice) and isinstance(c, slice) else np.ix_(rows, columns)
+def _block(rows: IntArray | slice, columns: IntArray | slice) -> Any:
+    """Return what selects a block of a matrix, a view where both are."""
+    if isinstance(rows, slice) or isinstance(columns, slice):
+        return rows, columns
+    return np.ix_(rows, columns)
 
 
 class _Terms:
@@ -130,8 +150,15 @@ class _Terms:
 
     def __init__(self, at: IntArray, t: Coordinates, m: int) -> None:
         self._row, self._t = at, t
-        self._sum = sp.csr_array((t.value, (at, np.arange(len(at)))), (m, len(at)))
+        self._m = m
         self._diagonal = bool((t.i == t.j).all())
+
+    @cached_property
+    def _sum(self) -> Any:
+        """The map from the terms to the rows."""
+        return sp.csr_array(
+            (self._t.value, (self._row, np.arange(len(self._row)))), (self._m, len(self._row))
+        )
 
     @classmethod
     def of(cls, families: list[tuple[IntArray, Coordinates]], m: int) -> _Terms | None:

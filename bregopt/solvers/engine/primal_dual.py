@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, dense
+from bregopt.arrays import Array
+from bregopt.linalg import dense, root_of
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Move, Sides
 from bregopt.solvers.engine.scene import Pull, Scene, Solve
 from bregopt.solvers.engine.systems import system_for
 
-__all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope", "root_of"]
+__all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope"]
 
 _TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
 _HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
@@ -352,14 +353,6 @@ def _with_box(program: Program) -> Bounds:
         np.concatenate([bounds.kind, np.full(k, Penalty.HARD)]),
         np.concatenate([bounds.gamma, np.full(k, np.inf)]),
     )
-
-
-def root_of(S: Array) -> Array | None:
-    """Return the lower Cholesky factor, None where `S` is not positive definite."""
-    if len(S) == 0:
-        return S
-    root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
-    return root if info == 0 and np.isfinite(root.diagonal()).all() else None
 
 
 def _inner(X: Array, S: Any) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask, dense, lean
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.linalg import dense, lean
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
@@ -81,7 +82,7 @@ class RowSystem:
         M = grams[0].assemble(scene.X[0], scene.K[0])
         for gram, X, K in zip(grams[1:], scene.X[1:], scene.K[1:], strict=True):
             M += gram.assemble(X, K)
-        M = M[np.ix_(asked, asked)] if len(asked) < len(M) else M
+        M = M[asked][:, asked] if len(asked) < len(M) else M
         np.einsum("ii->i", M)[:] += scene.D[asked]
         if len(scene.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))

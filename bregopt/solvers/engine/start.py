@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array, Mask
+from bregopt.linalg import root_of
 from bregopt.program import Face, Penalty, Program
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual, root_of
+from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual
 
 __all__ = ["first_iterate", "warm_iterate"]
 

@@ -1,0 +1,34 @@
+"""Small helpers of numerical linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import lapack
+
+from bregopt.arrays import Array
+
+__all__ = ["dense", "lean", "root_of"]
+
+_FEW_COLUMNS = 4
+
+
+def root_of(S: Array) -> Array | None:
+    """Return the lower Cholesky factor, None where `S` is not positive definite."""
+    if len(S) == 0:
+        return S
+    root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
+    return root if info == 0 and np.isfinite(root.diagonal()).all() else None
+
+
+def dense(S: Any) -> Array:
+    """Return an array from what may be a sparse one."""
+    array: Array = S.toarray() if sp.issparse(S) else S
+    return array
+
+
+def lean(B: Any) -> Any:
+    """Return a sparse matrix to multiply with: dense where its columns are too few to be worth a format."""
+    return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)
