@@ -81,7 +81,8 @@ _LIBRARY: dict[str, dict[str, float]] = {
 }
 _EMPTY = {"infp1": "y", "infd1": "X"}  # the side that has no feasible point
 _QUICK = ("gpp100", "mcp100", "theta1", "control1", "truss1", "infp1", "infd1")
-_GROUPS = (*_LIBRARY, "cuts")
+_GROUPS = (*_LIBRARY, "cuts", "small")
+_SMALL = ((5, 60), (10, 60), (10, 100), (10, 300), (10, 1000), (20, 1000), (60, 1000))  # order, rows
 
 
 @dataclass(frozen=True)
@@ -385,6 +386,49 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - begin, result
 
 
+# ------------------------------------------------------------------------------------------------------ small
+
+
+def small_table(repeats: int) -> list[str]:
+    """Return (and print) what a step costs on margins with few unknowns, cold and after a small change."""
+    lines = [
+        "| order | hinge rows | steps | ms a step | ms in all | warm: steps | ms in all |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    print("\n".join(lines))
+    for order, rows in _SMALL:
+        problem, asked = margin(order, rows)
+        cold = [_stepped(problem, False) for _ in range(10 * repeats)]
+        warm = []
+        for k in range(10 * repeats):
+            asked.value = 0.01 * np.random.default_rng(k).normal(size=rows)
+            warm.append(_stepped(problem, True))
+        (steps, step, total), (again, _, warmed) = np.median(cold, axis=0), np.median(warm, axis=0)
+        cells = [order, rows, f"{steps:.0f}", f"{step:.3g}", f"{total:.3g}", f"{again:.0f}", f"{warmed:.3g}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def margin(order: int, rows: int) -> tuple[bo.Problem, bo.Parameter]:
+    """Return  max rho - sum hinges of <A_r, X> - rho >= asked_r, tr X <= 1,  the small master of psdboost."""
+    far, near = np.random.default_rng(0).normal(size=(2, rows, order))
+    X, rho, asked = bo.PSD(order), bo.Variable(), bo.Parameter(rows)
+    asked.value = np.zeros(rows)
+    body = bo.quad_form(1.3 * far, X) - bo.quad_form(near, X)
+    rows_ = bo.soft(body - rho >= asked, gamma=10 / rows)
+    return bo.Problem(bo.Maximize(rho), [bo.trace(X) <= 1, rows_]), asked
+
+
+def _stepped(problem: bo.Problem, warm: bool) -> tuple[float, float, float]:
+    """Return the steps of a solve, milliseconds of one, and of all with what goes before and after."""
+    begin = time.perf_counter()
+    solution = problem.solve(solver="path", tol=TOL, warm_start=warm)
+    total, clock = time.perf_counter() - begin, solution.history["seconds"]
+    steps = max(solution.iterations, 1)
+    return solution.iterations, 1e3 * float(clock[-1] - clock[0]) / steps, 1e3 * total
+
+
 # ------------------------------------------------------------------------------------------------------- main
 
 
@@ -458,6 +502,8 @@ def main() -> None:
         lines += solve_table(chosen, settings)
     if "cuts" in wanted:
         lines += ["", *cut_table(options.data, options.cap, options.quick)]
+    if "small" in wanted:
+        lines += ["", *small_table(settings.repeats)]
     if options.output is not None:
         options.output.parent.mkdir(exist_ok=True)
         options.output.write_text("\n".join(lines) + "\n")

@@ -74,8 +74,8 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
         if array.ndim not in accepted:
             expected = " or ".join(str(d) for d in accepted)
             raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
-    bad = ~np.isfinite(array)
-    if bad.any():
+    if not np.isfinite(array).all():
+        bad = ~np.isfinite(array)
         where = tuple(int(k) for k in np.argwhere(bad)[0])
         place = f" at {where if len(where) > 1 else where[0]}" if where else ""
         raise ValueError(

@@ -180,7 +180,9 @@ def certificate_of(
     u = np.zeros(0)
     linear, magnitude = _linear_terms(program, (X,), u, activity, paid)
     primal = linear + nearness.mu * divergence
-    dual = float(program.bounds.conjugate(y).sum()) + matrix_term + program.offset
+    dual = matrix_term
+    if math.isfinite(matrix_term):
+        dual += float(program.bounds.conjugate(y).sum()) + program.offset
     missed = program.bounds.missed(activity)
     unit = nearness.mu * divergence_of(nearness).unit
     return Certificate(
@@ -194,7 +196,13 @@ def certificate_of(
 
 
 def certificate_inside(
-    program: Program, X: Sequence[Matrix], u: Array, y: Array, activity: Array, dual_residual: float
+    program: Program,
+    X: Sequence[Matrix],
+    u: Array,
+    y: Array,
+    activity: Array,
+    dual_residual: float,
+    adjoints: Sequence[Array] | None = None,
 ) -> Certificate:
     """Return the certificate of an interior point of a semidefinite program, where no eigenvalue is needed.
 
@@ -209,16 +217,17 @@ def certificate_inside(
     y, activity : array of shape (m,)
     dual_residual : float
         How far ``C - A*(y)`` is from the positive definite matrix that the route holds for it.
+    adjoints : sequence of arrays of shape (n_b, n_b), optional
+        ``A*(y)``, where it is at hand.
     """
     primal, magnitude = _linear_terms(program, X, u, activity)
     dual, miss, left = bound_inside(program, u, y)
     missed = program.bounds.missed(activity)
+    unit = _linear_unit(program, X, y, adjoints)
     return Certificate(
         primal=primal,
         dual=dual,
-        gap=_relative(
-            primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * _linear_unit(program, X, y)
-        ),
+        gap=_relative(primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * unit),
         primal_residual=_residual(program, X, u, missed),
         dual_residual=max(dual_residual, miss),
         error=abs(primal - dual) + float(np.abs(y) @ missed) + left,
@@ -234,21 +243,28 @@ def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     return float(program.bounds.conjugate(y).sum()) + box + program.offset, miss, left
 
 
-def _linear_unit(program: Program, X: Sequence[Matrix], y: Array) -> float:
+def _linear_unit(
+    program: Program, X: Sequence[Matrix], y: Array, adjoints: Sequence[Array] | None = None
+) -> float:
     """Return the traces times the norms of what ``C - A*(y)`` is made of, where the objective is linear.
 
     Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
     """
     bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
+    resting = (bound == 0) & program.alone
     # Multipliers of dependent rows may be anything: what they add up to counts.
-    acting = np.where((bound == 0) & program.alone, 0.0, y)
+    if resting.any():
+        y, adjoints = np.where(resting, 0.0, y), None
     most = _LARGEST * max(program.stated_traces, default=math.inf)
     unit = 0.0
     for b, block in enumerate(program.blocks):
         if block.nearness is None:
-            slack = _slack(program, b, acting, X[b])
-            trace = min(_typical_trace(program, b, float(X[b].trace())), most)
-            unit += trace * (slack.cost + slack.adjoint)
+            if adjoints is None:
+                slack = _slack(program, b, y, X[b])
+                size = slack.cost + slack.adjoint
+            else:
+                size = block.cost_norm + float(np.linalg.norm(adjoints[b]))
+            unit += min(_typical_trace(program, b, float(X[b].trace())), most) * size
     return unit
 
 

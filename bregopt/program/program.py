@@ -185,8 +185,8 @@ class Program:
 
     @cached_property
     def absolute_B(self) -> Any:
-        """``|B|``, entry by entry."""
-        return abs(self.B)
+        """``|B|``, entry by entry, to multiply with."""
+        return lean(abs(self.B))
 
     @cached_property
     def column_sizes(self) -> Array:

@@ -75,24 +75,21 @@ def drawn(euclidean, found):
     figure, (left, right) = new_axes(2)
     at = np.arange(len(COUNTS))
     for k, name in enumerate(LEARNERS):
-        style = {"width": 0.36, "color": COLOURS[name]}
-        place = at + 0.4 * (k - 0.5)
-        left.bar(place, [found[name, count][0] for count in COUNTS], label=name, **style)
-        right.bar(place, [found[name, count][1] for count in COUNTS], **style)
-        known = [
-            (x, *PAPER[name, count]) for x, count in zip(place, COUNTS, strict=True) if (name, count) in PAPER
-        ]
-        for ax, column, factor in ((left, 1, 1), (right, 2, 60)):
-            marks = [factor * row[column] for row in known]
-            label = "in the paper" if ax is left and k == 0 else None
-            ax.plot([row[0] for row in known], marks, "kD", mfc="white", ms=6, label=label)
+        place, colour = at + 0.2 * (k - 0.5), COLOURS[name]
+        known = [(x, *PAPER[name, c]) for x, c in zip(place, COUNTS, strict=True) if (name, c) in PAPER]
+        for ax, column, unit in ((left, 0, 1), (right, 1, 60)):
+            ax.plot(place, [found[name, c][column] for c in COUNTS], "o", ms=8, color=colour, label=name)
+            theirs = [unit * row[column + 1] for row in known]
+            ax.plot(
+                [row[0] for row in known], theirs, "D", ms=7, mec=colour, mfc="white", label=f"{name}, paper"
+            )
     left.axhline(euclidean, color=COLOURS["start"], lw=1, label="Euclidean")
-    errors = [euclidean, *(wrong for wrong, _ in found.values()), *(wrong for wrong, _ in PAPER.values())]
-    left.set(title="error on the test images, %", ylim=(0.9 * min(errors), 1.05 * max(errors)))
+    left.axhline(EUCLIDEAN, color=COLOURS["start"], lw=1, ls="--", label="Euclidean, paper")
+    left.set(title="error on the test images, %")
     right.set(title="seconds to learn", yscale="log")
     for ax in (left, right):
-        ax.set(xticks=at, xticklabels=[f"{count:,} pairs" for count in COUNTS])
-    left.legend(frameon=False, fontsize="small")
+        ax.set(xticks=at, xticklabels=[f"{count:,} pairs" for count in COUNTS], xlim=(-0.5, len(at) - 0.5))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -69,9 +69,9 @@ class RankOne:
 
 def row_dots(U: Any, W: Any) -> Array:
     """Return ``u_k' w_k`` for the rows of two matrices, dense or CSR."""
-    if sp.issparse(U):
-        return np.asarray(U.multiply(W).sum(axis=1), dtype=float).ravel()
-    return np.einsum("kn,kn->k", U, W)
+    if isinstance(U, np.ndarray):
+        return np.einsum("kn,kn->k", U, W)
+    return np.asarray(U.multiply(W).sum(axis=1), dtype=float).ravel()
 
 
 def paired(U: Any, W: Any, X: Matrix) -> Array:
@@ -83,13 +83,13 @@ def paired(U: Any, W: Any, X: Matrix) -> Array:
 
 def products(U: Any, W: Any, weight: Array) -> Array:
     """Return ``sum_k weight_k (u_k w_k' + w_k u_k') / 2`` as a dense symmetric array."""
-    acting = np.flatnonzero(weight)
-    if len(acting) < _FEW * len(weight):
+    if np.count_nonzero(weight) < _FEW * len(weight):
+        acting = np.flatnonzero(weight)
         U, W, weight = U[acting], W[acting], weight[acting]
-    if sp.issparse(U):
-        half = (U.T @ sp.diags_array(weight) @ W).toarray()
-    else:
+    if isinstance(U, np.ndarray):
         half = U.T @ (weight[:, None] * W)
+    else:
+        half = (U.T @ sp.diags_array(weight) @ W).toarray()
     symmetric: Array = (half + half.T) / 2
     return symmetric
 

@@ -24,7 +24,7 @@ __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
 _ARMIJO = 1e-4
 _SHORTEST = 1e-12
-_SHARES = 12  # of the first multipliers, each half of the one before, that are tried
+_SHARES = 8  # of the first multipliers, each a quarter of the one before, that are tried
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -138,8 +138,8 @@ class SoftNewton:
         what it is at the end; where many rows are, Newton's method alone would come nearer by halves.
         """
         best, adjoint = at, self._A.adjoint(at.y)
-        for halvings in range(_SHARES if at.y.any() else 0):
-            new = self._iterate(self._frame.point(0.5**halvings * adjoint))
+        for k in range(_SHARES if at.y.any() else 0):
+            new = self._iterate(self._frame.point(0.25**k * adjoint))
             if new is not None and new.value < best.value:
                 best = new
             elif best is not at:

@@ -58,9 +58,11 @@ class RowAction:
 
     def apply(self, S: Array) -> Array:
         """Return ``A(S)`` for a symmetric matrix, shape ``(m,)``."""
+        if len(self._A.orders) == 1:
+            return self._A.apply((S,))
         activity = np.zeros(self._A.m)
         for term in self._parts:
-            activity[term.at] += term.rows.apply(S)
+            activity[term.place] += term.rows.apply(S)
         return activity
 
     def apply_sum(self, weight: float, X: Array, K: Array, L: Array | None) -> Array:
