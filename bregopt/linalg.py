@@ -25,7 +25,7 @@ def root_of(S: Array) -> Array | None:
 
 def dense(S: Any) -> Array:
     """Return an array from what may be a sparse one."""
-    array: Array = S.toarray() if sp.issparse(S) else S
+    array: Array = S if isinstance(S, np.ndarray) else S.toarray()
     return array
 
 
