@@ -9,9 +9,9 @@ Every finite bound is an *end* with a multiplier ``p`` of its own; the row's is 
                                                        2009, eq. 22-23),
 
 and an equality has one end without slack, whose ``p`` may have either sign. The bend that LogDet asks for is
-an unknown of its own, ``b (gamma / b0 + sign p) = gamma``. So all that moves beside the multipliers are
-*pairs* of one form: a slack ``s`` and its price ``c + side p``, whose product has a target. With the slacks
-eliminated, all of it becomes one equation for each row, ``da + D dy = r`` with ``D >= 0``.
+an unknown of its own, ``b (gamma / b0 + sign p) = gamma``. So what moves beside the multipliers is of one
+form: a slack, ``s``, ``t`` or ``b``, and its price ``c + side p``, whose product has a target. Once slacks
+are eliminated, all of it is one equation for each row, ``da + D dy = r`` with ``D >= 0``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEAST_SLACK, _MOST_SLACK = 0.1, 1e3  # of the size of a bound and its activity:
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A Newton step: of the multipliers, and of the pairs' slacks and prices."""
+    """A Newton step: of the multipliers, the slacks and their prices."""
 
     p: Array
     s: Array
@@ -41,7 +41,7 @@ class Move:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Slacks:
     """Slacks and the ends that price them: the hard ones' first, then what hinges give, then bends.
 
     Parameters
@@ -50,7 +50,7 @@ class Pairs:
     side, constant : array
         ``constant + side p`` is the price.
     centred : int
-        The number of pairs, the first ones, whose product is to be ``nu``.
+        The number of slacks, the first ones, whose product with the price is to be ``nu``.
     last : array
         What the products of the others are to be.
     """
@@ -109,14 +109,14 @@ class Sides:
         return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row])
 
     @cached_property
-    def pairs(self) -> Pairs:
+    def slacks(self) -> Slacks:
         """The slacks of the ends."""
         held, hinge, logdet = self.held, self.hinge, self.logdet
         constant = [np.zeros(len(held)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
         side = [np.ones(len(held)), -np.ones(len(hinge)), self.sign[logdet]]
         end = np.concatenate([held, hinge, logdet])
         centred = len(held) + len(hinge)
-        return Pairs(end, np.concatenate(side), np.concatenate(constant), centred, self.gamma[logdet])
+        return Slacks(end, np.concatenate(side), np.concatenate(constant), centred, self.gamma[logdet])
 
     @cached_property
     def held(self) -> IntArray:
@@ -168,9 +168,9 @@ class Sides:
         """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
         return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
 
-    def of_pairs(self, term: Array) -> Array:
-        """Return the sums over the pairs of each end."""
-        return np.bincount(self.pairs.end, term, len(self.row)).astype(float, copy=False)
+    def of_slacks(self, term: Array) -> Array:
+        """Return the sums over the slacks of each end."""
+        return np.bincount(self.slacks.end, term, len(self.row)).astype(float, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class Ends:
     p : array
         The ends' multipliers.
     s : array
-        The pairs' slacks.
+        The slacks.
     """
 
     sides: Sides
@@ -217,35 +217,35 @@ class Ends:
 
     @cached_property
     def price(self) -> Array:
-        """The pairs' prices."""
-        pairs = self.sides.pairs
-        price: Array = pairs.constant + pairs.side * self.p[pairs.end]
+        """The prices of the slacks."""
+        slacks = self.sides.slacks
+        price: Array = slacks.constant + slacks.side * self.p[slacks.end]
         return price
 
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return self.sides.pairs.centred
+        return self.sides.slacks.centred
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
-        k = self.sides.pairs.centred
+        k = self.sides.slacks.centred
         return float(self.s[:k] @ self.price[:k])
 
     def stiffness(self) -> Array:
         """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
-        D = self.sides.of_pairs(self.s / self.price)
+        D = self.sides.of_slacks(self.s / self.price)
         if len(self.sides.curved):
             D[self.sides.curved] -= self._bend()[1]
         return D
 
     def pull(self, activity: Array, target: Array) -> Array:
-        """Return ``r`` of each end in ``sign da + D dp = r``, for the `target` of the pairs' products."""
+        """Return ``r`` of each end in ``sign da + D dp = r``, for the `target` of the products."""
         sides, anchor = self.sides, self.sides.anchor
         if len(sides.curved):
             anchor = anchor.copy()
             anchor[sides.curved] = self._bend()[0]
-        r = sides.of_pairs(sides.pairs.side * target / self.price)
+        r = sides.of_slacks(sides.slacks.side * target / self.price)
         r -= sides.sign * (activity[sides.row] - anchor)
         return r
 
@@ -278,14 +278,14 @@ class Ends:
         Two ends of a row share ``dy``; what they do beyond that follows from the sum of their equations,
         from which ``da`` is gone.
         """
-        row, sign, pairs, m = self.sides.row, self.sides.sign, self.sides.pairs, self.sides.m
+        row, sign, slacks, m = self.sides.row, self.sides.sign, self.sides.slacks, self.sides.m
         p = sign * dy[row]
         two = self.sides.two
         if len(two):
             D_both = np.bincount(row, weights=D, minlength=m)[row]
             r_both = np.bincount(row, weights=r, minlength=m)[row]
             p[two] = (r_both[two] + (D_both - D)[two] * p[two]) / D_both[two]
-        price = pairs.side * p[pairs.end]
+        price = slacks.side * p[slacks.end]
         return Move(p, (target - self.s * (self.price + price)) / self.price, price)
 
     def longest(self, move: Move) -> tuple[float, float]:
@@ -298,7 +298,7 @@ class Ends:
 
     def after(self, move: Move, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
-        k = self.sides.pairs.centred
+        k = self.sides.slacks.centred
         s, price = self.s[:k] + primal * move.s[:k], self.price[:k] + dual * move.price[:k]
         return float(s @ price)
 

@@ -228,7 +228,7 @@ class PrimalDual:
         (Mehrotra).
         """
         at, m = slope.at, self._A.m
-        target = at.ends.sides.pairs.target(nu, None if after is None else after.ends)
+        target = at.ends.sides.slacks.target(nu, None if after is None else after.ends)
         pull = at.ends.pull(at.levels, target)
         r = at.ends.pull_of_rows(slope.D, pull)
         left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
