@@ -94,6 +94,17 @@ def test_any_small_graph(n, seed, density, weighted, imbalance):
     assert found.status == "optimal"
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_more_room_is_no_worse(seed):
+    """No theorem of the rounding, but what its search is for; without single moves it fails."""
+    W = random_graph(80, seed, density=0.1)
+    found = [bo.min_balanced_cut(W, imbalance=imbalance) for imbalance in (0.0, 0.05, 0.1, 0.2, 0.4)]
+    cuts = [cut.cut for cut in found]
+    assert cuts == sorted(cuts, reverse=True)
+    for cut, most in zip(found, (0, 4, 8, 16, 32), strict=True):
+        assert abs(cut.partition.sum()) <= most
+
+
 @pytest.mark.parametrize(("W", "imbalance"), [CASES[4].values, CASES[6].values, CASES[8].values])
 def test_bound_is_that_of_the_relaxation(W, imbalance):
     n = len(W)

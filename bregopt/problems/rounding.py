@@ -7,6 +7,7 @@ edges for a small cut, and their negatives for a large one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,10 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     sides = np.unique([_split(W, score, sizes) for score in scores.T], axis=0)
     gain = np.einsum("ki,ik->k", sides, W @ sides.T)
     best = sides[np.argsort(-gain, kind="stable")[:_IMPROVED]]
-    step = _flipped if sizes is None else _swapped
-    return max((_improved(W, side, step) for side in best), key=lambda side: float(side @ (W @ side)))
+    rounds = [_swapped] if sizes is not None else []
+    if sizes is None or len(sizes) > 1:
+        rounds.append(partial(_flipped, sizes=sizes))
+    return max((_improved(W, side, rounds) for side in best), key=lambda side: float(side @ (W @ side)))
 
 
 def _principal(X: Matrix) -> Array:
@@ -75,14 +78,16 @@ def _split(W: Any, score: Array, sizes: range | None) -> IntArray:
     return np.where(rank < sizes[int(np.argmin(cut[sizes.start : sizes.stop]))], 1, -1)
 
 
-def _improved(W: Any, side: IntArray, step: Callable[[Any, IntArray], IntArray]) -> IntArray:
-    """Return a partition that no round of local search makes better."""
+def _improved(W: Any, side: IntArray, rounds: Sequence[Callable[[Any, IntArray], IntArray]]) -> IntArray:
+    """Return a partition that no round of local search, of any of the kinds, makes better."""
     round_off = 1e-12 * float(np.abs(W.data).sum())
-    while True:
-        moved = step(W, side)
-        if moved @ (W @ moved) <= (side @ (W @ side)) + round_off:
-            return side
-        side = moved
+    failed = 0
+    while failed < len(rounds):
+        for search in rounds:
+            moved = search(W, side)
+            better = moved @ (W @ moved) > (side @ (W @ side)) + round_off
+            side, failed = (moved, 0) if better else (side, failed + 1)
+    return side
 
 
 def _swapped(W: Any, side: IntArray) -> IntArray:
@@ -104,12 +109,21 @@ def _swapped(W: Any, side: IntArray) -> IntArray:
     return _until_best(side, swaps, gains.best)
 
 
-def _flipped(W: Any, side: IntArray) -> IntArray:
-    """Return the best partition on the way of one round of single moves (Fiduccia and Mattheyses 1982)."""
-    now, reach = side.copy(), {0: -side * (W @ side)}
-    moves, gains = [], _Gains(len(side))
+def _flipped(W: Any, side: IntArray, sizes: range | None = None) -> IntArray:
+    """Return the best partition on the way of one round of single moves (Fiduccia and Mattheyses 1982).
+
+    Each takes the vertex that gains most, or loses least, of a side that may lose it.
+    """
+    now, gain = side.copy(), -side * (W @ side)
+    reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
+    first, moves, gains = int((side == 1).sum()), [], _Gains(len(side))
     for _ in range(len(side)):
-        a, gained = _moved(W, now, reach, 0)
+        most = {sign: reach[sign].max() for sign in (1, -1) if sizes is None or first - sign in sizes}
+        sign = max(most, key=lambda sign: most[sign], default=0)
+        if sign == 0 or most[sign] == -np.inf:
+            break
+        a, gained = _moved(W, now, reach, sign)
+        first -= sign
         moves.append((a,))
         if gains.add(gained):
             break
