@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 
-__all__ = ["dense", "lean", "root_of"]
+__all__ = ["dense", "is_definite", "lean", "root_of"]
 
 _FEW_COLUMNS = 4
 
@@ -21,6 +21,16 @@ def root_of(S: Array) -> Array | None:
         return S
     root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
     return root if info == 0 and np.isfinite(root.diagonal()).all() else None
+
+
+def is_definite(S: Array) -> bool:
+    """Whether the smallest eigenvalue of a symmetric matrix is more than round-off of the largest."""
+    # Where a factorisation shows it, with room, eigenvalues are not asked for.
+    room = len(S) * EPS * float(np.linalg.norm(S))
+    if root_of(S - room * np.eye(len(S))) is not None:
+        return True
+    eigenvalues = np.linalg.eigvalsh(S)
+    return bool(eigenvalues[0] > len(S) * EPS * eigenvalues[-1])
 
 
 def dense(S: Any) -> Array:

@@ -10,7 +10,7 @@ from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_d
 from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import LinearMetric, psd_root, softened, validated
-from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds, sq_distances
+from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 
@@ -90,8 +90,9 @@ class _PairMetricLearner(LinearMetric):
     def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
         """Return the bounds on similar and on dissimilar pairs, as far as there are any."""
         upper, lower = self.bounds_
-        apart = sq_distances(points, near) > 0  # equal points are together under any metric
-        together = np.flatnonzero(sq_distances(points, far) == 0)
+        near_by, far_off = (points[pairs[:, 0]] - points[pairs[:, 1]] for pairs in (near, far))
+        apart = near_by.any(axis=1)  # equal points are together under any metric
+        together = np.flatnonzero(~far_off.any(axis=1))
         if len(together):
             i, j = far[together[0]]
             raise ValueError(
@@ -100,10 +101,10 @@ class _PairMetricLearner(LinearMetric):
             )
         rows = []
         if apart.any():
-            forms = _relative(A, points, near[apart], _of_pairs(upper, "upper", len(near))[apart])
+            forms = _relative(A, near_by[apart], _of_pairs(upper, "upper", len(near))[apart])
             rows.append(softened(forms <= 1, self.gamma, unit))
         if len(far):
-            forms = _relative(A, points, far, _of_pairs(lower, "lower", len(far)))
+            forms = _relative(A, far_off, _of_pairs(lower, "lower", len(far)))
             rows.append(softened(forms >= 1, self.gamma, unit))
         return rows
 
@@ -232,14 +233,13 @@ class VonNeumannMetricLearner(_PairMetricLearner):
     _divergence = "von_neumann"
 
 
-def _relative(A: PSD, points: Array, pairs: IntArray, bounds: Array) -> Expression:
-    """Return the squared distances of pairs over their bounds.
+def _relative(A: PSD, differences: Array, bounds: Array) -> Expression:
+    """Return the squared distances of pairs over their bounds, from the differences of their points.
 
     So bent bounds are paid for by ``D(b / b0, 1)`` (Kulis et al. 2009, end of §6.2.1), and no unit of the
     data changes what `gamma` means; for LogDet that is ``D(b, b0)`` itself.
     """
-    i, j = pairs.T
-    return quad_form((points[i] - points[j]) / np.sqrt(bounds)[:, None], A)
+    return quad_form(differences / np.sqrt(bounds)[:, None], A)
 
 
 def _of_pairs(value: Any, name: str, count: int) -> Array:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array, finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import Array, finite_array, positive_number, symmetric_matrix
+from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.lowrank import LowRank, Matrix
@@ -238,20 +239,17 @@ def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: 
     if complement is not None:
         eps = positive_number(complement, f"complement of {atom}")
         start = with_complement(start, eps, positive_number(rank_tol, f"rank_tol of {atom}"))
-    if not isinstance(start, LowRank):
+    if not isinstance(start, LowRank) and not is_definite(start):
         eigenvalues = np.linalg.eigvalsh(start)
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-        if smallest <= X.n * EPS * largest:
-            if smallest < -1e-10 * abs(largest):
-                advice = (
-                    "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
-                )
-            else:
-                advice = "pass bo.LowRank(factor) to work on its range space, or complement=eps to leave it"
-            raise ValueError(
-                f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
-                f"(largest {largest:.3g}); {advice}"
-            )
+        if smallest < -1e-10 * abs(largest):
+            advice = "lift its eigenvalues first, for instance with bo.nearest_psd, or use bo.frobenius_div"
+        else:
+            advice = "pass bo.LowRank(factor) to work on its range space, or complement=eps to leave it"
+        raise ValueError(
+            f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
+            f"(largest {largest:.3g}); {advice}"
+        )
     return ObjectiveExpression((DivergenceTerm(name, X, start),), as_expression(0.0))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import EPS
 from bregopt.errors import did_you_mean
+from bregopt.linalg import is_definite
 from bregopt.modeling.objectives import ObjectiveExpression, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.lowrank import LowRank, Matrix
@@ -35,11 +35,11 @@ def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpress
 
 
 def _check_definite(X0: Any, name: str, divergence: str) -> None:
-    eigenvalues = np.linalg.eigvalsh(X0)
-    smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-    if smallest <= len(X0) * EPS * largest:
+    if not is_definite(X0):
+        eigenvalues = np.linalg.eigvalsh(X0)
         raise ValueError(
-            f"{name} is not positive definite (eigenvalues from {smallest:.3g} to {largest:.3g}), which "
+            f"{name} is not positive definite (eigenvalues from {eigenvalues[0]:.3g} to "
+            f"{eigenvalues[-1]:.3g}), which "
             f"divergence={divergence!r} needs: use divergence='frobenius', add a multiple of the identity, "
             "or, where it is singular, pass bo.LowRank(factor)"
         )
