@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import EPS, Array
 
-__all__ = ["dense", "is_definite", "lean", "root_of"]
+__all__ = ["dense", "inverse_of", "is_definite", "lean", "root_of"]
 
 _FEW_COLUMNS = 4
 
@@ -21,6 +21,14 @@ def root_of(S: Array) -> Array | None:
         return S
     root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
     return root if info == 0 and np.isfinite(root.diagonal()).all() else None
+
+
+def inverse_of(root: Array) -> Array:
+    """Return the inverse of ``L L'`` for a factor that :func:`root_of` returned."""
+    lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
+    inverse: Array = lower + lower.T
+    np.einsum("ii->i", inverse)[:] /= 2
+    return inverse
 
 
 def is_definite(S: Array) -> bool:

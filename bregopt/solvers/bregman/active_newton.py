@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
-from bregopt.linalg import root_of
+from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Program
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import DefiniteFactor
@@ -58,8 +57,7 @@ class ActiveNewton:
         Z_root = root_of(Z)
         if Z_root is None:
             return None
-        X = self._mu * cho_solve((Z_root, True), np.eye(len(Z)))
-        X = (X + X.T) / 2
+        X = self._mu * inverse_of(Z_root)
         X_root = root_of(X)
         return None if X_root is None else DualPoint(X, Z, X_root, Z_root, y, self._A.apply((X,)))
 

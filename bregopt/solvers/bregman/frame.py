@@ -10,6 +10,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
+from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Certificate, Program, certificate_of, primal_residual
 from bregopt.program.certificate import divergence_of
 
@@ -68,7 +69,8 @@ class Frame:
 
     def point(self, adjoint: Array) -> Array | None:
         """Return the point that belongs to multipliers with this ``A*(y)``, None where there is none."""
-        return self.divergence.minimiser(self.program.blocks[0].C - adjoint, self.mu)
+        root = root_of(self.C - adjoint)
+        return None if root is None else self.mu * inverse_of(root)
 
     @cached_property
     def resting(self) -> Array | None:

@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array
-from bregopt.linalg import root_of
+from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Certificate, Face, Program, certify, is_ray, primal_residual
 from bregopt.program.rows import Entries
 from bregopt.solvers.base import Answer, Settings, Start
@@ -155,8 +154,7 @@ class _RowNewton:
         root = root_of(X)
         if root is None:
             return None
-        Z = mu * cho_solve((root, True), np.eye(len(X)))
-        at = self._engine.begin([X], _NO_VARIABLES, mu, None, [Z])
+        at = self._engine.begin([X], _NO_VARIABLES, mu, None, [mu * inverse_of(root)])
         return None if at is None else _Iterate(at)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
-from bregopt.linalg import dense, root_of
+from bregopt.linalg import dense, inverse_of, root_of
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Move, Sides
@@ -74,10 +74,7 @@ class Pair:
         """The inverse of ``Z``, on the face."""
         if self.face.order == 0:
             return np.zeros_like(self.Z)
-        lower, _ = lapack.dpotri(self.Z_root, lower=1)  # its upper triangle is zero, as the root's
-        K = lower + lower.T
-        np.einsum("ii->i", K)[:] /= 2
-        return self.face.lift(K)
+        return self.face.lift(inverse_of(self.Z_root))
 
 
 @dataclass(frozen=True, eq=False)
