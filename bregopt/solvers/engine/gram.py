@@ -101,13 +101,17 @@ class _Pieces:
     def products(self, P: Array, Q: Array) -> Array:
         """Return the products of all pieces where they are :meth:`whole`."""
         layer = self._layers[0]
-        root = root_of(P) if P is Q else None
+        U, root = layer.U, None
+        if P is Q and isinstance(U, np.ndarray):
+            root = root_of(P)
         if root is None:
-            W = _times(layer.U, layer.U @ P)
+            W = _times(U, U @ P)
+        else:
+            half = U @ root
+            W = half @ half.T  # a matrix and its own transpose: half the work
+        if P is not Q:
             W *= _times(layer.weighted, layer.weighted @ Q)
             return W
-        half = layer.U @ root
-        W = half @ half.T  # a matrix and its own transpose: half the work
         W *= W
         if not layer.plain:
             W *= np.multiply.outer(layer.weight, layer.weight)
