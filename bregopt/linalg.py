@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import EPS, Array
 
-__all__ = ["dense", "inverse_of", "is_definite", "lean", "root_of"]
+__all__ = ["dense", "inverse_of", "is_definite", "lean", "log_det", "root_of"]
 
 _FEW_COLUMNS = 4
 
@@ -21,6 +21,11 @@ def root_of(S: Array) -> Array | None:
         return S
     root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
     return root if info == 0 and np.isfinite(root.diagonal()).all() else None
+
+
+def log_det(root: Array) -> float:
+    """Return ``logdet(L L')``."""
+    return 2 * float(np.log(root.diagonal()).sum())
 
 
 def inverse_of(root: Array) -> Array:

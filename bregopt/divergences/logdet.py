@@ -12,7 +12,7 @@ from scipy.linalg import blas, cho_solve, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
-from bregopt.linalg import root_of
+from bregopt.linalg import log_det, root_of
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
 
@@ -43,7 +43,7 @@ class LogDet:
         if root is None:
             return math.inf
         ratio, _ = lapack.dtrtrs(self.L, root, lower=1)
-        return float(np.vdot(ratio, ratio) - 2 * np.log(ratio.diagonal()).sum() - len(X))
+        return float(np.vdot(ratio, ratio)) - log_det(ratio) - len(X)
 
     def gradient(self, X: Array) -> Array:
         return self.inverse - np.linalg.inv(X)
@@ -58,7 +58,7 @@ class LogDet:
 
     def dual_term(self, W: Array, mu: float, X: Array) -> float:
         root = self._dual_root(W, mu)
-        return -math.inf if root is None else 2 * mu * float(np.log(root.diagonal()).sum())
+        return -math.inf if root is None else mu * log_det(root)
 
     def _dual_root(self, W: Array, mu: float) -> Array | None:
         """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""

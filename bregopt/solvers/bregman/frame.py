@@ -10,11 +10,11 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet
-from bregopt.linalg import inverse_of, root_of
+from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Certificate, Program, certificate_of, primal_residual
 from bregopt.program.certificate import divergence_of
 
-__all__ = ["Frame", "Point", "log_det"]
+__all__ = ["Frame", "Point"]
 
 _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
 
@@ -60,7 +60,7 @@ class Frame:
         self.program, self.mu, self.X0 = program, nearness.mu, np.asarray(nearness.X0)
         self.divergence = divergence
         self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
-        self._log_det = 2 * float(np.log(divergence.L.diagonal()).sum())
+        self._log_det = log_det(divergence.L)
 
     @property
     def ill_conditioned(self) -> bool:
@@ -102,11 +102,6 @@ class Frame:
     def lift(self, M: Array) -> Array:
         """Return a matrix in the coordinates of the problem as it was given."""
         return M if self._L is None else self._L @ M @ self._L.T
-
-
-def log_det(root: Array) -> float:
-    """Return ``logdet(L L')``."""
-    return 2 * float(np.log(root.diagonal()).sum())
 
 
 def _condition(L: Array) -> float:

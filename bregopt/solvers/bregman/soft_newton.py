@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.linalg import root_of
+from bregopt.linalg import log_det, root_of
 from bregopt.program import Bounds, Certificate, Penalty
-from bregopt.solvers.bregman.frame import Frame, log_det
+from bregopt.solvers.bregman.frame import Frame
 from bregopt.solvers.engine import Pull, Scene, system_for
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
