@@ -10,9 +10,10 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import EPS, Array
 
-__all__ = ["dense", "inverse_of", "is_definite", "lean", "log_det", "root_of"]
+__all__ = ["dense", "inverse_of", "is_definite", "lean", "log_det", "root_of", "symmetrise"]
 
 _FEW_COLUMNS = 4
+_BLOCK = 128  # of rows and columns that are transposed at a time
 
 
 def root_of(S: Array) -> Array | None:
@@ -31,9 +32,25 @@ def log_det(root: Array) -> float:
 def inverse_of(root: Array) -> Array:
     """Return the inverse of ``L L'`` for a factor that :func:`root_of` returned."""
     lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
-    inverse: Array = lower + lower.T
+    inverse = symmetrise(lower)
+    inverse *= 2
     np.einsum("ii->i", inverse)[:] /= 2
     return inverse
+
+
+def symmetrise(S: Array) -> Array:
+    """Return ``(S + S') / 2``, in the place of `S`."""
+    # In blocks, as a transpose misses the cache from line to line.
+    for a in range(0, len(S), _BLOCK):
+        b = a + _BLOCK
+        own = S[a:b, a:b]
+        own[:] = (own + own.T) / 2
+        if b < len(S):
+            right, below = S[a:b, b:], S[b:, a:b]
+            right += below.T
+            right /= 2
+            below[:] = right.T
+    return S
 
 
 def is_definite(S: Array) -> bool:

@@ -133,14 +133,14 @@ class TestSystems:
         A = linear_map(n, rng)
         B = sp.csr_array(rng.normal(size=(A.m, k)))
         at, pull = self.scene(n, rng, A, k)
-        (X,), (K,), (L,) = at.X, at.K, pull.left
+        (X,), (K,), (R,) = at.X, at.K, pull.R
         held = np.isfinite(at.D_u)
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
         for system in (RowSystem(A, B), EntrySystem(A, B, exact)):
             step = system.factor(at)(pull)
-            half = X @ A.adjoint(step.y) @ K + L @ K
+            half = K @ A.adjoint(step.y) @ X + K @ R
             np.testing.assert_allclose(step.X[0], 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
             asked = np.isfinite(at.D)
             left = A.apply(step.X)[asked] + (B @ step.u)[asked] + at.D[asked] * step.y[asked]
@@ -157,7 +157,7 @@ class TestSystems:
         B = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 2.0]]))
         at, pull = self.scene(4, rng, A)
         at = Scene(at.X, at.K, at.root, np.zeros(3), np.full(2, np.inf))
-        pull = Pull(0.6, pull.left, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
+        pull = Pull(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
         step = RowSystem(A, B).factor(at)(pull)
         np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)

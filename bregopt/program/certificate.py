@@ -112,7 +112,12 @@ def divergence_of(nearness: Nearness) -> Divergence:
 
 
 def certify(
-    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None = None
+    program: Program,
+    X: Sequence[Matrix],
+    u: Array,
+    y: Array,
+    faces: Sequence[Face] | None = None,
+    sharp: bool = True,
 ) -> Certificate:
     """Return what a primal and a dual point prove; `y` is clipped to its range first.
 
@@ -125,6 +130,9 @@ def certify(
     y : array of shape (m,)
     faces : sequence of Face, optional
         Where the rows hold ``X``, see :func:`~bregopt.program.find_faces`: ``C - A*(y)`` counts there only.
+    sharp : bool
+        Whether a smallest eigenvalue of ``C - A*(y)`` above zero is computed where the trace of ``X`` is
+        known, and raises the bound; otherwise a factorisation is enough.
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
@@ -135,7 +143,7 @@ def certify(
         if block.nearness is not None
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
-    dual, dual_residual, worth, unit = _dual(program, X, u, y, faces)
+    dual, dual_residual, worth, unit = _dual(program, X, u, y, faces, sharp)
     missed = program.bounds.missed(activity)
     residual = max(_residual(program, X, u, missed), _cone_residual(program, X))
     return Certificate(
@@ -304,7 +312,7 @@ def _linear_terms(
 
 
 def _dual(
-    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None
+    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None, sharp: bool
 ) -> tuple[float, float, float, float]:
     """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
     terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
@@ -317,7 +325,7 @@ def _dual(
             continue
         slack = _slack(program, b, y, X[b], faces)
         bound, trace = trace_bounds(program)[b], float(X[b].trace())
-        smallest = _least_eigenvalue(slack.W, bound is not None and bound.exact)
+        smallest = _least_eigenvalue(slack.W, sharp and bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import blas
 
 from bregopt.arrays import Array
 
@@ -72,7 +73,7 @@ class Face:
         Y, T = self._Y, self._T
         W = S @ Y @ T
         W -= Y @ (T.T @ (Y.T @ W)) / 2
-        return S[q:, q:] - np.hstack([W[q:], Y[q:]]) @ np.hstack([Y[q:], W[q:]]).T
+        return _less_both(np.array(S[q:, q:]), W[q:], Y[q:])
 
     def lift(self, M: Array) -> Array:
         """Return ``V M V'``."""
@@ -84,5 +85,13 @@ class Face:
         S[q:, q:] = M
         W = S @ Y @ T.T
         W -= Y @ (T @ (Y.T @ W)) / 2
-        S -= np.hstack([W, Y]) @ np.hstack([Y, W]).T
+        return _less_both(S, W, Y)
+
+
+def _less_both(S: Array, W: Array, Y: Array) -> Array:
+    """Return ``S - W Y' - Y W'``, in the place of a symmetric `S`."""
+    if len(S) == 0:
         return S
+    both, other = np.hstack([W, Y]), np.hstack([Y, W])
+    less: Array = blas.dgemm(-1.0, both, other, 1.0, S.T, trans_b=1, overwrite_c=1)
+    return less.T

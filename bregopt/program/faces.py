@@ -16,6 +16,7 @@ import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.errors import InfeasibleRowError
+from bregopt.linalg import dense
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
@@ -256,6 +257,11 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
 
 def _diagonals(rows: Rows) -> Array:
     """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
+    pieces = rows.pieces()
+    if pieces is not None:
+        diagonals = np.zeros((rows.m, rows.n))
+        np.add.at(diagonals, pieces.row, pieces.weight[:, None] * dense(pieces.U) ** 2)
+        return diagonals
     t = rows.coordinates()
     own = t.i == t.j
     flat = np.bincount(t.row[own] * rows.n + t.i[own], t.value[own], minlength=rows.m * rows.n)

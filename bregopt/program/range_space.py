@@ -151,7 +151,8 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array) -> None:
         nearness = program.blocks[term.block].nearness
         interior = nearness is not None and nearness.divergence == "logdet"
         zero, lo, hi = vanishing[term.at], bounds.lo[term.at], bounds.hi[term.at]
-        sign = np.where(zero, 0.0, definite_sign(term.rows))
+        held = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
+        sign = np.where(zero, 0.0, definite_sign(term.rows, held & checked[term.at]))
         missed = (lo > noise[term.at]) | (hi < -noise[term.at])
         kept = "0 for every X with the range of X0, which LogDet keeps"
         reasons = {
@@ -182,8 +183,11 @@ def _extent(space: RangeSpace | None) -> float:
     return 1.0 if space is None else float(np.linalg.norm(space.V, 2) ** 2)
 
 
-def definite_sign(rows: Rows) -> Array:
-    """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen."""
+def definite_sign(rows: Rows, asked: Mask | None = None) -> Array:
+    """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen.
+
+    Rows that are not `asked` for, where some are, are not factorised to see it.
+    """
     if isinstance(rows, RankOne | Distances):
         return np.sign(rows.weight)
     if isinstance(rows, Entries):
@@ -197,7 +201,7 @@ def definite_sign(rows: Rows) -> Array:
     )
     mixed = np.bincount(t.row[~own], minlength=rows.m) > 0
     signs[positive & ~negative & ~mixed], signs[negative & ~positive & ~mixed] = 1.0, -1.0
-    uncertain = np.flatnonzero((positive ^ negative) & mixed)
+    uncertain = np.flatnonzero((positive ^ negative) & mixed & (True if asked is None else asked))
     if len(uncertain) * rows.n > _LARGEST_FACTORED:
         return signs
     for k in uncertain:

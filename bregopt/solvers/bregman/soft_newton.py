@@ -117,9 +117,9 @@ class SoftNewton:
         """Return the iterate after a damped Newton step, None where the objective falls no further."""
         mu, X, m = self._frame.mu, at.X, self._A.m
         D = np.divide(mu, at.stiffness, out=np.full(m, np.inf), where=at.stiffness > 0)
-        # The primal Newton step X - X Z X / mu is the G of w = 2 and L = -X Z / mu.
+        # The primal Newton step X - X Z X / mu is that of w = 2 and R = -Z X / mu.
         solve = self._system.factor(Scene((X,), (X,), at.X_root, D, _NO_VARIABLES))
-        step = solve(Pull(2.0, (-(X @ at.Z) / mu,), np.zeros(m), _NO_VARIABLES, _NO_VARIABLES))
+        step = solve(Pull(2.0, (-(at.Z @ X) / mu,), np.zeros(m), _NO_VARIABLES, _NO_VARIABLES))
         dX = step.X[0]
         # <Z, dX> - mu tr(inv(X) dX), with inv(X) dX = I - Z X / mu + A*(dy) X.
         slope = float(np.vdot(at.Z, dX + X)) - mu * (len(X) + float(step.y @ at.activity))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray, span
 from bregopt.program import LinearMap
 
 __all__ = ["RowAction"]
 
 _SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
 _SPARSE_FROM = 150  # the order from which a sparse matrix is worth its making
+_CROWDED = 20  # terms times the order, from which a product of matrices costs less than theirs
 _NONE = np.zeros(0, dtype=np.intp)
 
 
@@ -36,6 +38,7 @@ class RowAction:
             self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
             self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
             self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
+            self._crowded = len(self._row) > _CROWDED * self._n
         self._sparse = self.by_term and self._n >= _SPARSE_FROM
         if self._sparse:
             self._spread = self._pattern()
@@ -65,14 +68,14 @@ class RowAction:
             activity[term.place] += term.rows.apply(S)
         return activity
 
-    def apply_sum(self, weight: float, X: Array, K: Array, L: Array | None) -> Array:
-        """Return ``A(weight K - X + sym(L K))``; no `L` for zero."""
-        if L is None or self.by_term:
+    def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
+        """Return ``A(weight K - X + sym(K R))``; no `R` for zero."""
+        if R is None or self.by_term:
             total = -self.apply(X)
             if weight:
                 total += weight * self.apply(K)
-            return total if L is None else total + self.apply_product(L, K)
-        half = L @ K
+            return total if R is None else total + self.apply_product(K.T, R.T)  # K is its own transpose
+        half = K @ R
         half -= X
         half += weight * K
         return self.apply((half + half.T) / 2)
@@ -82,7 +85,20 @@ class RowAction:
         if not self.by_term:
             full = L @ R.T
             return self.apply((full + full.T) / 2)
-        entry = np.einsum("kp,kp->k", L[self._i], R[self._j])
-        if (self._i != self._j).any():
-            entry = (entry + np.einsum("kp,kp->k", R[self._i], L[self._j])) / 2
+        i, j = self._places
+        if self._crowded:
+            full = L @ R.T
+            entry = (full[i, j] + full[j, i]) / 2
+        else:
+            if not isinstance(i, slice):
+                L, R = np.ascontiguousarray(L), np.ascontiguousarray(R)
+            entry = np.einsum("kp,kp->k", L[i], R[j])
+            if i is not j:
+                entry = (entry + np.einsum("kp,kp->k", R[i], L[j])) / 2
         return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)
+
+    @cached_property
+    def _places(self) -> tuple[IntArray | slice, IntArray | slice]:
+        """Where the terms read; one object for both where all are on the diagonal."""
+        i = span(self._i)
+        return (i, i) if np.array_equal(self._i, self._j) else (i, span(self._j))

@@ -63,8 +63,8 @@ class EntrySystem:
 
         def step(pull: Pull) -> Step:
             G = np.diag(pull.weight * k - 1)
-            if pull.left[0] is not None:
-                G += inverse @ pull.left[0] @ Pk
+            if pull.R[0] is not None:
+                G += Pk.T @ pull.R[0] @ inverse.T
             delta, du, dy = solve(G, pull)
             return Step((P @ delta @ P.T,), du, dy)
 

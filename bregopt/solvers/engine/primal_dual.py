@@ -16,7 +16,7 @@ rows, where these are sparse, and only decompositions see the face.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,15 +36,17 @@ __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope"]
 
 _TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
 _HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
+_BOLD, _BOLD_FROM = 2.0, 130  # the least power of a predictor's share to leave, and from which order
 _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
+_CUT = 0.95  # of a step that leaves the cone, as lengths are estimates; more each time
 _NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
 # The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
 _TRIALS_FROM, _LANCZOS_FROM = 40, 130
 _TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
 _LANCZOS_STEPS = 40
-_LANCZOS_TOL = 0.03  # relative
+_LANCZOS_TOL = 0.01  # relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +230,8 @@ class PrimalDual:
         target = at.ends.sides.slacks.target(nu, None if after is None else after.ends)
         pull = at.ends.pull(at.levels, target)
         r = at.ends.pull_of_rows(slope.D, pull)
-        left = tuple(self._left(b, pair, after) for b, pair in enumerate(at.pairs))
-        step = slope.solve(Pull(weight, left, r[:m], r[m:], slope.q))
+        R = tuple(_rest(b, pair, after) for b, pair in enumerate(at.pairs))
+        step = slope.solve(Pull(weight, R, r[:m], r[m:], slope.q))
         multipliers = np.concatenate([step.y, slope.q - self._Bt @ step.y])
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
@@ -241,12 +243,13 @@ class PrimalDual:
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = at.ends.longest(step.ends)
-        X = [_longest(p.X, dX, p.X_root, p.face, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [_longest(p.Z, dZ, p.Z_root, p.face, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [_primal_length(p, dX, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [_dual_length(p, dZ, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(primal, *X), min(dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
         """Return the iterate after a step, shortened until it is inside the cone; None where none is left."""
+        cut = _CUT
         while max(primal, dual) > _SHORTEST:
             new = self._iterate(
                 tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
@@ -259,7 +262,7 @@ class PrimalDual:
             )
             if new is not None:
                 return new
-            primal, dual = 0.8 * primal, 0.8 * dual
+            primal, dual, cut = cut * primal, cut * dual, cut**2
         return None
 
     def advance(self, at: Iterate, weight: float) -> Iterate | None:
@@ -289,7 +292,8 @@ class PrimalDual:
         now, order = at.complementarity(falls), at.order(falls)
         if order:
             share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
-            share = max(share ** max(1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
+            dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_residual
+            share = max(share ** max(_BOLD if dear else 1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
             nu = share * now / order
             step = self.direction(slope, max(nu, weight) if falls else weight, nu, step)
             if step is None:
@@ -298,16 +302,6 @@ class PrimalDual:
         reach = _TO_BOUNDARY + (_FURTHER - _TO_BOUNDARY) * min(primal, dual)
         primal, dual = (min(1.0, reach * length) for length in lengths)
         return self.moved(at, step, primal, dual) if max(primal, dual) > _SHORTEST else None
-
-    def _left(self, b: int, pair: Pair, after: Direction | None) -> Array | None:
-        """Return ``L`` in ``G = w K - X + sym(L K)``: what the residual and a first step ask for."""
-        left = None
-        if pair.residual is not None:
-            left = -(pair.X @ pair.residual)
-        if after is not None:
-            second = after.X[b] @ after.Z[b]
-            left = -second if left is None else left - second
-        return left
 
     def _dual_step(self, b: int, pair: Pair, dy: Array) -> Any:
         adjoint = self._actions[b].adjoint(dy)
@@ -352,24 +346,65 @@ def _with_box(program: Program) -> Bounds:
     )
 
 
+def _rest(b: int, pair: Pair, after: Direction | None) -> Array | None:
+    """Return ``R`` of :class:`Pull`: what the residual and the second-order terms of a first step ask for."""
+    R = None
+    if pair.residual is not None:
+        R = -(pair.residual @ pair.X)
+    if after is not None:
+        second = after.Z[b] @ after.X[b]
+        R = -second if R is None else R - second
+    return R
+
+
 def _inner(X: Array, S: Any) -> float:
     """Return ``<X, S>`` with a matrix that may be sparse."""
     return float(np.vdot(X, S)) if isinstance(S, np.ndarray) else float(S.multiply(X).sum())
 
 
-def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face, by what costs least.
+def _primal_length(pair: Pair, step: Array, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``X + alpha step`` psd on the face, by what costs least."""
+    if len(pair.X_root) < _LANCZOS_FROM:
+        return _longest(pair.X, step, pair.X_root, pair.face, tol)
+    L, face = np.asfortranarray(pair.X_root), pair.face
 
-    `root` is the Cholesky factor of `S` there.
-    """
-    if len(root) >= _LANCZOS_FROM:
-        least = _least_eigenvalue(root, step, face)
-    elif len(root) >= _TRIALS_FROM:
+    def seen(v: Array) -> tuple[Array, Array]:
+        """Return ``inv(L) V' step V inv(L)' v``."""
+        inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
+        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
+        return w, w
+
+    start = _anywhere(len(L))
+    return _before(_least_eigenvalue(seen, start, start))
+
+
+def _dual_length(pair: Pair, step: Any, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``Z + alpha step`` psd on the face, by what costs least."""
+    if len(pair.Z_root) < _LANCZOS_FROM:
+        return _longest(pair.Z, step, pair.Z_root, pair.face, tol)
+
+    def seen(v: Array) -> tuple[Array, Array]:
+        """Return ``K step v``, symmetric where ``Z`` measures, with ``Z`` times that."""
+        moved = step @ v
+        return pair.K @ moved, moved
+
+    start = _anywhere(len(pair.Z))
+    return _before(_least_eigenvalue(seen, pair.K @ start, start))
+
+
+def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face; `root` is of `S` there."""
+    if len(root) >= _TRIALS_FROM:
         return _longest_by_trials(face.seen(S), face.seen(dense(step)), tol)
-    else:
-        half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
-        K, _ = lapack.dtrtrs(root, half.T, lower=1)
-        least = float(lapack.dsyevr(K, compute_v=0, range="I", il=1, iu=1)[0][0]) if len(root) else 0.0
+    if len(root) == 0:
+        return math.inf
+    half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
+    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
+    return _before(float(lapack.dsyevr(seen, compute_v=0, range="I", il=1, iu=1)[0][0]))
+
+
+def _before(least: float) -> float:
+    """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
     return math.inf if least >= 0 else -1 / least
 
 
@@ -398,32 +433,43 @@ def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
     return 0.0
 
 
-def _least_eigenvalue(root: Array, step: Any, face: Face) -> float:
-    """Return a lower estimate of the smallest eigenvalue of ``inv(L) V' step V inv(L)'`` by Lanczos's method.
+def _anywhere(n: int) -> Array:
+    v: Array = np.random.default_rng(0).normal(size=n)
+    return v
+
+
+def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
+    """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
 
     The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
+
+    Parameters
+    ----------
+    operator : callable
+        Of a vector, symmetric in some inner product; returns a vector and that times the matrix of the
+        product.
+    w, dual_w : array of shape (n,)
+        Where to start, and that times the matrix.
     """
-    L = np.asfortranarray(root)
-    v = np.random.default_rng(0).normal(size=len(root))
-    basis = np.zeros((_LANCZOS_STEPS + 1, len(root)))
-    basis[0] = v / np.linalg.norm(v)
+    basis = np.zeros((_LANCZOS_STEPS + 1, len(w)))
+    dual = basis if dual_w is w else np.zeros_like(basis)
     alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
     estimate = 0.0
     for k in range(_LANCZOS_STEPS):
-        inner, _ = lapack.dtrtrs(L, basis[k], lower=1, trans=1)
-        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
-        alpha[k] = float(w @ basis[k])
-        known = basis[: k + 1]
-        w -= known.T @ (known @ w)
-        w -= known.T @ (known @ w)
-        beta[k] = math.sqrt(float(w @ w))
-        if k % 2 == 1 or beta[k] == 0:  # a look at the Ritz values costs as much as a step
-            T = np.diag(alpha[: k + 1])
-            T[np.arange(1, k + 1), np.arange(k)] = beta[:k]
-            ritz, vectors = np.linalg.eigh(T)
-            residual = beta[k] * abs(float(vectors[-1, 0]))
+        size = math.sqrt(max(float(w @ dual_w), 0.0))
+        if k > 0:
+            beta[k - 1] = size
+        if k > 0 and (k % 2 == 0 or size == 0):  # a look at the Ritz values costs as much as a step
+            ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
+            residual = size * abs(float(vectors[-1, 0]))
             estimate = float(ritz[0]) - residual
-            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or beta[k] == 0:
+            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or size == 0:
                 break
-        basis[k + 1] = w / beta[k]
+        basis[k], dual[k] = w / size, dual_w / size
+        w, dual_w = operator(basis[k])
+        alpha[k] = float(w @ dual[k])
+        for _ in range(2):
+            known = dual[: k + 1] @ w
+            w = w - known @ basis[: k + 1]
+            dual_w = w if dual is basis else dual_w - known @ dual[: k + 1]
     return estimate

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.linalg import dense, lean
+from bregopt.linalg import dense, lean, symmetrise
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
@@ -50,8 +50,8 @@ class RowSystem:
             drop = np.zeros_like(pull.q)
             drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
             right = pull.r - self._B @ drop
-            for action, X, K, L in zip(self._actions, scene.X, scene.K, pull.left, strict=True):
-                right -= action.apply_sum(pull.weight, X, K, L)
+            for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
+                right -= action.apply_sum(pull.weight, X, K, R)
             dy = np.zeros(self._A.m)
             du = np.zeros_like(drop)
             dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
@@ -61,17 +61,16 @@ class RowSystem:
         return step
 
     def _moved(self, scene: Scene, pull: Pull, b: int, dy: Array) -> Array:
-        """Return ``w K - X + sym((L + X A*(dy)) K)``."""
-        X, K, L = scene.X[b], scene.K[b], pull.left[b]
-        half = X @ self._actions[b].adjoint(dy)
-        if L is not None:
-            half += L
-        half = half @ K
-        moved = half + half.T
-        moved *= 0.5
+        """Return ``w K - X + sym(K (A*(dy) X + R))``."""
+        X, K, R = scene.X[b], scene.K[b], pull.R[b]
+        half = self._actions[b].adjoint(dy) @ X
+        if R is not None:
+            half += R
+        moved = K @ half
         moved -= X
-        moved += pull.weight * K if pull.weight else 0.0
-        return moved
+        if pull.weight:
+            moved += pull.weight * K
+        return symmetrise(moved)
 
     def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
         """Return which variables border the system, and what solves it."""
@@ -99,7 +98,7 @@ class RowSystem:
 
         def operator(v: Array) -> Array:
             full[asked] = v
-            moved = self._actions[0].apply_product(X @ self._actions[0].adjoint(full), K)
+            moved = self._actions[0].apply_product(K.T, (self._actions[0].adjoint(full) @ X).T)
             product: Array = moved[asked] + scene.D[asked] * v
             return product
 

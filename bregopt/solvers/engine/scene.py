@@ -36,10 +36,13 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class Pull:
-    """Right-hand sides; `left` holds ``L`` of each block, None for zero."""
+    """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
+
+    `R` holds that of each block, None for zero.
+    """
 
     weight: float
-    left: tuple[Any, ...]
+    R: tuple[Any, ...]
     r: Array
     r_u: Array
     q: Array
