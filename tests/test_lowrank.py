@@ -135,6 +135,14 @@ def test_any_graph(drawn):
         agree(balanced(graph), tol=1e-6)
 
 
+def test_one_edge_that_no_balanced_cut_needs():
+    """The bound is zero, and what an earlier point proves is above it by round-off of the balance's price."""
+    graph = graph_of(4, [(0, 2)], [0.34558419])
+    solution = balanced(graph).solve(solver="lowrank", tol=1e-6)
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(0, abs=1e-9)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_smallest_orders(n):
     graph = graph_of(n, [(0, n - 1)], [1.0])

@@ -132,7 +132,8 @@ class Staircase:
         y = self._L.multipliers(self._at, self._program.m, loss)
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
-        if certificate.dual > self._bound:
+        # An earlier bound may be above the answer, by round-off of large multipliers.
+        if certificate.dual > self._bound or certificate.meets(self._settings.tol):
             self._y, self._bound = y, certificate.dual
         error = max(certificate.gap, certificate.primal_residual)
         if self._best is None or error < self._best[0]:
