@@ -143,6 +143,13 @@ def test_one_edge_that_no_balanced_cut_needs():
     assert solution.value == pytest.approx(0, abs=1e-9)
 
 
+def test_a_bound_as_good_as_the_cut():
+    """At a cut itself the normals of the spheres and of the plane depend on each other."""
+    solution = balanced(graph_of(4, [(0, 1), (0, 2)], [0.65, 0.17])).solve(solver="lowrank", tol=1e-6)
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(0.17)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_smallest_orders(n):
     graph = graph_of(n, [(0, n - 1)], [1.0])

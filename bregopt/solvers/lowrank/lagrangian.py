@@ -12,15 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray
-from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows
+from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows, lowest
 from bregopt.solvers.lowrank.surface import Surface, Tangent
 
-__all__ = ["HEAVY", "Lagrangian", "Point", "lagrangian"]
+__all__ = ["Lagrangian", "Point", "lagrangian"]
 
 _UNIT = EPS
 _STIFF = 10.0  # times the mean of the cost's rows: the first penalties
 _STIFFER = 4.0  # by which they grow
-HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
+_HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
+_FLAT = 1e-6  # of the range of multipliers that prove all there is to prove, if any do
 _NARROW = 1e-4  # of the largest singular value of R: columns that do not count
 _LEFT = 0.25  # of what a row was missed by before: more, and its penalty grows
 
@@ -71,6 +72,12 @@ class Point:
         """``C - A*(y)`` with the rows of the spheres: psd along the planes at the answer."""
         share = np.broadcast_to(self.share[:, 0], (self.slack.n,))
         return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(share)))
+
+    def off_planes(self, surface: Surface) -> ThinMatrix:
+        """Return the curvature, with the planes moved up to where they pull at the lowest no more."""
+        W, Q = self.curvature, surface.Q
+        level = _HEAVY * max(map(abs, W.ends()))
+        return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +153,7 @@ class Lagrangian:
         Those of the planes may be any number, and are not attained where planes and spheres pull against
         each other: then the smallest eigenvalue nears zero as they grow. It is to cost `loss` at most.
         """
+        at = self._best(at)
         y = np.zeros(m)
         y[self.at] = at.y
         y[self.surface.rows] = at.share[:, 0] / self.surface.weight
@@ -153,9 +161,34 @@ class Lagrangian:
             _, s, turn = np.linalg.svd(at.R, full_matrices=False)
             pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(s, _NARROW * s[0])
             weight = self.surface.trace * float(pull @ pull) / loss
-            level = HEAVY * max(map(abs, at.curvature.ends()))
+            level = _HEAVY * max(map(abs, at.curvature.ends()))
             y[self.surface.planes] = -self.surface.push * max(weight, level)
         return y
+
+    def _best(self, at: Point) -> Point:
+        """Return the point with those of its multipliers of planes and spheres that prove most.
+
+        Where the normals of the two depend on each other there are more than one.
+        """
+        for B in at.tangent.dependent:
+            at = self._along(at, B)
+        return at
+
+    def _along(self, at: Point, B: Array) -> Point:
+        """Return the best of the points whose multipliers differ by ``B`` on the planes."""
+        from scipy.optimize import minimize_scalar  # slow to import, seldom needed
+
+        share = self.surface.share(self.surface.Q @ B, at.R)
+
+        def moved(t: float) -> Point:
+            return replace(at, share=at.share - t * share, across=at.across + t * B)
+
+        def below(t: float) -> float:
+            return -float(lowest(moved(t).off_planes(self.surface), 1)[0][0])
+
+        most = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(share).max())
+        best = minimize_scalar(below, bounds=(-most, most), method="bounded", options={"xatol": _FLAT * most})
+        return moved(float(best.x)) if best.fun < below(0.0) else at
 
 
 def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array | None) -> Lagrangian:

@@ -7,15 +7,14 @@ direction in which one column more lets the value fall. What the multipliers pro
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.program import Certificate, LowRank, Program, ThinMatrix, ThinProgram, certify, lowest
+from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.lowrank.lagrangian import HEAVY, lagrangian
+from bregopt.solvers.lowrank.lagrangian import lagrangian
 from bregopt.solvers.lowrank.start import first_factor
 from bregopt.solvers.lowrank.surface import Surface
 from bregopt.solvers.lowrank.trust_region import descend
@@ -148,7 +147,7 @@ class Staircase:
         room = min(more, self._most - R.shape[1])
         if room <= 0:
             return False
-        values, V = lowest(self._off_planes(), room, _LANCZOS)
+        values, V = lowest(at.off_planes(L.surface), room, _LANCZOS)
         loss = -L.surface.trace * float(values[0])
         noise = _ABOVE_NOISE * np.sqrt(L.surface.trace) * at.steepness
         if loss <= max(noise, _SHARE * self._settings.tol * self._scale):
@@ -162,12 +161,6 @@ class Staircase:
                 return True
             step /= 2
         return False
-
-    def _off_planes(self) -> ThinMatrix:
-        """Return ``C - A*(y)``, with the planes moved up to where they pull at the lowest no more."""
-        W, Q = self._at.curvature, self._L.surface.Q
-        level = HEAVY * max(map(abs, W.ends()))
-        return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
 
 
 def first_columns(program: Program, settings: Any) -> int:

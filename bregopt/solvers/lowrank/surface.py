@@ -104,15 +104,26 @@ class Tangent:
     def __init__(self, surface: Surface, R: Array) -> None:
         self._surface, self._R = surface, R
         self._inverse: Array | None = None
+        self._normals: Array | None = None
         Q, n, size = surface.Q, len(R), surface.Q.shape[1] * R.shape[1]
         if size and len(surface.square) == n:
             # What moves rows across the planes moves them off the spheres, and back.
             T = (Q[:, :, None] * (R / np.sqrt(surface.square)[:, None])[:, None, :]).reshape(n, size)
-            self._inverse = np.asarray(np.linalg.pinv(np.eye(size) - T.T @ T, _RANK_TOL, hermitian=True))
+            self._normals = np.eye(size) - T.T @ T
+            self._inverse = np.asarray(np.linalg.pinv(self._normals, _RANK_TOL, hermitian=True))
 
     def solve(self, across: Array) -> Array:
         """Return ``B`` for which the tangent part of ``Q B`` is `across` the planes; shape ``(q, k)``."""
         return across if self._inverse is None else (self._inverse @ across.ravel()).reshape(across.shape)
+
+    @property
+    def dependent(self) -> list[Array]:
+        """The ``B`` whose ``Q B`` is normal to the spheres too, as where all rows of ``R`` are parallel."""
+        if self._normals is None:
+            return []
+        values, vectors = np.linalg.eigh(self._normals)
+        shape = self._surface.Q.shape[1], self._R.shape[1]
+        return [b.reshape(shape) for b in vectors.T[np.abs(values) <= _RANK_TOL]]
 
     def split(self, V: Array) -> tuple[Array, Array, Array]:
         """Return ``s``, ``B`` and the tangent ``V - Q B - s R``."""
