@@ -1,6 +1,7 @@
 """The route `path`: known answers, faces, soft rows, scale, infeasible problems, SDPLIB, interruptions."""
 
 import dataclasses
+import itertools
 import re
 import shutil
 import subprocess
@@ -282,6 +283,22 @@ def test_faces(kind, seed):
     assert solution.status == "optimal"
     assert abs(solution.value - value) <= 5e-6 * max(abs(value), 1.0)
     assert np.linalg.eigvalsh(solution.X)[-r - 1] <= 1e-12 * np.trace(solution.X)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bisections_that_the_bound_finds(seed):
+    """X is a cut's, of rank one; second-order terms of a step are round-off there."""
+    n, rng = 6, np.random.default_rng(seed)
+    laplacian = np.zeros((n, n))
+    for i, j, weight in zip(*rng.integers(0, n, (2, 3)), rng.uniform(0.2, 2, 3), strict=True):
+        d = np.eye(n)[i] - np.eye(n)[j]
+        laplacian += weight * np.outer(d, d)
+    X = bo.PSD(n)
+    rows = [bo.diag(X) == 1, bo.quad_form(np.ones(n), X) == 0]
+    solution = bo.Problem(bo.Minimize(bo.inner(laplacian / 4, X)), rows).solve(solver="path", tol=1e-8)
+    assert solution.status == "optimal"
+    sides = [np.array(side) for side in itertools.product([-1, 1], repeat=n) if sum(side) == 0]
+    assert solution.value <= min(x @ laplacian @ x for x in sides) / 4 + 1e-8
 
 
 def test_dual_that_is_not_attained_is_proven_on_the_face():

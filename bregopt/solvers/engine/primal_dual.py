@@ -37,6 +37,7 @@ __all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope"]
 _TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
 _HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
 _BOLD, _BOLD_FROM = 2.0, 130  # the least power of a predictor's share to leave, and from which order
+_NOWHERE = 0.3  # times the square of a predictor's length: where second-order terms do harm
 _LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
 _SHORTEST = 1e-7
 _CUT = 0.95  # of a step that leaves the cone, as lengths are estimates; more each time
@@ -295,13 +296,34 @@ class PrimalDual:
             dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_residual
             share = max(share ** max(_BOLD if dear else 1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
             nu = share * now / order
-            step = self.direction(slope, max(nu, weight) if falls else weight, nu, step)
-            if step is None:
+            target = max(nu, weight) if falls else weight
+            corrected = self._corrected(slope, target, nu, step, min(primal, dual))
+            if corrected is None:
                 return None
-            lengths = self.lengths(at, step)
+            step, lengths = corrected
         reach = _TO_BOUNDARY + (_FURTHER - _TO_BOUNDARY) * min(primal, dual)
         primal, dual = (min(1.0, reach * length) for length in lengths)
         return self.moved(at, step, primal, dual) if max(primal, dual) > _SHORTEST else None
+
+    def _corrected(
+        self, slope: Slope, weight: float, nu: float, predictor: Direction, reached: float
+    ) -> tuple[Direction, tuple[float, float]] | None:
+        """Return the step to `weight` and `nu` and how far it can go; None where it is not finite.
+
+        With the second-order terms of the `predictor`, unless that leads nowhere: near an answer that is
+        singular these may be nothing but round-off.
+        """
+        best = None
+        for after in (predictor, None):
+            step = self.direction(slope, weight, nu, after)
+            if step is None:
+                continue
+            lengths = self.lengths(slope.at, step)
+            if best is None or min(lengths) > min(best[1]):
+                best = step, lengths
+            if min(lengths) >= _NOWHERE * reached**2:
+                break
+        return best
 
     def _dual_step(self, b: int, pair: Pair, dy: Array) -> Any:
         adjoint = self._actions[b].adjoint(dy)
