@@ -14,7 +14,8 @@ from bregopt.program.rows import DenseRows, Rows
 
 __all__ = ["LinearMap", "Term"]
 
-_TINY = 20_000  # numbers in the matrices of all rows, up to which one product costs less than their structure
+# Numbers in the matrices of all rows, up to which one product costs less than their structure.
+_TINY, _TINY_OF_SMALL, _SMALL = 20_000, 120_000, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,8 @@ class LinearMap:
         terms: list[Term] = []
         for block, n in enumerate(self.orders):
             own = [term for term in self.terms if term.block == block]
-            tiny = self.m * n**2 <= _TINY and len(own) > 0
-            terms += [Term(block, np.arange(self.m), self._table(block))] if tiny else own
+            tiny = self.m * n**2 <= (_TINY_OF_SMALL if n <= _SMALL else _TINY)
+            terms += [Term(block, np.arange(self.m), self._table(block))] if tiny and own else own
         return tuple(terms)
 
     def _table(self, block: int) -> DenseRows:
