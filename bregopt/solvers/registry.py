@@ -1,6 +1,6 @@
 """The registry: which routes there are, which of them takes a problem, and why not.
 
-Built-in routes are named by module and loaded when they are first looked at; plug-ins come from the
+Built-in routes are named by module and loaded when they are first asked; plug-ins come from the
 entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
 the order of registration that takes the problem is used, and the reference comes last; but where most rows
 may rest, and very many or on a large matrix, ``psdboost`` comes before ``path``, and ``lowrank`` where the
@@ -98,7 +98,10 @@ solvers.__dict__ = vars(sys.modules[__package__])
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
     """Return what each registered route says to a program, and which one would be used."""
-    considered = _in_order(program) if solver == "auto" else {**_all(), **dict([_named(solver)])}
+    names = _in_order(program) if solver == "auto" else _names()
+    considered = {name: _load(name) for name in names}
+    if solver != "auto":
+        considered |= [_named(solver)]
     chosen = False
     found = []
     for name, cls in considered.items():
@@ -151,6 +154,9 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
     if solver != "auto":
         make_settings(_named(solver)[1], options)
         return
+    if options.keys() <= Settings.__dataclass_fields__.keys():
+        Settings(**options)
+        return
     known = {name for cls in _all().values() for name in cls.Settings.__dataclass_fields__}
     for name in options:
         if name not in known:
@@ -188,7 +194,8 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
             + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
         )
     refusals = {}
-    for name, cls in _in_order(program).items():
+    for name in _in_order(program):
+        cls = _load(name)
         refusals[name] = _refusal(cls, program, options)
         if refusals[name] is None:
             return cls
@@ -216,10 +223,10 @@ def _named(solver: Any) -> tuple[str, type[Solver]]:
         return cls.name, cls
     if not isinstance(solver, str):
         raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
-    known = _all()
+    known = _names()
     if solver not in known:
         raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}")
-    return solver, known[solver]
+    return solver, _load(solver)
 
 
 def _solver_class(given: Any, argument: str) -> type[Solver]:
@@ -235,31 +242,36 @@ def _solver_class(given: Any, argument: str) -> type[Solver]:
     return cls
 
 
-def _all() -> dict[str, type[Solver]]:
-    """Return every route in routing order: built-in ones, plug-ins, the reference."""
+def _names() -> list[str]:
+    """Return the names of all routes in routing order: built-in ones, plug-ins, the reference."""
     _load_plugins()
     names = [name for name in _BUILT_IN if name != _REFERENCE]
     names += [name for name in _registered if name not in _BUILT_IN]
-    return {name: _load(name) for name in [*names, _REFERENCE]}
+    return [*names, _REFERENCE]
 
 
-def _in_order(program: Program) -> dict[str, type[Solver]]:
-    """Return every route in the order that suits a program."""
+def _all() -> dict[str, type[Solver]]:
+    """Return every route, loaded."""
+    return {name: _load(name) for name in _names()}
+
+
+def _in_order(program: Program) -> list[str]:
+    """Return the names of all routes in the order that suits a program."""
     order = max((block.n for block in program.blocks), default=0)
     rest = int(may_rest(program.bounds).sum()) > program.m / 2
     large = order > _LARGE_ORDER
     if rest and (large or work(program) > _HARD_WORK):
-        return _earlier("psdboost", _all())
+        return _earlier("psdboost", _names())
     if large and program.m <= order + _FEW_MORE:
-        return _earlier("lowrank", _all())
-    return _all()
+        return _earlier("lowrank", _names())
+    return _names()
 
 
-def _earlier(name: str, routes: dict[str, type[Solver]]) -> dict[str, type[Solver]]:
-    """Return the routes with the named one right before ``path``."""
-    others = [other for other in routes if other != name]
+def _earlier(name: str, names: list[str]) -> list[str]:
+    """Return the names with one of them right before ``path``."""
+    others = [other for other in names if other != name]
     place = others.index("path")
-    return {other: routes[other] for other in [*others[:place], name, *others[place:]]}
+    return [*others[:place], name, *others[place:]]
 
 
 def _load(name: str) -> type[Solver]:
