@@ -51,7 +51,7 @@ class EntrySystem:
     def factor(self, scene: Scene) -> Solve:
         # X = P P' and K = P diag(k) P'.
         root = scene.root
-        k, Q = np.linalg.eigh(_seen(root, scene.K[0]))
+        k, Q, _ = lapack.dsyevd(_seen(root, scene.K[0]), lower=1)
         P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
         Pk = P * k
         E = np.divide(1.0, scene.D, out=np.zeros(self._A.m), where=self._yielding)
