@@ -3,8 +3,9 @@
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.central_path import follow_path
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.iterate import Direction, Iterate
 from bregopt.solvers.engine.linear import DefiniteFactor, conjugate_gradients
-from bregopt.solvers.engine.primal_dual import Direction, Iterate, PrimalDual
+from bregopt.solvers.engine.primal_dual import PrimalDual
 from bregopt.solvers.engine.scene import Pull, Scene
 from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.engine.systems import system_for

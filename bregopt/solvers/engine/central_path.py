@@ -19,8 +19,9 @@ from bregopt.linalg import root_of
 from bregopt.program import Certificate, Faces, certificate_inside, is_farkas, is_ray
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.iterate import Iterate
 from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual
+from bregopt.solvers.engine.primal_dual import PrimalDual
 from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason

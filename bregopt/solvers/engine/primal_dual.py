@@ -15,26 +15,25 @@ rows, where these are sparse, and only decompositions see the face.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from bregopt.arrays import Array
-from bregopt.linalg import dense, inverse_of, root_of
+from bregopt.linalg import dense, root_of
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
-from bregopt.solvers.engine.ends import Ends, Move, Sides
+from bregopt.solvers.engine.ends import Ends, Sides
+from bregopt.solvers.engine.iterate import Direction, Iterate, Pair
+from bregopt.solvers.engine.lengths import TO_BOUNDARY, dual_length, primal_length
 from bregopt.solvers.engine.scene import Pull, Scene, Solve
 from bregopt.solvers.engine.systems import system_for
 
-__all__ = ["Direction", "Iterate", "Pair", "PrimalDual", "Slope"]
+__all__ = ["PrimalDual", "Slope"]
 
-_TO_BOUNDARY, _FURTHER = 0.9, 0.99  # how far a step goes to the boundary, after a poor and a good predictor
+_FURTHER = 0.99  # how far a step goes to the boundary, after a good predictor
 _HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
 _BOLD, _BOLD_FROM = 2.0, 130  # the least power of a predictor's share to leave, and from which order
 _NOWHERE = 0.3  # times the square of a predictor's length: where second-order terms do harm
@@ -43,106 +42,7 @@ _SHORTEST = 1e-7
 _CUT = 0.95  # of a step that leaves the cone, as lengths are estimates; more each time
 _NO_PATH = 1e100  # multipliers this large are on no path
 _ROUND_OFF = 1e-11  # a dual residual that is taken for none
-# The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
-_TRIALS_FROM, _LANCZOS_FROM = 40, 130
 _TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
-_LANCZOS_STEPS = 40
-_LANCZOS_TOL = 0.01  # relative
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """The matrices ``X`` and ``Z`` of one block.
-
-    Parameters
-    ----------
-    X, Z : array of shape (n, n)
-        Positive definite on the face.
-    X_root, Z_root : array of shape (order, order)
-        Lower Cholesky factors of what they are on the face.
-    residual : array of shape (n, n), optional
-        ``C - A*(y) - Z``; none for zero.
-    face : Face
-    """
-
-    X: Array
-    Z: Array
-    X_root: Array
-    Z_root: Array
-    residual: Array | None
-    face: Face
-
-    @cached_property
-    def K(self) -> Array:
-        """The inverse of ``Z``, on the face."""
-        if self.face.order == 0:
-            return np.zeros_like(self.Z)
-        return self.face.lift(inverse_of(self.Z_root))
-
-
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """A point of the method.
-
-    Parameters
-    ----------
-    pairs : tuple of Pair
-    u, z : array of shape (k,)
-        Variables, and what multiplies their box.
-    y, activity : array of shape (m,)
-    ends : Ends
-        Of the rows and, after them, of the box.
-    dual_residual : float
-        How far ``Z`` is from ``C - A*(y)``, relative to the larger of ``Z`` and ``C``.
-    """
-
-    pairs: tuple[Pair, ...]
-    u: Array
-    z: Array
-    y: Array
-    activity: Array
-    ends: Ends
-    dual_residual: float
-
-    def complementarity(self, matrices: bool) -> float:
-        """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""
-        total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
-        return total + self.ends.complementarity()
-
-    def after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
-        """Return the complementarity after a step of these lengths."""
-        total = self.ends.after(step.ends, primal, dual)
-        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
-            now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
-            total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
-        return total
-
-    @cached_property
-    def levels(self) -> Array:
-        """What the ends bound: activities, then variables."""
-        return np.concatenate([self.activity, self.u])
-
-    @property
-    def weight(self) -> float:
-        """The mean eigenvalue of ``X Z``."""
-        return float(sum(np.vdot(p.X, p.Z) for p in self.pairs)) / max(
-            sum(len(p.X_root) for p in self.pairs), 1
-        )
-
-    def order(self, matrices: bool) -> int:
-        """Return the number of terms in the complementarity."""
-        own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
-        return own + self.ends.products
-
-
-@dataclass(frozen=True, eq=False)
-class Direction:
-    """A Newton step."""
-
-    X: tuple[Array, ...]
-    Z: tuple[Any, ...]
-    u: Array
-    ends: Move
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +144,8 @@ class PrimalDual:
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
         """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
         primal, dual = at.ends.longest(step.ends)
-        X = [_primal_length(p, dX, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [_dual_length(p, dZ, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [primal_length(p, dX, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [dual_length(p, dZ, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(primal, *X), min(dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -301,7 +201,7 @@ class PrimalDual:
             if corrected is None:
                 return None
             step, lengths = corrected
-        reach = _TO_BOUNDARY + (_FURTHER - _TO_BOUNDARY) * min(primal, dual)
+        reach = TO_BOUNDARY + (_FURTHER - TO_BOUNDARY) * min(primal, dual)
         primal, dual = (min(1.0, reach * length) for length in lengths)
         return self.moved(at, step, primal, dual) if max(primal, dual) > _SHORTEST else None
 
@@ -377,121 +277,3 @@ def _rest(b: int, pair: Pair, after: Direction | None) -> Array | None:
         second = after.Z[b] @ after.X[b]
         R = -second if R is None else R - second
     return R
-
-
-def _inner(X: Array, S: Any) -> float:
-    """Return ``<X, S>`` with a matrix that may be sparse."""
-    return float(np.vdot(X, S)) if isinstance(S, np.ndarray) else float(S.multiply(X).sum())
-
-
-def _primal_length(pair: Pair, step: Array, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``X + alpha step`` psd on the face, by what costs least."""
-    if len(pair.X_root) < _LANCZOS_FROM:
-        return _longest(pair.X, step, pair.X_root, pair.face, tol)
-    L, face = np.asfortranarray(pair.X_root), pair.face
-
-    def seen(v: Array) -> tuple[Array, Array]:
-        """Return ``inv(L) V' step V inv(L)' v``."""
-        inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
-        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
-        return w, w
-
-    start = _anywhere(len(L))
-    return _before(_least_eigenvalue(seen, start, start))
-
-
-def _dual_length(pair: Pair, step: Any, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``Z + alpha step`` psd on the face, by what costs least."""
-    if len(pair.Z_root) < _LANCZOS_FROM:
-        return _longest(pair.Z, step, pair.Z_root, pair.face, tol)
-
-    def seen(v: Array) -> tuple[Array, Array]:
-        """Return ``K step v``, symmetric where ``Z`` measures, with ``Z`` times that."""
-        moved = step @ v
-        return pair.K @ moved, moved
-
-    start = _anywhere(len(pair.Z))
-    return _before(_least_eigenvalue(seen, pair.K @ start, start))
-
-
-def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face; `root` is of `S` there."""
-    if len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.seen(S), face.seen(dense(step)), tol)
-    if len(root) == 0:
-        return math.inf
-    half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
-    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
-    return _before(float(lapack.dsyevr(seen, compute_v=0, range="I", il=1, iu=1)[0][0]))
-
-
-def _before(least: float) -> float:
-    """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
-    return math.inf if least >= 0 else -1 / least
-
-
-def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
-    """Return a step for which a Cholesky factorisation was seen to exist, the longest but for `tol`.
-
-    A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
-    v'step v``; the next trial is made just below.
-    """
-    trial = np.empty_like(S)
-    alpha = enough = 1 / _TO_BOUNDARY
-    while alpha > _SHORTEST:
-        np.multiply(step, alpha, out=trial)
-        np.add(trial, S, out=trial)
-        L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
-        if failed == 0:
-            return math.inf if alpha == enough else alpha
-        v = np.ones(failed)  # of the minor that is not positive
-        if failed > 1:
-            v[:-1] = -lapack.dtrtrs(
-                L[: failed - 1, : failed - 1], L[failed - 1, : failed - 1], lower=1, trans=1
-            )[0]
-        falls = -float(v @ (step[:failed, :failed] @ v))
-        bound = float(v @ (S[:failed, :failed] @ v)) / falls if falls > 0 else math.inf
-        alpha = (1 - tol) * min(alpha, bound)
-    return 0.0
-
-
-def _anywhere(n: int) -> Array:
-    v: Array = np.random.default_rng(0).normal(size=n)
-    return v
-
-
-def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
-    """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
-
-    The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
-
-    Parameters
-    ----------
-    operator : callable
-        Of a vector, symmetric in some inner product; returns a vector and that times the matrix of the
-        product.
-    w, dual_w : array of shape (n,)
-        Where to start, and that times the matrix.
-    """
-    basis = np.zeros((_LANCZOS_STEPS + 1, len(w)))
-    dual = basis if dual_w is w else np.zeros_like(basis)
-    alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
-    estimate = 0.0
-    for k in range(_LANCZOS_STEPS):
-        size = math.sqrt(max(float(w @ dual_w), 0.0))
-        if k > 0:
-            beta[k - 1] = size
-        if k > 0 and (k % 2 == 0 or size == 0):  # a look at the Ritz values costs as much as a step
-            ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
-            residual = size * abs(float(vectors[-1, 0]))
-            estimate = float(ritz[0]) - residual
-            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or size == 0:
-                break
-        basis[k], dual[k] = w / size, dual_w / size
-        w, dual_w = operator(basis[k])
-        alpha[k] = float(w @ dual[k])
-        for _ in range(2):
-            known = dual[: k + 1] @ w
-            w = w - known @ basis[: k + 1]
-            dual_w = w if dual is basis else dual_w - known @ dual[: k + 1]
-    return estimate

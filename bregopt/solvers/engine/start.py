@@ -17,8 +17,9 @@ from bregopt.linalg import root_of
 from bregopt.program import Face, Penalty, Program
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
+from bregopt.solvers.engine.iterate import Iterate
 from bregopt.solvers.engine.linear import DefiniteFactor
-from bregopt.solvers.engine.primal_dual import Iterate, PrimalDual
+from bregopt.solvers.engine.primal_dual import PrimalDual
 
 __all__ = ["first_iterate", "warm_iterate"]
 
