@@ -151,3 +151,15 @@ def test_finite_differences_of_the_dual_function():
         bound = program.bounds.lo[k] if y[k] > 0 else program.bounds.hi[k]
         slope = bound - program.A.apply((X_y,))[k]
         assert (values[0] - values[1]) / (2 * h) == pytest.approx(slope, abs=1e-5)
+
+
+def test_a_sharp_bound_uses_eigenvalues_above_zero(rng):
+    """With the trace known, ``C - A*(y)`` may be shifted; unsharp, a definite one counts for zero."""
+    G = rng.normal(size=(4, 4))
+    C = G @ G.T + np.eye(4)
+    X = bo.PSD(4)
+    program = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.trace(X) == 2]).program()
+    point, none = (np.eye(4) / 2,), np.zeros(0)
+    sharp, unsharp = (certify(program, point, none, np.zeros(1), sharp=s) for s in (True, False))
+    assert sharp.dual == pytest.approx(2 * np.linalg.eigvalsh(C)[0])
+    assert unsharp.dual == 0
