@@ -10,6 +10,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -299,6 +300,14 @@ def test_bisections_that_the_bound_finds(seed):
     assert solution.status == "optimal"
     sides = [np.array(side) for side in itertools.product([-1, 1], repeat=n) if sum(side) == 0]
     assert solution.value <= min(x @ laplacian @ x for x in sides) / 4 + 1e-8
+
+
+def test_what_cannot_fit_is_refused_with_the_number():
+    """Whatever the order, by arithmetic alone: asking the other routes takes no memory of its size either."""
+    X = bo.PSD(60_000)
+    problem = bo.Problem(bo.Maximize(bo.inner(sp.eye_array(60_000), X)), [bo.diag(X) == 1])
+    with pytest.raises(bo.UnsupportedProblemError, match=r"it would need \d+\.\d GB of memory"):
+        problem.solve(solver="path")
 
 
 def test_dual_that_is_not_attained_is_proven_on_the_face():

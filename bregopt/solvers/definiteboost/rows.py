@@ -40,9 +40,9 @@ def trace_row(program: Program) -> Trace | None:
             continue
         equations = np.flatnonzero(program.bounds.equal[term.at])
         t = term.rows.slice(equations).coordinates()
-        diagonal = np.zeros((len(equations), n))
-        np.add.at(diagonal, (t.row[t.i == t.j], t.i[t.i == t.j]), t.value[t.i == t.j])
-        weight, norm = diagonal.mean(axis=1), term.norms[equations]
+        own = t.i == t.j
+        weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
+        norm = term.norms[equations]
         # The mean is as large as the root mean square over all entries only for multiples of the identity.
         flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - _ROUND_OFF)
         for k in np.flatnonzero(flat & (norm > 0)):
