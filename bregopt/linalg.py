@@ -34,12 +34,15 @@ def inverse_of(root: Array) -> Array:
     lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
     inverse = symmetrise(lower)
     inverse *= 2
-    np.einsum("ii->i", inverse)[:] /= 2
+    inverse.ravel(order="K")[:: len(inverse) + 1] /= 2  # a view of the diagonal
     return inverse
 
 
 def symmetrise(S: Array) -> Array:
     """Return ``(S + S') / 2``, in the place of `S`."""
+    if len(S) <= _BLOCK:
+        whole = S + S.T
+        return np.multiply(whole, 0.5, out=S)
     # In blocks, as a transpose misses the cache from line to line.
     for a in range(0, len(S), _BLOCK):
         b = a + _BLOCK
@@ -71,4 +74,6 @@ def dense(S: Any) -> Array:
 
 def lean(B: Any) -> Any:
     """Return a sparse matrix to multiply with: dense where its columns are too few to be worth a format."""
+    if B.shape[1] == 0:
+        return np.zeros(B.shape)
     return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)

@@ -269,14 +269,53 @@ class TestBends:
             np.array([-np.inf, 2.0]), np.array([1.0, np.inf]), np.full(2, kind), np.array([0.7, 1.9])
         )
         a, h = np.array([1.6, 0.8]), 1e-6
-        y, stiffness = bounds.response(a)
+        y = bounds.response(a)
         slope = (bounds.penalty(a + h) - bounds.penalty(a - h)) / (2 * h)
         np.testing.assert_allclose(y, -slope, rtol=1e-6)
-        up, down = bounds.response(a + h)[0], bounds.response(a - h)[0]
-        np.testing.assert_allclose(stiffness, (down - up) / (2 * h), rtol=1e-6)
+        stiffness = (bounds.response(a - h) - bounds.response(a + h)) / (2 * h)
         value, derivative = bent(bounds.kind, np.array([1.0, 2.0]), bounds.gamma, y)
         np.testing.assert_allclose(value, a, rtol=1e-12)
-        np.testing.assert_allclose(derivative, -1 / stiffness, rtol=1e-10)
+        np.testing.assert_allclose(derivative, -1 / stiffness, rtol=1e-6)
+
+    @pytest.mark.parametrize("kind", [Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE])
+    def test_meeting_is_newton_for_activities_that_equal_the_bend(self, kind):
+        bounds = Bounds(
+            np.array([-np.inf, 2.0, 0.5, 3.0]),
+            np.array([1.0, np.inf, 4.0, 3.0]),
+            np.full(4, kind),
+            np.ones(4),
+        )
+        a = np.array([1.6, 0.8, 5.0, 2.0])
+        y = bounds.response(a)
+        # At a pair that belongs together nothing is asked for, and D is the derivative.
+        r, D = bounds.meet(a, y, bounds.side(a, y))
+        np.testing.assert_allclose(r, 0, atol=1e-14)
+        bound = np.array([1.0, 2.0, 4.0, 3.0])
+        np.testing.assert_allclose(D, -bent(bounds.kind, bound, bounds.gamma, y)[1], rtol=1e-12)
+        # Elsewhere D is the geometric mean of both derivatives.
+        far = 0.5 * y
+        r, D = bounds.meet(a, far, bounds.side(a, far))
+        value, of_bend = bent(bounds.kind, bound, bounds.gamma, far)
+        of_response = 1 / falls(bounds, a)
+        np.testing.assert_allclose(r, value - a, rtol=1e-12)
+        np.testing.assert_allclose(D**2, -of_bend / of_response, rtol=1e-6)
+        # Rows inside their bounds ask for nothing; with a multiplier left, it goes.
+        inside = np.array([0.4, 2.5, 1.0, 3.0])
+        r, D = bounds.meet(inside, np.zeros(4), bounds.side(inside, np.zeros(4)))
+        assert (r == 0).all()
+        assert np.isinf(D).all()
+        left = np.array([-0.1, 0.1, 0.1, 0.0])
+        side = bounds.side(inside, left)
+        r, D = bounds.meet(inside, left, side)
+        assert r[0] > 0 > r[1]
+        assert np.isfinite(D[:3]).all()
+        np.testing.assert_array_equal(bounds.stop(-left, side), np.zeros(4))
+        np.testing.assert_array_equal(bounds.stop(2 * left, side), 2 * left)
+
+
+def falls(bounds, a, h=1e-6):
+    """Return how fast activities fall with the multipliers that answer them."""
+    return 2 * h / (bounds.response(a - h) - bounds.response(a + h))
 
 
 class TestHardCases:

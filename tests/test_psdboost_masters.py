@@ -118,9 +118,9 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
 
 @pytest.mark.parametrize("options", MASTERS)
 def test_time_limit_keeps_a_feasible_point_and_a_bound(options):
-    far, near = comparisons(400, 30, 2)
+    far, near = comparisons(1200, 60, 2)  # four times the limit on a fast machine
     with pytest.warns(bo.ConvergenceWarning, match="time_limit"):
-        sol = margin_problem(far, near, 10 / 400).solve(
+        sol = margin_problem(far, near, 10 / 1200).solve(
             solver="psdboost", tol=1e-9, time_limit=0.25, **options
         )
     assert sol.status == "user_limit"

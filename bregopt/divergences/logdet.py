@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.linalg import LinAlgError, cholesky
-from scipy.linalg import blas, cho_solve, lapack
+from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
-from bregopt.linalg import log_det, root_of
+from bregopt.linalg import inverse_of, log_det, root_of
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
 
@@ -36,7 +36,7 @@ class LogDet:
     @cached_property
     def inverse(self) -> Array:
         """The inverse of ``X0``."""
-        return np.asarray(cho_solve((self.L, True), np.eye(len(self.L))))
+        return inverse_of(self.L)
 
     def value(self, X: Array) -> float:
         root = root_of(X)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -112,15 +113,14 @@ class Compiled:
         own = _own_penalty(self.objective)
         crossed = np.flatnonzero(lo > hi)
         for number, (c, rows) in enumerate(self.constraint_slices()):
-            name = f"constraint {number} ({c.label})" if c.softness is not None or len(crossed) else ""
             if len(crossed) and crossed[0] < rows.stop:
                 k = int(crossed[0])
                 raise ValueError(
-                    f"{name}, row {k - rows.start}: lower bound {lo[k]:g} is above upper bound {hi[k]:g}; "
-                    "expected lower <= upper"
+                    f"{_name(number, c)}, row {k - rows.start}: lower bound {lo[k]:g} is above upper bound "
+                    f"{hi[k]:g}; expected lower <= upper"
                 )
             if c.softness is not None:
-                kind[rows] = int(_penalty(name, c.softness.penalty, own, lo[rows], hi[rows]))
+                kind[rows] = int(_penalty(number, c, own, lo[rows], hi[rows]))
                 gamma[rows] = _gamma(c)
         return Bounds(lo, hi, kind, gamma)
 
@@ -211,11 +211,17 @@ def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constra
     m = sum(c.size for c in constraints)
     k = sum(u.size for u in variables)
     if not constraints or not variables:
-        return sp.csr_array((m, k))
+        return _nothing(m, k)
     rows = [sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints]
     B = sp.csr_array(sp.vstack(rows, format="csr"))
     B.eliminate_zeros()
     return B
+
+
+@lru_cache(maxsize=64)
+def _nothing(m: int, k: int) -> Any:
+    """Return a sparse matrix of zeros, which would take longer to make than the map of a small problem."""
+    return sp.csr_array((m, k))
 
 
 def _columns(e: Expression, u: Variable) -> Any:
@@ -297,22 +303,31 @@ def _gamma(c: Constraint) -> Array:
     return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
 
 
-def _penalty(name: str, asked: str | None, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
+def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
+    """Return what bending a soft constraint is paid by."""
+    assert c.softness is not None
+    asked = c.softness.penalty
     if asked == "hinge" or (asked is None and own is None):
         return Penalty.HINGE
     if own is None:
         raise ValueError(
-            f'{name}: penalty="divergence" needs an objective with one kind of divergence; '
+            f'{_name(number, c)}: penalty="divergence" needs an objective with one kind of divergence; '
             'use penalty="hinge"'
         )
     if own in (Penalty.LOGDET, Penalty.VON_NEUMANN):
-        ends = np.concatenate([lo[np.isfinite(lo)], hi[np.isfinite(hi)]])
-        if (ends <= 0).any():
-            raise ValueError(
-                f"{name} has the bound {ends.min():g}, but the soft penalty that goes with this divergence "
-                'is defined for bounds above 0 only; use penalty="hinge"'
-            )
+        for end in (lo, hi):
+            wrong = (end <= 0) & np.isfinite(end)
+            if wrong.any():
+                raise ValueError(
+                    f"{_name(number, c)} has the bound {end[wrong].min():g}, but the soft penalty that goes "
+                    'with this divergence is defined for bounds above 0 only; use penalty="hinge"'
+                )
     return own
+
+
+def _name(number: int, c: Constraint) -> str:
+    """Return how messages call a constraint."""
+    return f"constraint {number} ({c.label})"
 
 
 def _own_penalty(objective: Minimize) -> Penalty | None:

@@ -98,11 +98,14 @@ def compare(left: Expression, right: Expression, sense: str) -> Constraint:
     if mirrored:
         left, right = right, left
         sense = {"<=": ">=", ">=": "<=", "==": "=="}[sense]
-    difference = left.plus(-right)
-    bound = -difference.constant_part()
+    if right.is_constant and not left.parameters and not left.constant.any():
+        body, bound = left.broadcast_with(right)  # as it stands
+    else:
+        body = left.plus(-right)
+        bound = -body.constant_part()
     lower = None if sense == "<=" else bound
     upper = None if sense == ">=" else bound
-    return Constraint(difference.variable_part(), lower, upper, sense, mirrored=mirrored)
+    return Constraint(body.variable_part(), lower, upper, sense, mirrored=mirrored)
 
 
 def between(expression: Any, lower: Any, upper: Any) -> Constraint:

@@ -157,16 +157,20 @@ class Expression(Operand):
 
     def plus(self, other: Expression) -> Expression:
         """Return the sum, broadcast as numpy does."""
-        shape = _broadcast_shape(self, other)
-        a, b = self._broadcast(shape), other._broadcast(shape)
+        a, b = self.broadcast_with(other)
         return Expression(
-            shape,
+            a.shape,
             a.constant + b.constant,
             _merged(a.psd, b.psd, add_rows),
             _merged(a.variables, b.variables, _add_csr),
             _merged(a.parameters, b.parameters, _add_csr),
             _sum_label(a, b),
         )
+
+    def broadcast_with(self, other: Expression) -> tuple[Expression, Expression]:
+        """Return the two in the shape that numpy broadcasts them to."""
+        shape = self.shape if self.shape == other.shape else _broadcast_shape(self, other)
+        return self._broadcast(shape), other._broadcast(shape)
 
     def times(self, factor: Any) -> Expression:
         """Return the product with numbers, broadcast as numpy does."""

@@ -11,7 +11,7 @@ A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y *
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, span
 
 __all__ = ["Bounds", "Penalty", "Target", "bent"]
+
+Subset = IntArray | slice
 
 
 class Penalty(IntEnum):
@@ -42,19 +44,40 @@ class _Scalar(NamedTuple):
 
     value: Callable[[Array, Array], Array]
     conjugate: Callable[[Array, Array], Array]  # min over a of value(a, b) + t a
-    response: Callable[[Array, Array], tuple[Array, Array]]  # the t of that a, and -dt/da
+    response: Callable[[Array, Array], Array]  # the t of that a
+    bend: Callable[[Array, Array], Array]  # the a of t
+    give: Callable[[Array, Array], Array]  # -da/dt between the a of t and another one: its geometric mean
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """Return ``a / b``, one where the two are the same, be it zero."""
+    return np.divide(a, b, out=np.ones_like(a), where=a != b)
 
 
 def _logdet(a: Array, b: Array) -> Array:
-    ratio = a / b
+    ratio = _ratio(a, b)
     positive = ratio > 0
     if positive.all():
         return ratio - np.log(ratio) - 1
     return np.where(positive, ratio - np.log(np.where(positive, ratio, 1.0)) - 1, np.inf)
 
 
+def _logdet_conjugate(t: Array, b: Array) -> Array:
+    bend = t * b
+    inside = bend > -1
+    if inside.all():
+        return np.log1p(bend)
+    return np.where(inside, np.log1p(np.where(inside, bend, 0.0)), -np.inf)
+
+
+def _logdet_bend(t: Array, b: Array) -> Array:
+    left = 1 + t * b
+    inside = left > 0
+    return b / left if inside.all() else np.where(inside, b / np.where(inside, left, 1.0), np.inf)
+
+
 def _von_neumann(a: Array, b: Array) -> Array:
-    ratio = a / b
+    ratio = _ratio(a, b)
     safe = np.where(ratio > 0, ratio, 1.0)
     return np.where(ratio >= 0, np.where(ratio > 0, a * np.log(safe), 0.0) - a + b, np.inf)
 
@@ -62,18 +85,24 @@ def _von_neumann(a: Array, b: Array) -> Array:
 _SCALARS: dict[Penalty, _Scalar] = {
     Penalty.LOGDET: _Scalar(
         _logdet,
-        lambda t, b: np.where(t * b > -1, np.log1p(np.maximum(t * b, -1 + 1e-16)), -np.inf),
-        lambda a, b: (1 / a - 1 / b, 1 / a**2),
+        _logdet_conjugate,
+        lambda a, b: 1 / a - 1 / b,
+        _logdet_bend,
+        lambda a, b: a * b,
     ),
     Penalty.VON_NEUMANN: _Scalar(
         _von_neumann,
         lambda t, b: -b * np.expm1(np.minimum(-t, 700.0)),
-        lambda a, b: (-np.log(a / b), 1 / a),
+        lambda a, b: -np.log(a / b),
+        lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
+        lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
     ),
     Penalty.SQUARE: _Scalar(
         lambda a, b: (a - b) ** 2,
         lambda t, b: t * b - t**2 / 4,
-        lambda a, b: (-2 * (a - b), np.full(len(a), 2.0)),
+        lambda a, b: -2 * (a - b),
+        lambda t, b: b - t / 2,
+        lambda a, b: np.full(len(a), 0.5),
     ),
 }
 
@@ -86,16 +115,10 @@ def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, A
     value, slope = bound.copy(), np.zeros(len(bound))
     if not (kind > _HINGE).any():
         return value, slope
-    k = np.flatnonzero(kind == Penalty.LOGDET)
-    left = 1 + y[k] * bound[k] / gamma[k]
-    value[k] = np.where(left > 0, bound[k] / np.where(left > 0, left, 1.0), np.inf)
-    slope[k] = -(value[k] ** 2) / gamma[k]
-    k = np.flatnonzero(kind == Penalty.VON_NEUMANN)
-    value[k] *= np.exp(np.minimum(-y[k] / gamma[k], 700.0))
-    slope[k] = -value[k] / gamma[k]
-    k = np.flatnonzero(kind == Penalty.SQUARE)
-    value[k] -= y[k] / (2 * gamma[k])
-    slope[k] = -0.5 / gamma[k]
+    for penalty, scalar in _SCALARS.items():
+        k = np.flatnonzero(kind == penalty)
+        value[k] = scalar.bend(y[k] / gamma[k], bound[k])
+        slope[k] = -scalar.give(value[k], value[k]) / gamma[k]
     return value, slope
 
 
@@ -155,9 +178,14 @@ class Bounds:
         return len(self.lo)
 
     @cached_property
+    def kinds(self) -> frozenset[Penalty]:
+        """The ways to bend that occur, :attr:`Penalty.HARD` among them."""
+        return frozenset(Penalty(int(kind)) for kind in np.flatnonzero(np.bincount(self.kind)))
+
+    @cached_property
     def hard(self) -> Mask:
         """Mask of the rows that may not bend."""
-        mask: Mask = self.kind == Penalty.HARD
+        mask: Mask = self.kind == int(Penalty.HARD)
         return mask
 
     @cached_property
@@ -169,7 +197,7 @@ class Bounds:
     @cached_property
     def all_hard(self) -> bool:
         """Whether no row may bend."""
-        return bool(self.hard.all())
+        return self.kinds <= {Penalty.HARD}
 
     @cached_property
     def sizes(self) -> Array:
@@ -180,7 +208,7 @@ class Bounds:
     @cached_property
     def penalties(self) -> tuple[Penalty, ...]:
         """The smooth penalties that occur."""
-        return tuple(kind for kind in _SCALARS if (self.kind == kind).any())
+        return tuple(kind for kind in _SCALARS if kind in self.kinds)
 
     def slice(self, rows: IntArray) -> Bounds:
         """Return the bounds of the given rows."""
@@ -200,12 +228,13 @@ class Bounds:
         """Return what each row pays for its activity; hard rows pay nothing (see :meth:`missed`)."""
         if self.all_hard:
             return np.zeros(self.m)
-        outside = self.violation(a)
         paid = np.zeros(self.m)
+        nearest = np.minimum(np.maximum(a, self.lo), self.hi)
         if len(self._hinge):
-            paid[self._hinge] = self.gamma[self._hinge] * outside[self._hinge]
-        for kind, k, at, nearest in self._broken(a, outside):
-            paid[k] = self.gamma[k] * _SCALARS[kind].value(at, nearest)
+            k = self._hinge
+            paid[k] = self.gamma[k] * np.abs(a[k] - nearest[k])
+        for kind, rows in self._curved:
+            paid[rows] = self.gamma[rows] * _SCALARS[kind].value(a[rows], nearest[rows])
         return paid
 
     def conjugate(self, y: Array) -> Array:
@@ -214,24 +243,58 @@ class Bounds:
             return y * self.lo
         acting = np.where(y > 0, self.lo, self.hi)
         acting[y == 0] = 0.0
-        term = y * acting
-        for kind, mask in self._curved:
-            k = np.flatnonzero(mask & np.isfinite(term))
-            term[k] = self.gamma[k] * _SCALARS[kind].conjugate(y[k] / self.gamma[k], acting[k])
-        lower, upper = self.dual_range()
-        term[(y < lower) | (y > upper) | np.isinf(acting)] = -np.inf
+        term = y * acting  # -inf where there is no such bound
+        if len(self._hinge):
+            k = self._hinge
+            term[k[np.abs(y[k]) > self.gamma[k]]] = -np.inf
+        for kind, rows in self._curved:
+            gamma = self.gamma[rows]
+            term[rows] = gamma * _SCALARS[kind].conjugate(y[rows] / gamma, acting[rows])
         return term
 
-    def response(self, a: Array) -> tuple[Array, Array]:
-        """Return the multipliers with which soft rows answer an activity, and their stiffness ``-dy/da``.
+    def response(self, a: Array) -> Array:
+        """Return the multipliers with which soft rows answer an activity; for rows whose penalty is smooth.
 
-        The derivatives of :meth:`penalty`, turned round; for rows whose penalty is smooth.
+        The derivative of :meth:`penalty`, turned round.
         """
-        y, stiffness = np.zeros(self.m), np.zeros(self.m)
-        for kind, k, at, nearest in self._broken(a, self.violation(a)):
-            t, slope = _SCALARS[kind].response(at, nearest)
-            y[k], stiffness[k] = self.gamma[k] * t, self.gamma[k] * slope
-        return y, stiffness
+        y = np.zeros(self.m)
+        nearest = np.minimum(np.maximum(a, self.lo), self.hi)
+        for kind, rows in self._curved:
+            at, bound = a[rows], nearest[rows]
+            broken, t = at != bound, np.zeros(len(at))
+            t[broken] = _SCALARS[kind].response(at[broken], bound[broken])
+            y[rows] = self.gamma[rows] * t
+        return y
+
+    def side(self, a: Array, y: Array) -> Array:
+        """Return 1 for rows whose lower bound acts, -1 for the upper one, 0 for rows at rest.
+
+        The sign of the multiplier, or, where that is zero, of what the activity breaks.
+        """
+        return np.where(y, np.sign(y), np.where(a < self.lo, 1.0, 0.0) - (a > self.hi))
+
+    def meet(self, a: Array, y: Array, side: Array) -> tuple[Array, Array]:
+        """Return ``r`` and ``D`` of ``da + D dy = r``, with which soft rows come to ``a = b(y)``, their bend.
+
+        Between the derivative of that equation and that of its inverse, ``y = y(a)``, ``D`` is the geometric
+        mean, so that neither has to be near the other: for LogDet the equation is ``a (gamma / b0 + y) =
+        gamma`` then. Infinite for rows at rest. For rows whose penalty is smooth.
+        """
+        up, down = side > 0, side < 0
+        bound = np.where(up, self.lo, np.where(down, self.hi, a))
+        outside = np.where(up, np.minimum(a, bound), np.where(down, np.maximum(a, bound), a))
+        r, D = np.empty(self.m), np.empty(self.m)
+        for kind, rows in self._curved:
+            gamma = self.gamma[rows]
+            bend = _SCALARS[kind].bend(y[rows] / gamma, bound[rows])
+            r[rows], D[rows] = bend - a[rows], _SCALARS[kind].give(outside[rows], bend) / gamma
+        resting = side == 0
+        r[resting], D[resting] = 0.0, np.inf
+        return r, D
+
+    def stop(self, y: Array, side: Array) -> Array:
+        """Return multipliers, zero where they have left their side; equalities have none."""
+        return np.where((y * side < 0) & (self.lo < self.hi), 0.0, y)
 
     def dual_range(self) -> tuple[Array, Array]:
         """Return the closed range of each multiplier: its sign, and ``[-gamma, gamma]`` for a hinge."""
@@ -246,7 +309,8 @@ class Bounds:
 
     def clip(self, y: Array) -> Array:
         """Return the nearest multipliers inside their range."""
-        return np.clip(y, *self.dual_range())
+        lower, upper = self.dual_range()
+        return np.minimum(np.maximum(y, lower), upper)
 
     def target(self, k: int, upper: bool) -> Target:
         """Return what row `k` aims for at its upper or lower bound."""
@@ -255,24 +319,19 @@ class Bounds:
 
     @cached_property
     def _all_soft(self) -> bool:
-        return not self.hard.any()
+        return Penalty.HARD not in self.kinds
 
     @cached_property
     def _all_equal(self) -> bool:
-        return bool(self.equal.all())
+        return self.all_hard and bool(self.equal.all())
 
     @cached_property
     def _hinge(self) -> IntArray:
-        return np.flatnonzero(self.kind == Penalty.HINGE)
+        return np.flatnonzero(self.kind == _HINGE)
 
     @cached_property
-    def _curved(self) -> tuple[tuple[Penalty, Mask], ...]:
-        """The smooth penalties that occur, and the rows that pay them."""
-        return tuple((kind, self.kind == kind) for kind in self.penalties)
-
-    def _broken(self, a: Array, outside: Array) -> Iterator[tuple[Penalty, IntArray, Array, Array]]:
-        """Yield the smooth penalties, the rows that pay for being `outside`, where, and what they broke."""
-        for kind, mask in self._curved:
-            k = np.flatnonzero(mask & (outside > 0))
-            at, lo = a[k], self.lo[k]
-            yield kind, k, at, np.where(at < lo, lo, self.hi[k])
+    def _curved(self) -> tuple[tuple[Penalty, Subset], ...]:
+        """The smooth penalties that occur, and the rows that pay them, a view where these are all."""
+        if len(self.kinds) == 1:
+            return tuple((kind, slice(0, self.m)) for kind in self.penalties)
+        return tuple((kind, span(np.flatnonzero(self.kind == int(kind)))) for kind in self.penalties)

@@ -164,6 +164,7 @@ def certificate_of(
     divergence: float,
     matrix_term: float,
     paid: float | None = None,
+    rows_term: float | None = None,
 ) -> Certificate:
     """Return the certificate of a nearness problem in one matrix from values that its route has at hand.
 
@@ -180,8 +181,8 @@ def certificate_of(
         ``D(X, X0)``.
     matrix_term : float
         ``min_X <C - A*(y), X> + mu D(X, X0)``.
-    paid : float, optional
-        The sum of the penalties.
+    paid, rows_term : float, optional
+        The sum of the penalties, and that of what the rows add to the dual function.
     """
     nearness = program.blocks[0].nearness
     assert nearness is not None
@@ -190,7 +191,8 @@ def certificate_of(
     primal = linear + nearness.mu * divergence
     dual = matrix_term
     if math.isfinite(matrix_term):
-        dual += float(program.bounds.conjugate(y).sum()) + program.offset
+        own = float(program.bounds.conjugate(y).sum()) if rows_term is None else rows_term
+        dual += own + program.offset
     missed = program.bounds.missed(activity)
     unit = nearness.mu * divergence_of(nearness).unit
     return Certificate(
@@ -258,6 +260,8 @@ def _linear_unit(
 
     Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
     """
+    if None not in program.divergences:
+        return 0.0
     bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
     resting = (bound == 0) & program.alone
     # Multipliers of dependent rows may be anything: what they add up to counts.

@@ -146,13 +146,16 @@ def _alone(program: Program) -> Mask:
 def _refuse_impossible(program: Program, vanishing: Mask, noise: Array) -> None:
     """Raise for a row that no psd ``X`` of the given range meets; a LogDet penalty bends to any but zero."""
     bounds, alone = program.bounds, _alone(program)
-    checked = alone & (bounds.hard | (bounds.kind == Penalty.LOGDET))
+    checked = alone & (bounds.hard | (bounds.kind == int(Penalty.LOGDET)))
     for term in program.A.terms:
         nearness = program.blocks[term.block].nearness
         interior = nearness is not None and nearness.divergence == "logdet"
         zero, lo, hi = vanishing[term.at], bounds.lo[term.at], bounds.hi[term.at]
         held = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
         sign = np.where(zero, 0.0, definite_sign(term.rows, held & checked[term.at]))
+        suspected = checked[term.at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
+        if not suspected.any():
+            continue
         missed = (lo > noise[term.at]) | (hi < -noise[term.at])
         kept = "0 for every X with the range of X0, which LogDet keeps"
         reasons = {

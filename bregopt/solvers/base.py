@@ -70,7 +70,7 @@ class Capabilities:
         if program.k and not self.variables:
             return f"it does not take ordinary variables (the problem has {program.k})"
         for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
-            if (program.bounds.kind == penalty).any():
+            if penalty in program.bounds.kinds:
                 return f"it does not take {_PENALTY_NAMES[penalty]}"
         if self.needs_trace_bound:
             for b, block in enumerate(program.blocks):

@@ -84,15 +84,20 @@ class Frame:
         direction: Array = v @ v.T
         return direction
 
-    def certificate(self, at: Point, paid: float | None = None) -> Certificate:
-        """Return what an iterate proves, from the factors that it holds, and the sum `paid` of penalties."""
+    def certificate(
+        self, at: Point, paid: float | None = None, rows_term: float | None = None
+    ) -> Certificate:
+        """Return what an iterate proves, from the factors that it holds.
+
+        And, where they are at hand, the sums of what rows pay and of what they add to the dual function.
+        """
         n = len(at.X)
         own = float(np.vdot(self.divergence.inverse, at.X)) - n
         divergence = own - log_det(at.X_root) + self._log_det
         term = -np.inf
         if at.Z_root is not None:
             term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
-        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, paid)
+        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, paid, rows_term)
         if not self.ill_conditioned:
             return found
         # What is small beside a row in these coordinates need not be so in the given ones.

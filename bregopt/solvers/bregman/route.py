@@ -101,7 +101,7 @@ class Bregman:
         if settings.method == "cyclic" and kind == "logdet" and not _has_start(program):
             return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
         for penalty in set(Penalty) - {Penalty.HARD, Penalty.HINGE} - _OWN_PENALTY[kind]:
-            if (program.bounds.kind == penalty).any():
+            if penalty in program.bounds.kinds:
                 return f"rows with the {penalty.name.lower()} penalty do not go with the {kind} divergence"
         return _boundary(program) if kind == "von_neumann" else None
 

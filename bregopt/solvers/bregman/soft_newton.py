@@ -1,31 +1,34 @@
 """Newton's method for LogDet nearness where every row is soft with a smooth penalty.
 
-The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone, and the
-multipliers are the slopes of the penalties. The system is that of :mod:`bregopt.solvers.engine.systems` for
-``K = X``, with ``mu`` on the side of the rows.
+The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone. Yet the
+method holds multipliers beside ``X``, and linearises ``X (C - A*(y)) = mu I`` and, row by row, what joins
+activities and multipliers (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
+twofold in a step; the two together take it where it belongs. Each goes as far as its own objective improves,
+the primal one or the dual one. Where the two are far apart they may hinder one another, and then ``X`` goes
+alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.linalg import log_det, root_of
+from bregopt.arrays import EPS, Array
+from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Certificate, Penalty
 from bregopt.solvers.bregman.frame import Frame
-from bregopt.solvers.engine import Pull, Scene, system_for
+from bregopt.solvers.engine import Pull, Scene, Step, system_for
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ARMIJO = 1e-4
-_SHORTEST = 1e-12
-_SHARES = 8  # of the first multipliers, each a quarter of the one before, that are tried
-_NO_VARIABLES = np.zeros(0)
+_ROUNDS, _CUT = 4, 0.25  # of answers to the first points, and by how much less of an answer is tried
+_SHORT, _SHORTEST = 0.2, 1e-12  # shares of a step: below the first X is moved alone
+_NONE = np.zeros(0)
 
 
 def smooth(bounds: Bounds, mu: float) -> bool:
@@ -35,58 +38,70 @@ def smooth(bounds: Bounds, mu: float) -> bool:
     return bool((soft & (bounds.gamma * bounds.sizes**power <= _STIFF * mu)).all())
 
 
-class SoftIterate:
-    """A point, and the multipliers that its penalties answer.
+class _Point(Protocol):
+    @property
+    def cost(self) -> float: ...
 
-    Parameters
-    ----------
-    frame : Frame
-    X, X_root : array of shape (n, n)
-        Positive definite, and its lower Cholesky factor.
+
+P = TypeVar("P", bound=_Point)
+
+
+@dataclass(frozen=True, eq=False)
+class _Primal:
+    """A positive definite matrix, its factor and activities, the sum of the penalties and the objective."""
+
+    X: Array
+    root: Array
+    activity: Array
+    paid: float
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Dual:
+    """Multipliers, the positive definite ``Z = C - A*(y)``, its factor, and minus the dual objective.
+
+    `rows_term` is what the rows add to the latter.
     """
 
-    def __init__(self, frame: Frame, X: Array, X_root: Array) -> None:
-        self._frame, self.X, self.X_root = frame, X, X_root
-        self.activity = frame.program.A.apply((X,))
+    y: Array
+    Z: Array
+    root: Array
+    rows_term: float
+    cost: float
 
-    @cached_property
-    def paid(self) -> float:
-        """The sum of the penalties, which may be infinite."""
-        return float(self._frame.program.bounds.penalty(self.activity).sum())
 
-    @cached_property
-    def value(self) -> float:
-        """The objective."""
-        return float(np.vdot(self._frame.C, self.X)) - self._frame.mu * log_det(self.X_root) + self.paid
+@dataclass(frozen=True, eq=False)
+class SoftIterate:
+    """A primal and a dual point."""
+
+    primal: _Primal
+    dual: _Dual
+
+    @property
+    def X(self) -> Array:
+        return self.primal.X
+
+    @property
+    def X_root(self) -> Array:
+        return self.primal.root
+
+    @property
+    def activity(self) -> Array:
+        return self.primal.activity
 
     @property
     def y(self) -> Array:
-        """The multipliers, shape ``(m,)``."""
-        return self._answer[0]
+        return self.dual.y
 
     @property
-    def stiffness(self) -> Array:
-        """How fast the multipliers fall with the activities, shape ``(m,)``."""
-        return self._answer[1]
-
-    @cached_property
-    def Z(self) -> Array:
-        """``C - A*(y)``."""
-        Z: Array = self._frame.C - self._frame.program.A.adjoint(self.y)
-        return Z
-
-    @cached_property
-    def Z_root(self) -> Array | None:
-        """The lower Cholesky factor of ``Z``, None where the multipliers prove nothing."""
-        return root_of(self.Z)
-
-    @cached_property
-    def _answer(self) -> tuple[Array, Array]:
-        return self._frame.program.bounds.response(self.activity)
+    def Z_root(self) -> Array:
+        """The lower Cholesky factor of ``C - A*(y)``."""
+        return self.dual.root
 
 
 class SoftNewton:
-    """Newton's method in ``X``.
+    """Newton's method in ``X`` and the multipliers.
 
     Parameters
     ----------
@@ -95,64 +110,124 @@ class SoftNewton:
     """
 
     def __init__(self, frame: Frame) -> None:
-        self._frame, self._A = frame, frame.program.A
+        self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
 
     def starts(self) -> Iterator[SoftIterate]:
-        """Yield the first iterate."""
-        X = self._frame.resting
-        first = (None if X is None else self._iterate(X)) or self._iterate(self._frame.X0)
-        if first is not None:
-            yield self._answered(first)
+        """Yield the first iterate: multipliers answer where no row acts, then where these lead, and so on."""
+        C, X, y = self._frame.C, self._frame.resting, np.zeros(self._A.m)
+        X = first = self._frame.X0 if X is None else X
+        dual, share = self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf), 1.0
+        for _ in range(_ROUNDS):
+            answer, share = self._answered(self._A.apply((X,)), dual, share)
+            if answer is dual:
+                break
+            X, dual = self._frame.mu * inverse_of(answer.root), answer
+        primal = self._primal(X) or self._primal(first)
+        if primal is not None and math.isfinite(dual.cost):
+            yield SoftIterate(primal, dual)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return what an iterate proves."""
-        return self._frame.certificate(at, at.paid)
+        return self._frame.certificate(at, at.primal.paid, at.dual.rows_term)
 
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
-        return self._iterate(self._frame.point(self._A.adjoint(y)))
+        dual = self._dual(y, self._Z(y))
+        primal = None if dual is None else self._primal(self._frame.mu * inverse_of(dual.root))
+        return None if dual is None or primal is None else SoftIterate(primal, dual)
 
     def next(self, at: SoftIterate) -> SoftIterate | None:
-        """Return the iterate after a damped Newton step, None where the objective falls no further."""
-        mu, X, m = self._frame.mu, at.X, self._A.m
-        D = np.divide(mu, at.stiffness, out=np.full(m, np.inf), where=at.stiffness > 0)
-        # The primal Newton step X - X Z X / mu is that of w = 2 and R = -Z X / mu.
-        solve = self._system.factor(Scene((X,), (X,), at.X_root, D, _NO_VARIABLES))
-        step = solve(Pull(2.0, (-(at.Z @ X) / mu,), np.zeros(m), _NO_VARIABLES, _NO_VARIABLES))
-        dX = step.X[0]
-        # <Z, dX> - mu tr(inv(X) dX), with inv(X) dX = I - Z X / mu + A*(dy) X.
-        slope = float(np.vdot(at.Z, dX + X)) - mu * (len(X) + float(step.y @ at.activity))
-        alpha = 1.0
-        while alpha > _SHORTEST:
-            new = self._iterate(X + alpha * dX)
-            if new is not None and new.value <= at.value + _ARMIJO * alpha * slope + 1e-14 * abs(at.value):
-                return new
-            alpha *= 0.5
-        return None
+        """Return the iterate after a damped Newton step, None where no objective improves any more."""
+        side = self._bounds.side(at.activity, at.y)
+        r, D = self._bounds.meet(at.activity, at.y, side)
+        step = self._step(at.primal, inverse_of(at.Z_root), D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
+        dy, dZ = step.y, -step.adjoint[0]
+        primal, share = self._along(at.primal, step)
+        dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side))
+        if share < _SHORT:
+            primal, dual = self._alone(at.primal, primal, dual)
+        return None if primal is at.primal and dual is at.dual else SoftIterate(primal, dual)
 
-    def _answered(self, at: SoftIterate) -> SoftIterate:
-        """Return the best point of a share of the multipliers that an iterate is answered with.
+    def _alone(self, at: _Primal, primal: _Primal, dual: _Dual) -> tuple[_Primal, _Dual]:
+        """Return the better of a primal point and that of a Newton step in ``X`` alone, with multipliers.
+
+        The latter's are those that answer it, where they are better than the ones given.
+        """
+        y = self._bounds.response(at.activity)
+        _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
+        # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
+        pull = Pull(2 * self._frame.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
+        new, _ = self._along(at, self._step(at, at.X / self._frame.mu, D, pull))
+        if new.cost >= primal.cost:
+            return primal, dual
+        y = self._bounds.response(new.activity)
+        answer = self._dual(y, self._Z(y))
+        return new, dual if answer is None or answer.cost > dual.cost else answer
+
+    def _step(self, at: _Primal, K: Array, D: Array, pull: Pull) -> Step:
+        return self._system.factor(Scene((at.X,), (K,), at.root, D, _NONE))(pull)
+
+    def _along(self, at: _Primal, step: Step) -> tuple[_Primal, float]:
+        return _better(at, lambda share: self._primal(at.X + share * step.X[0]))
+
+    def _moved(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
+        """Return multipliers after a step, those that would change sides stopped at zero."""
+        whole = dual.y + dy
+        y, Z = self._bounds.stop(whole, side), dual.Z + dZ
+        stopped = y - whole
+        if stopped.any():
+            Z -= self._A.adjoint(stopped)
+        return self._dual(y, Z)
+
+    def _answered(self, activity: Array, dual: _Dual, share: float) -> tuple[_Dual, float]:
+        """Return better multipliers on the way to those that answer a point, and the share of the way.
 
         What a row far outside its bound pays is nearly linear in its activity, and its multiplier nearly
-        what it is at the end; where many rows are, Newton's method alone would come nearer by halves.
+        what it is at the end. The share is about that of the answer before, `share`.
         """
-        best, adjoint = at, self._A.adjoint(at.y)
-        for k in range(_SHARES if at.y.any() else 0):
-            new = self._iterate(self._frame.point(0.25**k * adjoint))
-            if new is not None and new.value < best.value:
-                best = new
-            elif best is not at:
-                break
-        return best
+        with np.errstate(divide="ignore", invalid="ignore"):  # no multiplier answers an infinite penalty
+            dy = self._bounds.response(activity) - dual.y
+        if not np.isfinite(dy).all():
+            return dual, share
+        dZ = -self._A.adjoint(dy)
+        first = min(1.0, share / _CUT)
+        return _better(dual, lambda share: self._dual(dual.y + share * dy, dual.Z + share * dZ), first, _CUT)
 
-    def _iterate(self, X: Array | None) -> SoftIterate | None:
-        """Return the iterate at a point, None where it is not positive definite or a penalty is infinite."""
-        if X is None:
-            return None
-        X = (X + X.T) / 2
+    def _primal(self, X: Array) -> _Primal | None:
+        """Return a point, None where it is not positive definite or a penalty is infinite."""
         root = root_of(X)
         if root is None:
             return None
-        new = SoftIterate(self._frame, X, root)
-        return new if math.isfinite(new.value) else None
+        activity = self._A.apply((X,))
+        paid = float(self._bounds.penalty(activity).sum())
+        own = float(np.vdot(self._frame.C, X)) - self._frame.mu * log_det(root)
+        return _Primal(X, root, activity, paid, own + paid) if math.isfinite(paid) else None
+
+    def _dual(self, y: Array, Z: Array) -> _Dual | None:
+        """Return multipliers and their ``C - A*(y)``, None outside the domain of the dual function."""
+        root = root_of(Z)
+        if root is None:
+            return None
+        rows_term = float(self._bounds.conjugate(y).sum())
+        cost = -rows_term - self._frame.mu * log_det(root)
+        return _Dual(y, Z, root, rows_term, cost) if math.isfinite(rows_term) else None
+
+    def _Z(self, y: Array) -> Array:
+        Z: Array = self._frame.C - self._A.adjoint(y)
+        return Z
+
+
+def _better(
+    at: P, along: Callable[[float], P | None], share: float = 1.0, cut: float = 0.5
+) -> tuple[P, float]:
+    """Return the first better point on the way back from a share of a step, and its share.
+
+    Where none is, the old point and zero.
+    """
+    while share > _SHORTEST:
+        new = along(share)
+        if new is not None and new.cost <= at.cost + EPS * abs(at.cost):
+            return new, share
+        share *= cut
+    return at, 0.0

@@ -6,7 +6,7 @@ from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.iterate import Direction, Iterate
 from bregopt.solvers.engine.linear import DefiniteFactor, conjugate_gradients
 from bregopt.solvers.engine.primal_dual import PrimalDual
-from bregopt.solvers.engine.scene import Pull, Scene
+from bregopt.solvers.engine.scene import Pull, Scene, Step
 from bregopt.solvers.engine.start import first_iterate, warm_iterate
 from bregopt.solvers.engine.systems import system_for
 
@@ -19,6 +19,7 @@ __all__ = [
     "Pull",
     "RowAction",
     "Scene",
+    "Step",
     "conjugate_gradients",
     "first_iterate",
     "follow_path",

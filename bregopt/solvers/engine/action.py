@@ -70,11 +70,13 @@ class RowAction:
 
     def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
         """Return ``A(weight K - X + sym(K R))``; no `R` for zero."""
-        if R is None or self.by_term:
+        if self.by_term:
             total = -self.apply(X)
             if weight:
                 total += weight * self.apply(K)
             return total if R is None else total + self.apply_product(K.T, R.T)  # K is its own transpose
+        if R is None:
+            return self.apply(weight * K - X) if weight else -self.apply(X)
         half = K @ R
         half -= X
         half += weight * K

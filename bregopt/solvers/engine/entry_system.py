@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.linalg import dense
+from bregopt.linalg import dense, symmetrise
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients
@@ -66,7 +66,7 @@ class EntrySystem:
             if pull.R[0] is not None:
                 G += Pk.T @ pull.R[0] @ inverse.T
             delta, du, dy = solve(G, pull)
-            return Step((P @ delta @ P.T,), du, dy)
+            return Step((symmetrise(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
 
         return step
 

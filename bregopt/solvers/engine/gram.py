@@ -23,6 +23,7 @@ from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
 
 __all__ = ["Gram"]
 
+_FEW = 0.7  # of the rows, below which those that are asked for are taken out
 _CHUNK = 4_000_000  # products of entries formed at a time
 # Nanoseconds, roughly: four products of entries; one multiplication inside a matrix product; a call.
 _TERM, _FLOP, _CALL = 20.0, 0.05, 5e4
@@ -38,7 +39,7 @@ class Gram:
     """
 
     def __init__(self, A: LinearMap, block: int = 0) -> None:
-        self._m, self._n = A.m, A.orders[block]
+        self._A, self._block, self._m, self._n = A, block, A.m, A.orders[block]
         self._parts = [term for term in A.terms if term.block == block]
         of_pieces = [t for t in self._parts if isinstance(t.rows, Distances | RankOne | RankTwo)]
         self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
@@ -47,13 +48,23 @@ class Gram:
         self._light = np.ones(A.m, dtype=bool)
         self._light[[k for k, _ in self._full]] = False
 
-    def assemble(self, P: Array, Q: Array) -> Array:
-        """Return the symmetric matrix of all pairs, shape ``(m, m)``."""
+    def assemble(self, P: Array, Q: Array, rows: IntArray | None = None) -> Array:
+        """Return the symmetric matrix of all pairs of rows, or of those of some, in ascending order."""
+        if rows is not None and len(rows) == self._m:
+            rows = None
+        p = self._pieces
+        if p is not None and self._terms is None and p.whole(self._m) and not self._full:
+            return p.products(P, Q, slice(None) if rows is None else rows)
+        if rows is None:
+            return self._all(P, Q)
+        if len(rows) < _FEW * self._m:
+            return Gram(self._A.slice(rows), self._block).assemble(P, Q)
+        return self._all(P, Q)[np.ix_(rows, rows)]
+
+    def _all(self, P: Array, Q: Array) -> Array:
         p, t = self._pieces, self._terms
         if p is None and t is not None and t.plain(self._m) and not self._full:
             return t.squares(P, Q)
-        if p is not None and t is None and p.whole(self._m) and not self._full:
-            return p.products(P, Q)
         H = np.zeros((self._m, self._m))
         if p is not None:
             p.add(H, P, Q, t)
@@ -85,6 +96,9 @@ class _Pieces:
             p = rows.pieces()
             if p is None:
                 continue
+            if covers(span(p.row), rows.m):  # one each
+                layers.append(_Layer(at, p.U, p.weight))
+                continue
             order = np.argsort(p.row, kind="stable")
             first = np.searchsorted(p.row[order], p.row[order])
             turn = np.empty(len(order), dtype=np.intp)
@@ -98,23 +112,14 @@ class _Pieces:
         """Whether each of the rows has one piece, in their order."""
         return len(self._layers) == 1 and covers(self._layers[0].place, m)
 
-    def products(self, P: Array, Q: Array) -> Array:
-        """Return the products of all pieces where they are :meth:`whole`."""
+    def products(self, P: Array, Q: Array, rows: IntArray | slice) -> Array:
+        """Return the products of the pieces of some rows where all are :meth:`whole`."""
         layer = self._layers[0]
-        U, root = layer.U, None
-        if P is Q and isinstance(U, np.ndarray):
-            root = root_of(P)
-        if root is None:
-            W = _times(U, U @ P)
-        else:
-            half = U @ root
-            W = half @ half.T  # a matrix and its own transpose: half the work
-        if P is not Q:
-            W *= _times(layer.weighted, layer.weighted @ Q)
-            return W
-        W *= W
+        U, weight = layer.U[rows], layer.weight[rows]
+        W = _congruence(U, P)
+        W *= W if P is Q else _congruence(U, Q)
         if not layer.plain:
-            W *= np.multiply.outer(layer.weight, layer.weight)
+            W *= np.multiply.outer(weight, weight)
         return W
 
     def add(self, H: Array, P: Array, Q: Array, terms: _Terms | None) -> None:
@@ -134,12 +139,18 @@ class _Pieces:
 
 
 class _Layer:
-    """Pieces of different rows: the ``u`` in the rows of `U`, and ``w u`` in those of `weighted`."""
+    """Pieces of different rows: the ``u`` in the rows of `U`, and their weights."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
         self.place, self.U, self.weight = span(at), U, weight
         self.plain = bool((weight == 1).all())
-        self.weighted = sp.csr_array(sp.diags_array(weight) @ U) if sp.issparse(U) else weight[:, None] * U
+
+    @cached_property
+    def weighted(self) -> Any:
+        """The ``w u``."""
+        if sp.issparse(self.U):
+            return sp.csr_array(sp.diags_array(self.weight) @ self.U)
+        return self.weight[:, None] * self.U
 
 
 def _block(rows: IntArray | slice, columns: IntArray | slice) -> Any:
@@ -251,6 +262,17 @@ def _by_cost(
             own = order[ends[k] : ends[k + 1]]
             full.append((int(at[k]), _Full(Coordinates(t.row[own], t.i[own], t.j[own], t.value[own]))))
     return light, full
+
+
+def _congruence(U: Any, P: Array) -> Array:
+    """Return ``U P U'``."""
+    if isinstance(U, np.ndarray) and len(P) <= len(U):
+        root = root_of(P)
+        if root is not None:
+            half = U @ root
+            product: Array = half @ half.T  # a matrix and its own transpose: half the work
+            return product
+    return _times(U, U @ P)
 
 
 def _times(U: Any, half: Array) -> Array:

@@ -12,6 +12,7 @@ from bregopt.arrays import TINY, Array
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
 _REFINEMENTS = 2  # of a bordered system
+_SOLVED = 1e-13  # of the right-hand side: what may be left of a definite system
 _FAR = 1e6
 _ROUND_OFF = 1e-7  # a pivot, whose square is all that is left of a diagonal of one
 _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
@@ -53,7 +54,10 @@ class DefiniteFactor:
             return right
         x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
-            x += lapack.dpotrs(self._root, right - self._S @ x, lower=1)[0]
+            left = right - self._S @ x
+            if np.vdot(left, left) <= _SOLVED**2 * np.vdot(right, right):
+                break
+            x += lapack.dpotrs(self._root, left, lower=1)[0]
         return x
 
 

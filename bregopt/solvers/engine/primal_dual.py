@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -110,13 +109,19 @@ class PrimalDual:
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
-        """Return Newton's system at an iterate, None where a multiplier has come to the end of its range."""
+        """Return Newton's system at an iterate, None where a multiplier has come to the end of its range.
+
+        Or so near to it that the system leaves the range of doubles.
+        """
         stiffness, m = at.ends.stiffness(), self._A.m
         if not np.isfinite(stiffness).all():
             return None
         D = at.ends.stiffness_of_rows(stiffness)
         X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
-        solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D[:m], D[m:]))
+        try:
+            solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D[:m], D[m:]))
+        except np.linalg.LinAlgError:
+            return None
         return Slope(at, solve, stiffness, self._c - self._Bt @ at.y - at.z)
 
     def direction(
@@ -137,8 +142,10 @@ class PrimalDual:
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
         ends = at.ends.move(multipliers, slope.D, pull, target)
-        dy = at.ends.sides.sums(ends.p)[:m]
-        dZ = tuple(self._dual_step(b, pair, dy) for b, pair in enumerate(at.pairs))
+        dZ = tuple(
+            -own if pair.residual is None else pair.residual - own
+            for pair, own in zip(at.pairs, step.adjoint, strict=True)
+        )
         return Direction(step.X, dZ, step.u, ends)
 
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
@@ -191,7 +198,7 @@ class PrimalDual:
         lengths = self.lengths(at, step, _ROUGH_TOL)
         primal, dual = (min(1.0, length) for length in lengths)
         now, order = at.complementarity(falls), at.order(falls)
-        if order:
+        if order and now:
             share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
             dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_residual
             share = max(share ** max(_BOLD if dear else 1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
@@ -224,10 +231,6 @@ class PrimalDual:
             if min(lengths) >= _NOWHERE * reached**2:
                 break
         return best
-
-    def _dual_step(self, b: int, pair: Pair, dy: Array) -> Any:
-        adjoint = self._actions[b].adjoint(dy)
-        return -adjoint if pair.residual is None else pair.residual - adjoint
 
     def _iterate(
         self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends

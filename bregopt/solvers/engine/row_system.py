@@ -19,7 +19,6 @@ from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
 __all__ = ["RowSystem"]
 
 _LARGEST_DENSE = 6_000  # rows of a system that is formed
-_FEW = 0.7  # of the rows, below which those that act are taken out
 _DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
 _CG_STEPS = 300
 _CG_TOL = 1e-3
@@ -47,41 +46,28 @@ class RowSystem:
         rest = ~loose
 
         def step(pull: Pull) -> Step:
-            drop = np.zeros_like(pull.q)
-            drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
-            right = pull.r - self._B @ drop
+            right, drop = pull.r.copy(), np.zeros_like(pull.q)
+            if rest.any():
+                drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
+                right -= self._B @ drop
             for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
                 right -= action.apply_sum(pull.weight, X, K, R)
-            dy = np.zeros(self._A.m)
-            du = np.zeros_like(drop)
+            dy, du = np.zeros(self._A.m), np.zeros_like(drop)
             dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
-            du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
-            return Step(tuple(self._moved(scene, pull, b, dy) for b in range(len(scene.X))), du, dy)
+            if rest.any():
+                du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
+            adjoint = tuple(action.adjoint(dy) for action in self._actions)
+            blocks = zip(scene.X, scene.K, pull.R, adjoint, strict=True)
+            return Step(tuple(_moved(pull.weight, *block) for block in blocks), du, dy, adjoint)
 
         return step
-
-    def _moved(self, scene: Scene, pull: Pull, b: int, dy: Array) -> Array:
-        """Return ``w K - X + sym(K (A*(dy) X + R))``."""
-        X, K, R = scene.X[b], scene.K[b], pull.R[b]
-        half = self._actions[b].adjoint(dy) @ X
-        if R is not None:
-            half += R
-        moved = K @ half
-        moved -= X
-        if pull.weight:
-            moved += pull.weight * K
-        return symmetrise(moved)
 
     def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
         """Return which variables border the system, and what solves it."""
         assert self._grams is not None
-        grams = self._grams
-        if len(asked) < _FEW * self._A.m:
-            grams = [Gram(self._A.slice(asked), b) for b in range(len(grams))]
-        M = grams[0].assemble(scene.X[0], scene.K[0])
-        for gram, X, K in zip(grams[1:], scene.X[1:], scene.K[1:], strict=True):
-            M += gram.assemble(X, K)
-        M = M[asked][:, asked] if len(asked) < len(M) else M
+        M = self._grams[0].assemble(scene.X[0], scene.K[0], asked)
+        for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
+            M += gram.assemble(X, K, asked)
         np.einsum("ii->i", M)[:] += scene.D[asked]
         if len(scene.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
@@ -104,6 +90,18 @@ class RowSystem:
 
         diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
         return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+
+
+def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
+    """Return ``w K - X + sym(K (A*(dy) X + R))``."""
+    half = adjoint @ X
+    if R is not None:
+        half += R
+    moved = K @ half
+    moved -= X
+    if weight:
+        moved += weight * K
+    return symmetrise(moved)
 
 
 def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:

@@ -50,11 +50,12 @@ class Pull:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What solves the system."""
+    """What solves the system: symmetric ``dX``, ``du``, ``dy``, and `adjoint`, ``A*(dy)`` in each block."""
 
     X: tuple[Array, ...]
     u: Array
     y: Array
+    adjoint: tuple[Any, ...]
 
 
 Solve = Callable[[Pull], Step]

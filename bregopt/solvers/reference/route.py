@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Block, Certificate, Penalty, Program, certify, is_farkas, is_ray
+from bregopt.program import Block, Certificate, Program, certify, is_farkas, is_ray
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
@@ -118,7 +118,7 @@ def _worst(certificate: Certificate) -> float:
 def _aimless(program: Program) -> bool:
     """Whether there is nothing to minimise, so that multipliers are round-off of zero."""
     costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
-    return not costs and not program.c.any() and bool((program.bounds.kind == Penalty.HARD).all())
+    return not costs and not program.c.any() and program.bounds.all_hard
 
 
 def _cleaned(program: Program, y: Array) -> Array:
