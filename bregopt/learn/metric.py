@@ -249,4 +249,4 @@ def _of_pairs(value: Any, name: str, count: int) -> Array:
         raise ValueError(f"{name} has {len(bounds)} values for {count} pairs; expected one for each")
     if (bounds <= 0).any():
         raise ValueError(f"{name} has the value {bounds.min():g}; expected squared distances above 0")
-    return np.broadcast_to(bounds, count)
+    return bounds if bounds.ndim else np.full(count, bounds)

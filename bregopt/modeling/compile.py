@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -89,13 +90,11 @@ class Compiled:
 
     def variable_slices(self) -> list[tuple[Variable, slice]]:
         """Return each ordinary variable with its place in ``u``."""
-        ends = np.cumsum([0, *(u.size for u in self.variables)])
-        return [(u, slice(ends[k], ends[k + 1])) for k, u in enumerate(self.variables)]
+        return list(zip(self.variables, _slices(self.variables), strict=True))
 
     def constraint_slices(self) -> list[tuple[Constraint, slice]]:
         """Return each constraint with its place among the rows."""
-        ends = np.cumsum([0, *(c.size for c in self.constraints)])
-        return [(c, slice(ends[k], ends[k + 1])) for k, c in enumerate(self.constraints)]
+        return list(zip(self.constraints, _slices(self.constraints), strict=True))
 
     def _with_nearness(self, block: Block) -> Block:
         for t in self.objective.expression.terms:
@@ -262,24 +261,21 @@ def _ends(
     parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, open_end: float
 ) -> _Ends:
     """Return one end of every row, "lower" or "upper"; `open_end` where it has none."""
-    starts = np.cumsum([0, *(p.size for p in parameters)])
-    column = {p: starts[k] for k, p in enumerate(parameters)}
+    columns = dict(zip(parameters, _slices(parameters), strict=True))
     m = sum(c.size for c in constraints)
     constant = np.full(m, open_end)
     terms: list[tuple[IntArray, IntArray, Array]] = []
-    start = 0
-    for c in constraints:
+    for c, rows in zip(constraints, _slices(constraints), strict=True):
         end = getattr(c, side)
         if end is not None:
-            constant[start : start + c.size] = end.constant
+            constant[rows] = end.constant
             for p, slope in end.parameters.items():
                 coo = slope.tocoo()
-                terms.append((start + coo.coords[0], column[p] + coo.coords[1], coo.data))
-        start += c.size
+                terms.append((rows.start + coo.coords[0], columns[p].start + coo.coords[1], coo.data))
     if not terms:
         return _Ends(constant, None)
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
-    return _Ends(constant, sp.csr_array((value, (row, at)), (m, starts[-1])))
+    return _Ends(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
 
 
 def _shares(
@@ -333,6 +329,12 @@ def _name(number: int, c: Constraint) -> str:
 def _own_penalty(objective: Minimize) -> Penalty | None:
     kinds = {t.divergence for t in objective.expression.terms}
     return _OWN_PENALTY[kinds.pop()] if len(kinds) == 1 else None
+
+
+def _slices(items: Sequence[Any]) -> list[slice]:
+    """Return the place of each item in what holds all their elements, one item after the other."""
+    ends = list(accumulate((item.size for item in items), initial=0))
+    return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def _ordered(*groups: Iterable[Any]) -> tuple[Any, ...]:

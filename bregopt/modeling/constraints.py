@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -190,6 +191,8 @@ def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
     """Return the weights of all rows, after checking that they are above zero."""
     if (gamma <= 0).any():
         raise ValueError(f"gamma of soft has the value {gamma.min():g}; expected numbers above 0")
+    if gamma.ndim == 0:
+        return np.full(math.prod(shape), float(gamma))
     try:
         return np.broadcast_to(gamma, shape).ravel().astype(float)
     except ValueError:

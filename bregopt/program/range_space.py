@@ -104,8 +104,9 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
     InfeasibleRowError
         Naming the row and the reason.
     """
-    vanishing, noise = _vanishing_rows(program, original, spaces)
-    _refuse_impossible(program, vanishing, noise)
+    alone = _alone(program)
+    vanishing, noise = _vanishing_rows(program, original, spaces, alone)
+    _refuse_impossible(program, vanishing, noise, alone)
     if not vanishing.any():
         return program
     bounds = program.bounds
@@ -121,10 +122,9 @@ def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSp
 
 
 def _vanishing_rows(
-    program: Program, original: Program, spaces: Mapping[int, RangeSpace]
+    program: Program, original: Program, spaces: Mapping[int, RangeSpace], alone: Mask
 ) -> tuple[Mask, Array]:
     """Return which rows are zero for every ``X``, and how far round-off may take them from there."""
-    alone = _alone(program)
     vanishing, noise = np.zeros(program.m, dtype=bool), np.zeros(program.m)
     for term, before in zip(program.A.terms, original.A.terms, strict=True):
         space = spaces.get(term.block)
@@ -143,9 +143,9 @@ def _alone(program: Program) -> Mask:
     return mask
 
 
-def _refuse_impossible(program: Program, vanishing: Mask, noise: Array) -> None:
+def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: Mask) -> None:
     """Raise for a row that no psd ``X`` of the given range meets; a LogDet penalty bends to any but zero."""
-    bounds, alone = program.bounds, _alone(program)
+    bounds = program.bounds
     checked = alone & (bounds.hard | (bounds.kind == int(Penalty.LOGDET)))
     for term in program.A.terms:
         nearness = program.blocks[term.block].nearness

@@ -93,7 +93,7 @@ class Bregman:
     def refusal(self, program: Program, settings: Any) -> str | None:
         kind = program.divergences[0]
         assert kind is not None
-        left = fold_slacks(box_rows(program).program).program.k
+        left = fold_slacks(box_rows(program).program).program.k if program.k else 0
         if left:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
         if _weighted(program) and settings.method == "cyclic":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from bregopt.solvers.engine import Pull, Scene, Step, system_for
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ROUNDS, _CUT = 4, 0.25  # of answers to the first points, and by how much less of an answer is tried
+_ROUNDS, _CUT = 5, 0.4  # of answers to the first points, and by how much less of an answer is tried
 _SHORT, _SHORTEST = 0.2, 1e-12  # shares of a step: below the first X is moved alone
 _NONE = np.zeros(0)
 
@@ -69,6 +70,11 @@ class _Dual:
     root: Array
     rows_term: float
     cost: float
+
+    @cached_property
+    def K(self) -> Array:
+        """The inverse of ``Z``."""
+        return inverse_of(self.root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +128,7 @@ class SoftNewton:
             answer, share = self._answered(self._A.apply((X,)), dual, share)
             if answer is dual:
                 break
-            X, dual = self._frame.mu * inverse_of(answer.root), answer
+            X, dual = self._frame.mu * answer.K, answer
         primal = self._primal(X) or self._primal(first)
         if primal is not None and math.isfinite(dual.cost):
             yield SoftIterate(primal, dual)
@@ -134,14 +140,14 @@ class SoftNewton:
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
         dual = self._dual(y, self._Z(y))
-        primal = None if dual is None else self._primal(self._frame.mu * inverse_of(dual.root))
+        primal = None if dual is None else self._primal(self._frame.mu * dual.K)
         return None if dual is None or primal is None else SoftIterate(primal, dual)
 
     def next(self, at: SoftIterate) -> SoftIterate | None:
         """Return the iterate after a damped Newton step, None where no objective improves any more."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        step = self._step(at.primal, inverse_of(at.Z_root), D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
+        step = self._step(at.primal, at.dual.K, D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
         primal, share = self._along(at.primal, step)
         dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side))

@@ -46,12 +46,12 @@ class RowSystem:
         rest = ~loose
 
         def step(pull: Pull) -> Step:
-            right, drop = pull.r.copy(), np.zeros_like(pull.q)
+            right, drop = pull.r, np.zeros_like(pull.q)
             if rest.any():
                 drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
-                right -= self._B @ drop
+                right = right - self._B @ drop
             for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
-                right -= action.apply_sum(pull.weight, X, K, R)
+                right = right - action.apply_sum(pull.weight, X, K, R)
             dy, du = np.zeros(self._A.m), np.zeros_like(drop)
             dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
             if rest.any():
