@@ -15,6 +15,9 @@ from bregopt.modeling.constraints import Constraint
 __all__ = ["LinearMetric", "Solved", "psd_root", "softened", "validated"]
 
 
+_ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
+
+
 class Solved(BaseEstimator):
     """An estimator that is fitted by solving a problem, and keeps what is proven of the answer."""
 
@@ -111,14 +114,23 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
         The arguments that give them, for messages.
     """
     if y is not None:
-        points, labels = validate_data(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
+        points, labels = validate_data(estimator, X, y, **_ASKED)
         return points, labels
     if not told:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; pass labels, "
             f"or {otherwise}"
         )
-    return validate_data(estimator, X, dtype=np.float64, ensure_min_samples=2), None
+    checked = _plain(X)  # scikit-learn would look at it for longer than a small problem takes to solve
+    points = validate_data(estimator, X, skip_check_array=checked, **({} if checked else _ASKED))
+    return points, None
+
+
+def _plain(X: Any) -> bool:
+    """Whether something is an array of finite numbers, two rows or more, as all that follows takes it."""
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
+        return False
+    return len(X) > 1 and X.shape[1] > 0 and bool(np.isfinite(X).all())
 
 
 def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:

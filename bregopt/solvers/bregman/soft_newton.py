@@ -4,15 +4,15 @@ The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth func
 method holds multipliers beside ``X``, and linearises ``X (C - A*(y)) = mu I`` and, row by row, what joins
 activities and multipliers (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
 twofold in a step; the two together take it where it belongs. Each goes as far as its own objective improves,
-the primal one or the dual one. Where the two are far apart they may hinder one another, and then ``X`` goes
-alone.
+the primal one or the dual one. Where the two hinder one another ``X`` goes alone, which always descends; and
+so it does where the system is not factorised.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -27,8 +27,10 @@ from bregopt.solvers.engine import Pull, Scene, Step, system_for
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ROUNDS, _CUT = 5, 0.4  # of answers to the first points, and by how much less of an answer is tried
-_SHORT, _SHORTEST = 0.2, 1e-12  # shares of a step: below the first X is moved alone
+_ROUNDS = 5  # of answers to the first points
+_CUT, _SHARES = 0.4, 8  # by how much less of an answer is tried, and how often; by a quarter for X alone
+_LEFT = 0.7  # of the gap after a step of both, beyond which X goes alone
+_SHORTEST = 1e-12  # share of a step
 _NONE = np.zeros(0)
 
 
@@ -79,10 +81,11 @@ class _Dual:
 
 @dataclass(frozen=True, eq=False)
 class SoftIterate:
-    """A primal and a dual point."""
+    """A primal and a dual point, and whether they go on together, or ``X`` alone."""
 
     primal: _Primal
     dual: _Dual
+    together: bool
 
     @property
     def X(self) -> Array:
@@ -120,18 +123,19 @@ class SoftNewton:
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
 
     def starts(self) -> Iterator[SoftIterate]:
-        """Yield the first iterate: multipliers answer where no row acts, then where these lead, and so on."""
-        C, X, y = self._frame.C, self._frame.resting, np.zeros(self._A.m)
-        X = first = self._frame.X0 if X is None else X
-        dual, share = self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf), 1.0
-        for _ in range(_ROUNDS):
-            answer, share = self._answered(self._A.apply((X,)), dual, share)
-            if answer is dual:
-                break
-            X, dual = self._frame.mu * answer.K, answer
-        primal = self._primal(X) or self._primal(first)
-        if primal is not None and math.isfinite(dual.cost):
-            yield SoftIterate(primal, dual)
+        """Yield the first iterate: a share of the multipliers that answer where no row acts."""
+        first = self._resting
+        at = None if first is None else self._answered(first) if first.together else self._answered_alone
+        if at is not None and math.isfinite(at.dual.cost):
+            yield at
+
+    @cached_property
+    def _resting(self) -> SoftIterate | None:
+        """Where no row acts; None where a penalty is infinite there."""
+        X, C, y = self._frame.resting, self._frame.C, np.zeros(self._A.m)
+        primal = self._primal(self._frame.X0 if X is None else X)
+        dual = self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf)
+        return None if primal is None else SoftIterate(primal, dual, self._system.direct)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return what an iterate proves."""
@@ -140,42 +144,57 @@ class SoftNewton:
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
         dual = self._dual(y, self._Z(y))
-        primal = None if dual is None else self._primal(self._frame.mu * dual.K)
-        return None if dual is None or primal is None else SoftIterate(primal, dual)
+        return None if dual is None else self._joined(dual)
 
     def next(self, at: SoftIterate) -> SoftIterate | None:
         """Return the iterate after a damped Newton step, None where no objective improves any more."""
+        new = self._together(at) if at.together else at
+        if not new.together:
+            new = self._alone(new)
+        return None if new.primal is at.primal and new.dual is at.dual else new
+
+    def _together(self, at: SoftIterate) -> SoftIterate:
+        """Return the iterate after a step of both."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
-        primal, share = self._along(at.primal, step)
+        primal = self._along(at.primal, step)
         dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side))
-        if share < _SHORT:
-            primal, dual = self._alone(at.primal, primal, dual)
-        return None if primal is at.primal and dual is at.dual else SoftIterate(primal, dual)
+        new = SoftIterate(primal, dual, True)
+        if abs(self._gap(new)) <= _LEFT * abs(self._gap(at)):
+            return new
+        near = self._answered_alone
+        if near is not None and near.primal.cost < primal.cost:
+            primal = near.primal
+        return SoftIterate(primal, dual, together=False)
 
-    def _alone(self, at: _Primal, primal: _Primal, dual: _Dual) -> tuple[_Primal, _Dual]:
-        """Return the better of a primal point and that of a Newton step in ``X`` alone, with multipliers.
+    def _alone(self, at: SoftIterate) -> SoftIterate:
+        """Return the iterate after a step of ``X`` alone.
 
-        The latter's are those that answer it, where they are better than the ones given.
+        And with the multipliers that answer this, if they are better; then both go on together.
         """
         y = self._bounds.response(at.activity)
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
         pull = Pull(2 * self._frame.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
-        new, _ = self._along(at, self._step(at, at.X / self._frame.mu, D, pull))
-        if new.cost >= primal.cost:
-            return primal, dual
-        y = self._bounds.response(new.activity)
+        primal = self._along(at.primal, self._step(at.primal, at.X / self._frame.mu, D, pull))
+        y = self._bounds.response(primal.activity)
         answer = self._dual(y, self._Z(y))
-        return new, dual if answer is None or answer.cost > dual.cost else answer
+        if answer is None or answer.cost > at.dual.cost:
+            return replace(at, primal=primal)
+        return SoftIterate(primal, answer, self._system.direct)
+
+    def _gap(self, at: SoftIterate) -> float:
+        """Return the difference of the two objectives."""
+        mu, n = self._frame.mu, len(at.X)
+        return at.primal.cost + at.dual.cost - mu * n * (1 - math.log(mu))
 
     def _step(self, at: _Primal, K: Array, D: Array, pull: Pull) -> Step:
         return self._system.factor(Scene((at.X,), (K,), at.root, D, _NONE))(pull)
 
-    def _along(self, at: _Primal, step: Step) -> tuple[_Primal, float]:
-        return _better(at, lambda share: self._primal(at.X + share * step.X[0]))
+    def _along(self, at: _Primal, step: Step) -> _Primal:
+        return _better(at, lambda share: self._primal(at.X + share * step.X[0]))[0]
 
     def _moved(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
         """Return multipliers after a step, those that would change sides stopped at zero."""
@@ -186,19 +205,48 @@ class SoftNewton:
             Z -= self._A.adjoint(stopped)
         return self._dual(y, Z)
 
-    def _answered(self, activity: Array, dual: _Dual, share: float) -> tuple[_Dual, float]:
-        """Return better multipliers on the way to those that answer a point, and the share of the way.
+    def _answered(self, at: SoftIterate) -> SoftIterate:
+        """Return better multipliers on the way to those that answer a point, and so on from where they lead.
 
         What a row far outside its bound pays is nearly linear in its activity, and its multiplier nearly
-        what it is at the end. The share is about that of the answer before, `share`.
+        what it is at the end.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):  # no multiplier answers an infinite penalty
-            dy = self._bounds.response(activity) - dual.y
-        if not np.isfinite(dy).all():
-            return dual, share
-        dZ = -self._A.adjoint(dy)
-        first = min(1.0, share / _CUT)
-        return _better(dual, lambda share: self._dual(dual.y + share * dy, dual.Z + share * dZ), first, _CUT)
+        activity, dual, share = at.activity, at.dual, 1.0
+        for _ in range(_ROUNDS):
+            y, Z = dual.y, dual.Z
+            with np.errstate(divide="ignore", invalid="ignore"):  # none answers an infinite penalty
+                dy = self._bounds.response(activity) - y
+            if not np.isfinite(dy).all():
+                break
+            dZ, first = -self._A.adjoint(dy), min(1.0, share / _CUT)
+            dual, share = _better(dual, lambda s: self._dual(y + s * dy, Z + s * dZ), first, _CUT)  # noqa: B023
+            if share == 0:
+                break
+            activity = self._A.apply((self._frame.mu * dual.K,))
+        return self._joined(dual) or replace(at, dual=dual)
+
+    @cached_property
+    def _answered_alone(self) -> SoftIterate | None:
+        """The best point of a share of the multipliers that answer where no row acts."""
+        at = self._resting
+        if at is None:
+            return None
+        best, y = at, self._bounds.response(at.activity)
+        adjoint = self._A.adjoint(y)
+        for k in range(_SHARES):
+            share = 0.25**k
+            dual = self._dual(share * y, self._frame.C - share * adjoint)
+            new = None if dual is None else self._joined(dual)
+            if new is not None and new.primal.cost < best.primal.cost:
+                best = new
+            elif best is not at:
+                break
+        return best
+
+    def _joined(self, dual: _Dual) -> SoftIterate | None:
+        """Return multipliers and their point."""
+        primal = self._primal(self._frame.mu * dual.K)
+        return None if primal is None else SoftIterate(primal, dual, self._system.direct)
 
     def _primal(self, X: Array) -> _Primal | None:
         """Return a point, None where it is not positive definite or a penalty is infinite."""

@@ -20,6 +20,7 @@ Point = TypeVar("Point", bound=Any)
 
 _FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
 _LEAN = 1e-6  # by which multipliers of definite rows are lowered, for a sum that is surely negative
+_STILL = 1e-8  # of the objective: a change that is none
 _FIRST_SUSPICION = 3  # steps before which multipliers say little
 
 
@@ -45,6 +46,7 @@ class Watch:
             self._signs[term.at] = definite_sign(term.rows)
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
+        self._primal = np.inf
         self.farkas = np.zeros(program.m)
 
     def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
@@ -61,8 +63,10 @@ class Watch:
         suspected = certificate.primal_residual > (self._settings.tol if doubled else _FEASIBLE)
         if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE
-        # Multipliers may rest at zero while the matrix still moves; elsewhere they rest together.
-        if step and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
+        # Multipliers may rest, at zero for long, while the matrix still moves.
+        moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
+        resting = bool(y.any()) and np.abs(change).max() <= 1e-15 * np.abs(y).max()
+        if step and resting and not moved > _STILL * abs(certificate.primal):
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
 

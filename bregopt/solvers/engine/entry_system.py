@@ -46,7 +46,7 @@ class EntrySystem:
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
         self._yielding = ~exact
         self._shape = _Triangle.of(A.orders[0])
-        self._formed = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
+        self.direct = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
 
     def factor(self, scene: Scene) -> Solve:
         # X = P P' and K = P diag(k) P'.
@@ -56,7 +56,7 @@ class EntrySystem:
         Pk = P * k
         E = np.divide(1.0, scene.D, out=np.zeros(self._A.m), where=self._yielding)
         stiffness = 2 / (k[:, None] + k)
-        if self._formed:
+        if self.direct:
             solve = self._solver(self._features(P), E, stiffness, 1 / scene.D_u)
         else:
             solve = _iterative_solver(self._A.restrict(0, P), E, stiffness)

@@ -37,6 +37,10 @@ class RowSystem:
         self._actions = [RowAction(A, b) for b in blocks]
         self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
 
+    @property
+    def direct(self) -> bool:
+        return self._grams is not None
+
     def factor(self, scene: Scene) -> Solve:
         asked = np.flatnonzero(np.isfinite(scene.D))
         if self._grams is None:

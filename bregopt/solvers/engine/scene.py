@@ -62,7 +62,16 @@ Solve = Callable[[Pull], Step]
 
 
 class System(Protocol):
-    """Newton's system for one problem."""
+    """Newton's system for one problem.
+
+    Attributes
+    ----------
+    direct : bool
+        Whether it is factorised, not left to conjugate gradients.
+    """
+
+    @property
+    def direct(self) -> bool: ...
 
     def factor(self, scene: Scene) -> Solve:
         """Return what solves the system for any right-hand sides."""
