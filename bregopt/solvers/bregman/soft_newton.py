@@ -206,24 +206,27 @@ class SoftNewton:
         return self._dual(y, Z)
 
     def _answered(self, at: SoftIterate) -> SoftIterate:
-        """Return better multipliers on the way to those that answer a point, and so on from where they lead.
+        """Return multipliers that answer a point, as far as that is better, then where these lead, and on."""
+        activity, dual, share = at.activity, at.dual, 1.0
+        for _ in range(_ROUNDS):
+            answer, share = self._nearer(dual, activity, min(1.0, share / _CUT))
+            if answer is dual:
+                break
+            dual, activity = answer, self._A.apply((self._frame.mu * answer.K,))
+        return self._joined(dual) or replace(at, dual=dual)
+
+    def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
+        """Return better multipliers on the way to those that answer an activity, and the share of the way.
 
         What a row far outside its bound pays is nearly linear in its activity, and its multiplier nearly
         what it is at the end.
         """
-        activity, dual, share = at.activity, at.dual, 1.0
-        for _ in range(_ROUNDS):
-            y, Z = dual.y, dual.Z
-            with np.errstate(divide="ignore", invalid="ignore"):  # none answers an infinite penalty
-                dy = self._bounds.response(activity) - y
-            if not np.isfinite(dy).all():
-                break
-            dZ, first = -self._A.adjoint(dy), min(1.0, share / _CUT)
-            dual, share = _better(dual, lambda s: self._dual(y + s * dy, Z + s * dZ), first, _CUT)  # noqa: B023
-            if share == 0:
-                break
-            activity = self._A.apply((self._frame.mu * dual.K,))
-        return self._joined(dual) or replace(at, dual=dual)
+        with np.errstate(divide="ignore", invalid="ignore"):  # none answers an infinite penalty
+            dy = self._bounds.response(activity) - dual.y
+        if not np.isfinite(dy).all():
+            return dual, 0.0
+        dZ = -self._A.adjoint(dy)
+        return _better(dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), share, _CUT)
 
     @cached_property
     def _answered_alone(self) -> SoftIterate | None:
