@@ -31,7 +31,7 @@ __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
 _CENTRINGS = 12
-_SOFT_STEPS = 40  # of Newton's method on X, which creeps where prices are far above the divergence
+_SOFT_STEPS = 20  # of Newton's method on X, which creeps where prices are far above the divergence
 _WARM_STEPS = 12  # that an earlier answer is given to lead on
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
