@@ -42,7 +42,7 @@ from bregopt.learn import LogDetMetricLearner, VonNeumannMetricLearner, pairs_fr
 GAMMA = 1.0
 LEVELS = (1e-6, 1e-9)  # of the least objective
 EXACT = 1e-11
-TURNS, LONG = 5, 1.0  # measurements of each, and seconds from which one of the loop is enough
+TURNS, LONG = 9, 1.0  # measurements of each, and seconds from which one of the loop is enough
 BISECTIONS = 2
 MOST_CYCLES = 2**17
 PAPERS = Path(__file__).resolve().parents[1] / "examples" / "papers"
@@ -133,7 +133,7 @@ def compared(name, points, label, repeat, cap):
     itml = partial(timed_itml, mended_metric_learn(), pairs, signs, (u, l))
     own = partial(LogDetMetricLearner, GAMMA, upper=u, lower=l)
     fit = partial(fitted, points, near, far)
-    reached = above(fit(own()).get_mahalanobis_matrix())
+    reached = max(above(fit(own()).get_mahalanobis_matrix()), EXACT)
     runs = itml_runs(itml, above, min(reached, LEVELS[-1]), cap)
     cells = [name, len(near) + len(far), f"{least:.9g}"]
     for level in (None, *LEVELS):

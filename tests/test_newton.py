@@ -506,6 +506,15 @@ def test_soft_rows_far_from_their_bounds_take_few_steps(scale):
     assert sol.value == pytest.approx(problem().solve(solver="cvxpy", tol=1e-8).value, rel=1e-6)
 
 
+@pytest.mark.parametrize("bound", [1e-200, 1e-300])
+def test_bounds_near_the_end_of_doubles(bound):
+    """Complementarity of zero was divided by."""
+    X, (i, j) = bo.PSD(3), np.triu_indices(3, 1)
+    sol = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.soft(X[i, j] >= bound)]).solve("bregman")
+    assert sol.status == "optimal"
+    np.testing.assert_allclose(sol.X, np.eye(3), atol=1e-6)
+
+
 def breast_cancer(pairs, gamma, features=30):
     """Return a metric to learn: pairs of one class at most, of two classes at least so far apart."""
     data = pytest.importorskip("sklearn.datasets").load_breast_cancer()
