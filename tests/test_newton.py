@@ -506,6 +506,25 @@ def test_soft_rows_far_from_their_bounds_take_few_steps(scale):
     assert sol.value == pytest.approx(problem().solve(solver="cvxpy", tol=1e-8).value, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_round_off_near_an_ill_conditioned_start_does_not_stop_soft_rows(seed):
+    """Objectives that differ by round-off alone shortened steps to nothing."""
+    rng = np.random.default_rng(seed)
+    n, m = 20, 60
+    Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
+    X0 = (Q * np.logspace(-7.5, 0, n)) @ Q.T
+    X0 = (X0 + X0.T) / 2
+    i = rng.integers(0, n, m)
+    j = (i + 1 + rng.integers(0, n - 1, m)) % n
+    d = (X0[i, i] + X0[j, j] - 2 * X0[i, j]) * np.exp(rng.normal(size=m))
+    X = bo.PSD(n)
+    rows = [bo.sq_distance(X, i[:30], j[:30]) <= d[:30], bo.sq_distance(X, i[30:], j[30:]) >= d[30:]]
+    soft = [bo.soft(row, gamma=1e-3) for row in rows]
+    sol = bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), soft).solve("bregman", tol=1e-8)
+    assert sol.status == "optimal"
+    assert sol.iterations <= 12
+
+
 @pytest.mark.parametrize("bound", [1e-200, 1e-300])
 def test_bounds_near_the_end_of_doubles(bound):
     """Complementarity of zero was divided by."""

@@ -8,7 +8,7 @@ weight. From an earlier answer Newton's method in the rows that act is tried fir
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,15 +61,19 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         at, stop, steps = _warm(methods[0], frame, start, watch, min(limit, _WARM_STEPS))
         if stop in _FINAL or steps >= limit:
             return _answer(frame, watch, at, stop, steps)
-    answer = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
+    best = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
+    least = np.inf
     for method in methods:
         for first in method.starts():
             most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
             at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
-            answer = _answer(frame, watch, at, stop, steps)
+            answer, proven = _answer(frame, watch, at, stop, steps), method.certificate(at)
+            miss = max(proven.gap, proven.primal_residual)
+            if stop in _FINAL or miss <= least:
+                best, least = answer, miss
             if stop in _FINAL or steps >= limit:
-                return answer
-    return answer
+                return replace(best, iterations=steps)
+    return replace(best, iterations=steps)
 
 
 def _at_rest(frame: Frame, X: Array, settings: Settings, progress: Progress) -> Answer | None:

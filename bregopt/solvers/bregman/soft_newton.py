@@ -121,6 +121,7 @@ class SoftNewton:
     def __init__(self, frame: Frame) -> None:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
+        self._size = float(np.linalg.norm(frame.C))
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate: a share of the multipliers that answer where no row acts."""
@@ -159,8 +160,8 @@ class SoftNewton:
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
-        primal = self._along(at.primal, step)
-        dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side))
+        primal, noise = self._along(at.primal, step), self._noise(at.X)
+        dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side), noise)
         new = SoftIterate(primal, dual, True)
         if abs(self._gap(new)) <= _LEFT * abs(self._gap(at)):
             return new
@@ -194,7 +195,11 @@ class SoftNewton:
         return self._system.factor(Scene((at.X,), (K,), at.root, D, _NONE))(pull)
 
     def _along(self, at: _Primal, step: Step) -> _Primal:
-        return _better(at, lambda share: self._primal(at.X + share * step.X[0]))[0]
+        return _better(at, lambda share: self._primal(at.X + share * step.X[0]), self._noise(at.X))[0]
+
+    def _noise(self, X: Array) -> float:
+        """Return how much round-off there may be in an objective near `X`."""
+        return EPS * self._size * float(np.linalg.norm(X))
 
     def _moved(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
         """Return multipliers after a step, those that would change sides stopped at zero."""
@@ -226,7 +231,7 @@ class SoftNewton:
         if not np.isfinite(dy).all():
             return dual, 0.0
         dZ = -self._A.adjoint(dy)
-        return _better(dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), share, _CUT)
+        return _better(dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, share, _CUT)
 
     @cached_property
     def _answered_alone(self) -> SoftIterate | None:
@@ -276,15 +281,15 @@ class SoftNewton:
 
 
 def _better(
-    at: P, along: Callable[[float], P | None], share: float = 1.0, cut: float = 0.5
+    at: P, along: Callable[[float], P | None], noise: float, share: float = 1.0, cut: float = 0.5
 ) -> tuple[P, float]:
-    """Return the first better point on the way back from a share of a step, and its share.
+    """Return the first point that is no worse, on the way back from a share of a step, and its share.
 
-    Where none is, the old point and zero.
+    Where none is, the old point and zero. A cost that differs by no more than noise is the same.
     """
     while share > _SHORTEST:
         new = along(share)
-        if new is not None and new.cost <= at.cost + EPS * abs(at.cost):
+        if new is not None and new.cost <= at.cost + noise:
             return new, share
         share *= cut
     return at, 0.0
