@@ -1,8 +1,8 @@
 """Newton's method for LogDet nearness, all rows at once.
 
-Where every row is soft with a smooth penalty the objective is a smooth function of ``X`` alone, and Newton's
-method minimises it; otherwise, or where that takes too long, the primal-dual engine runs at the problem's own
-weight. From an earlier answer Newton's method in the rows that act is tried first.
+Where every row is soft with a smooth penalty nothing but ``X`` and the multipliers moves, and Newton's method
+in both ends in a few steps; otherwise, or where that takes too long, the primal-dual engine runs at the
+problem's own weight. From an earlier answer Newton's method in the rows that act is tried first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
 _CENTRINGS = 12
-_SOFT_STEPS = 20  # of Newton's method on X, which creeps where prices are far above the divergence
+_SOFT_STEPS = 20  # of Newton's method on soft rows, which creeps where prices are far above the divergence
 _WARM_STEPS = 12  # that an earlier answer is given to lead on
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
