@@ -121,9 +121,12 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; pass labels, "
             f"or {otherwise}"
         )
-    checked = _plain(X)  # scikit-learn would look at it for longer than a small problem takes to solve
-    points = validate_data(estimator, X, skip_check_array=checked, **({} if checked else _ASKED))
-    return points, None
+    if not _plain(X):
+        return validate_data(estimator, X, **_ASKED), None
+    # scikit-learn would look at it for longer than a small problem takes to solve.
+    estimator.n_features_in_ = X.shape[1]
+    vars(estimator).pop("feature_names_in_", None)
+    return X, None
 
 
 def _plain(X: Any) -> bool:

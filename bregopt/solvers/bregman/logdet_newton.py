@@ -67,11 +67,14 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         for first in method.starts():
             most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
             at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
-            answer, proven = _answer(frame, watch, at, stop, steps), method.certificate(at)
+            answer = _answer(frame, watch, at, stop, steps)
+            if stop in _FINAL:
+                return answer
+            proven = method.certificate(at)
             miss = max(proven.gap, proven.primal_residual)
-            if stop in _FINAL or miss <= least:
+            if miss <= least:
                 best, least = answer, miss
-            if stop in _FINAL or steps >= limit:
+            if steps >= limit:
                 return replace(best, iterations=steps)
     return replace(best, iterations=steps)
 

@@ -125,18 +125,26 @@ class SoftNewton:
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate: a share of the multipliers that answer where no row acts."""
-        first = self._resting
-        at = None if first is None else self._answered(first) if first.together else self._answered_alone
+        at = self._answered() if self._system.direct else self._answered_alone
         if at is not None and math.isfinite(at.dual.cost):
             yield at
 
     @cached_property
+    def _X_at_rest(self) -> Array:
+        """The point where no row acts, or ``X0`` where there is none."""
+        X = self._frame.resting
+        return self._frame.X0 if X is None else X
+
+    @cached_property
     def _resting(self) -> SoftIterate | None:
         """Where no row acts; None where a penalty is infinite there."""
-        X, C, y = self._frame.resting, self._frame.C, np.zeros(self._A.m)
-        primal = self._primal(self._frame.X0 if X is None else X)
-        dual = self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf)
-        return None if primal is None else SoftIterate(primal, dual, self._system.direct)
+        primal = self._primal(self._X_at_rest)
+        return None if primal is None else SoftIterate(primal, self._no_multipliers(), self._system.direct)
+
+    def _no_multipliers(self) -> _Dual:
+        """Return multipliers of zero, of infinite cost where these are outside the dual function's domain."""
+        y, C = np.zeros(self._A.m), self._frame.C
+        return self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return what an iterate proves."""
@@ -210,15 +218,15 @@ class SoftNewton:
             Z -= self._A.adjoint(stopped)
         return self._dual(y, Z)
 
-    def _answered(self, at: SoftIterate) -> SoftIterate:
-        """Return multipliers that answer a point, as far as that is better, then where these lead, and on."""
-        activity, dual, share = at.activity, at.dual, 1.0
+    def _answered(self) -> SoftIterate | None:
+        """Return multipliers that answer where no row acts, as far as that is better, then on from there."""
+        X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
         for _ in range(_ROUNDS):
-            answer, share = self._nearer(dual, activity, min(1.0, share / _CUT))
+            answer, share = self._nearer(dual, self._A.apply((X,)), min(1.0, share / _CUT))
             if answer is dual:
                 break
-            dual, activity = answer, self._A.apply((self._frame.mu * answer.K,))
-        return self._joined(dual) or replace(at, dual=dual)
+            dual, X = answer, self._frame.mu * answer.K
+        return self._joined(dual) or (self._resting and replace(self._resting, dual=dual))
 
     def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
         """Return better multipliers on the way to those that answer an activity, and the share of the way.
