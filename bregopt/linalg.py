@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def root_of(S: Array) -> Array | None:
     if len(S) == 0:
         return S
     root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
-    return root if info == 0 and np.isfinite(root.diagonal()).all() else None
+    return root if info == 0 and math.isfinite(root.trace()) else None
 
 
 def log_det(root: Array) -> float:
@@ -32,8 +33,7 @@ def log_det(root: Array) -> float:
 def inverse_of(root: Array) -> Array:
     """Return the inverse of ``L L'`` for a factor that :func:`root_of` returned."""
     lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
-    inverse = symmetrise(lower)
-    inverse *= 2
+    inverse: Array = lower + lower.T
     inverse.ravel(order="K")[:: len(inverse) + 1] /= 2  # a view of the diagonal
     return inverse
 

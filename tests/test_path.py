@@ -785,3 +785,15 @@ def test_rays_are_checked():
     program = problem.program()
     assert is_ray(program, (np.eye(2),), np.ones(1))
     assert solve(problem).status == "unbounded"
+
+
+def test_quadratic_forms_on_a_face():
+    """The system of many forms uses the factor of X, which on a face is smaller than X."""
+    n = 5
+    Z = np.random.default_rng(0).normal(size=(12, n))
+    X, smaller = bo.PSD(n), bo.PSD(n - 1)
+    rows = [bo.quad_form(Z, X) >= 1, bo.quad_form(np.eye(n)[0], X) == 0]
+    held = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve("path")
+    plain = bo.Problem(bo.Minimize(bo.trace(smaller)), [bo.quad_form(Z[:, 1:], smaller) >= 1])
+    assert held.status == "optimal"
+    assert held.value == pytest.approx(plain.solve("cvxpy").value, rel=1e-5)

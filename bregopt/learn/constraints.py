@@ -230,7 +230,7 @@ def index_rows(value: Any, name: str, n: int, *accepted: int, distinct: bool = T
     if raw.ndim != 2 or raw.shape[1] not in accepted:
         expected = " or ".join(f"(k, {width})" for width in accepted)
         raise ValueError(f"{name} has shape {raw.shape}; expected {expected}")
-    if ((raw < 0) | (raw >= n)).any():
+    if raw.min() < 0 or raw.max() >= n:
         wrong = raw[(raw < 0) | (raw >= n)][0]
         raise ValueError(f"{name} has index {wrong}; expected 0 to {n - 1} for {n} points")
     same = np.flatnonzero(raw[:, 0] == raw[:, 1])

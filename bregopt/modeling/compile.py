@@ -6,7 +6,6 @@ what parameters change (bounds, weights) is filled in at each solve.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -342,7 +341,7 @@ def _ordered(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _check_names(named: list[Any]) -> None:
-    names = [item.name for item in named]
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    if twice:
-        raise ValueError(f"two variables are called {sorted(twice)[0]!r}; expected different names")
+    names = sorted(item.name for item in named)
+    for name, following in pairwise(names):
+        if name == following:
+            raise ValueError(f"two variables are called {name!r}; expected different names")

@@ -7,6 +7,7 @@ variable and every parameter, plus a constant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -233,6 +234,8 @@ class Expression(Operand):
     def _broadcast(self, shape: tuple[int, ...]) -> Expression:
         if shape == self.shape:
             return self
+        if not self.shape and self.is_constant and not self.parameters:
+            return Expression(shape, np.full(math.prod(shape), self.constant[0]), label=self.label)
         numbers = np.broadcast_to(np.arange(self.size).reshape(self.shape), shape).ravel()
         return self._taken(numbers, shape, self.label)
 
@@ -271,6 +274,8 @@ def _compare(left: Any, right: Any, sense: str) -> Constraint:
 
 
 def _broadcast_shape(a: Expression, b: Expression) -> tuple[int, ...]:
+    if not b.shape:
+        return a.shape
     try:
         return np.broadcast_shapes(a.shape, b.shape)
     except ValueError:

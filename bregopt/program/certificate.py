@@ -309,9 +309,11 @@ def _linear_terms(
 ) -> tuple[float, float]:
     """Return what is linear in the objective, penalties and offset with it, and its terms' magnitudes."""
     paid = float(program.bounds.penalty(activity).sum()) if paid is None else paid
-    terms = [paid, float(program.c @ u)]
-    terms += [block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)]
-    magnitude = sum(map(abs, terms)) - abs(terms[1]) + float(np.abs(program.c) @ np.abs(u))
+    terms = [paid, *(block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True))]
+    magnitude = sum(map(abs, terms))
+    if program.k:
+        terms.append(float(program.c @ u))
+        magnitude += float(np.abs(program.c) @ np.abs(u))
     return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset, magnitude
 
 

@@ -258,9 +258,9 @@ def _all() -> dict[str, type[Solver]]:
 def _in_order(program: Program) -> list[str]:
     """Return the names of all routes in the order that suits a program."""
     order = max((block.n for block in program.blocks), default=0)
-    rest = int(may_rest(program.bounds).sum()) > program.m / 2
     large = order > _LARGE_ORDER
-    if rest and (large or work(program) > _HARD_WORK):
+    hard = large or work(program) > _HARD_WORK
+    if hard and int(may_rest(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", _names())
     if large and program.m <= order + _FEW_MORE:
         return _earlier("lowrank", _names())

@@ -61,7 +61,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
         at, stop, steps = _warm(methods[0], frame, start, watch, min(limit, _WARM_STEPS))
         if stop in _FINAL or steps >= limit:
             return _answer(frame, watch, at, stop, steps)
-    best = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
+    best: Answer | None = None
     least = np.inf
     for method in methods:
         for first in method.starts():
@@ -72,10 +72,12 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
                 return answer
             proven = method.certificate(at)
             miss = max(proven.gap, proven.primal_residual)
-            if miss <= least:
+            if best is None or miss <= least:
                 best, least = answer, miss
             if steps >= limit:
                 return replace(best, iterations=steps)
+    if best is None:
+        best = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
     return replace(best, iterations=steps)
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -49,8 +49,7 @@ class _Point(Protocol):
 P = TypeVar("P", bound=_Point)
 
 
-@dataclass(frozen=True, eq=False)
-class _Primal:
+class _Primal(NamedTuple):
     """A positive definite matrix, its factor and activities, the sum of the penalties and the objective."""
 
     X: Array
@@ -60,7 +59,7 @@ class _Primal:
     cost: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Dual:
     """Multipliers, the positive definite ``Z = C - A*(y)``, its factor, and minus the dual objective.
 
@@ -79,8 +78,7 @@ class _Dual:
         return inverse_of(self.root)
 
 
-@dataclass(frozen=True, eq=False)
-class SoftIterate:
+class SoftIterate(NamedTuple):
     """A primal and a dual point, and whether they go on together, or ``X`` alone."""
 
     primal: _Primal
@@ -168,7 +166,8 @@ class SoftNewton:
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
-        primal, noise = self._along(at.primal, step), self._noise(at.X)
+        noise = self._noise(at.X)
+        primal = self._along(at.primal, step, noise)
         dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side), noise)
         new = SoftIterate(primal, dual, True)
         if abs(self._gap(new)) <= _LEFT * abs(self._gap(at)):
@@ -187,11 +186,12 @@ class SoftNewton:
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
         pull = Pull(2 * self._frame.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
-        primal = self._along(at.primal, self._step(at.primal, at.X / self._frame.mu, D, pull))
+        step = self._step(at.primal, at.X / self._frame.mu, D, pull)
+        primal = self._along(at.primal, step, self._noise(at.X))
         y = self._bounds.response(primal.activity)
         answer = self._dual(y, self._Z(y))
         if answer is None or answer.cost > at.dual.cost:
-            return replace(at, primal=primal)
+            return at._replace(primal=primal)
         return SoftIterate(primal, answer, self._system.direct)
 
     def _gap(self, at: SoftIterate) -> float:
@@ -202,8 +202,8 @@ class SoftNewton:
     def _step(self, at: _Primal, K: Array, D: Array, pull: Pull) -> Step:
         return self._system.factor(Scene((at.X,), (K,), at.root, D, _NONE))(pull)
 
-    def _along(self, at: _Primal, step: Step) -> _Primal:
-        return _better(at, lambda share: self._primal(at.X + share * step.X[0]), self._noise(at.X))[0]
+    def _along(self, at: _Primal, step: Step, noise: float) -> _Primal:
+        return _better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]
 
     def _noise(self, X: Array) -> float:
         """Return how much round-off there may be in an objective near `X`."""
@@ -221,12 +221,13 @@ class SoftNewton:
     def _answered(self) -> SoftIterate | None:
         """Return multipliers that answer where no row acts, as far as that is better, then on from there."""
         X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
-        for _ in range(_ROUNDS):
-            answer, share = self._nearer(dual, self._A.apply((X,)), min(1.0, share / _CUT))
-            if answer is dual:
-                break
-            dual, X = answer, self._frame.mu * answer.K
-        return self._joined(dual) or (self._resting and replace(self._resting, dual=dual))
+        with np.errstate(divide="ignore", invalid="ignore"):  # nothing answers an infinite penalty
+            for _ in range(_ROUNDS):
+                answer, share = self._nearer(dual, self._A.apply((X,)), share)
+                if answer is dual:
+                    break
+                dual, X = answer, self._frame.mu * answer.K
+        return self._joined(dual) or (self._resting and self._resting._replace(dual=dual))
 
     def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
         """Return better multipliers on the way to those that answer an activity, and the share of the way.
@@ -234,8 +235,7 @@ class SoftNewton:
         What a row far outside its bound pays is nearly linear in its activity, and its multiplier nearly
         what it is at the end.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):  # none answers an infinite penalty
-            dy = self._bounds.response(activity) - dual.y
+        dy = self._bounds.response(activity) - dual.y
         if not np.isfinite(dy).all():
             return dual, 0.0
         dZ = -self._A.adjoint(dy)

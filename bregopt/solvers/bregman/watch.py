@@ -65,8 +65,8 @@ class Watch:
             return StopReason.INFEASIBLE
         # Multipliers may rest, at zero for long, while the matrix still moves.
         moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
-        resting = bool(y.any()) and np.abs(change).max() <= 1e-15 * np.abs(y).max()
-        if step and resting and not moved > _STILL * abs(certificate.primal):
+        still = step and not moved > _STILL * abs(certificate.primal)
+        if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
         return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
 

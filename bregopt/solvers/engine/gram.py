@@ -48,13 +48,16 @@ class Gram:
         self._light = np.ones(A.m, dtype=bool)
         self._light[[k for k, _ in self._full]] = False
 
-    def assemble(self, P: Array, Q: Array, rows: IntArray | None = None) -> Array:
-        """Return the symmetric matrix of all pairs of rows, or of those of some, in ascending order."""
+    def assemble(self, P: Array, Q: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
+        """Return the symmetric matrix of all pairs of rows, or of those of some, in ascending order.
+
+        With the Cholesky factor of `P`, where it is at hand.
+        """
         if rows is not None and len(rows) == self._m:
             rows = None
         p = self._pieces
         if p is not None and self._terms is None and p.whole(self._m) and not self._full:
-            return p.products(P, Q, slice(None) if rows is None else rows)
+            return p.products(P, Q, slice(None) if rows is None else rows, root)
         if rows is None:
             return self._all(P, Q)
         if len(rows) < _FEW * self._m:
@@ -112,11 +115,11 @@ class _Pieces:
         """Whether each of the rows has one piece, in their order."""
         return len(self._layers) == 1 and covers(self._layers[0].place, m)
 
-    def products(self, P: Array, Q: Array, rows: IntArray | slice) -> Array:
+    def products(self, P: Array, Q: Array, rows: IntArray | slice, root: Array | None) -> Array:
         """Return the products of the pieces of some rows where all are :meth:`whole`."""
         layer = self._layers[0]
         U, weight = layer.U[rows], layer.weight[rows]
-        W = _congruence(U, P)
+        W = _congruence(U, P, root)
         W *= W if P is Q else _congruence(U, Q)
         if not layer.plain:
             W *= np.multiply.outer(weight, weight)
@@ -264,10 +267,10 @@ def _by_cost(
     return light, full
 
 
-def _congruence(U: Any, P: Array) -> Array:
-    """Return ``U P U'``."""
+def _congruence(U: Any, P: Array, root: Array | None = None) -> Array:
+    """Return ``U P U'``, by the Cholesky factor of `P` where that is less."""
     if isinstance(U, np.ndarray) and len(P) <= len(U):
-        root = root_of(P)
+        root = root_of(P) if root is None else root
         if root is not None:
             half = U @ root
             product: Array = half @ half.T  # a matrix and its own transpose: half the work

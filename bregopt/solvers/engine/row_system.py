@@ -69,7 +69,8 @@ class RowSystem:
     def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
         """Return which variables border the system, and what solves it."""
         assert self._grams is not None
-        M = self._grams[0].assemble(scene.X[0], scene.K[0], asked)
+        root = scene.root if len(scene.root) == len(scene.X[0]) else None
+        M = self._grams[0].assemble(scene.X[0], scene.K[0], asked, root)
         for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
             M += gram.assemble(X, K, asked)
         np.einsum("ii->i", M)[:] += scene.D[asked]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bregopt.arrays import Array
 
 __all__ = ["Pull", "Scene", "Solve", "Step", "System"]
 
 
-@dataclass(frozen=True, eq=False)
-class Scene:
+class Scene(NamedTuple):
     """Where a step starts from.
 
     Parameters
     ----------
     X, K : tuple of arrays of shape (n_b, n_b)
         Positive definite, or so on a face.
-    root : array of shape (n, n)
-        Lower Cholesky factor of the first ``X``.
+    root : array of shape (order, order)
+        Lower Cholesky factor of the first ``X``, on its face.
     D : array of shape (m,)
         Infinite where a row asks for nothing.
     D_u : array of shape (k,)
@@ -34,8 +32,7 @@ class Scene:
     D_u: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Pull:
+class Pull(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
     `R` holds that of each block, None for zero.
@@ -48,8 +45,7 @@ class Pull:
     q: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """What solves the system: symmetric ``dX``, ``du``, ``dy``, and `adjoint`, ``A*(dy)`` in each block."""
 
     X: tuple[Array, ...]
