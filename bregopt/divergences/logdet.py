@@ -27,7 +27,10 @@ class LogDet:
     name: ClassVar[str] = "logdet"
 
     def __init__(self, X0: Array) -> None:
-        self.L = np.asarray(cholesky(X0), dtype=float)
+        root = root_of(X0)
+        if root is None:
+            raise LinAlgError("X0 is not positive definite")
+        self.L = root
 
     @property
     def unit(self) -> float:

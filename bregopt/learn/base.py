@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, lapack
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -143,5 +144,7 @@ def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
 
 def psd_root(A: Array) -> Array:
     """Return the symmetric positive semidefinite root of a matrix, its round-off below zero left out."""
-    eigenvalues, V = np.linalg.eigh(A)
+    eigenvalues, V, failed = lapack.dsyevd(A.T, lower=1)  # the transpose is in LAPACK's order
+    if failed:
+        raise LinAlgError("the eigenvalues of the metric did not converge")
     return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T

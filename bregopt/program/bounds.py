@@ -200,6 +200,11 @@ class Bounds:
         return self.kinds <= {Penalty.HARD}
 
     @cached_property
+    def all_soft(self) -> bool:
+        """Whether every row may."""
+        return Penalty.HARD not in self.kinds
+
+    @cached_property
     def sizes(self) -> Array:
         """The larger magnitude of each row's finite bounds; zero where there is none."""
         lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (self.lo, self.hi))
@@ -222,7 +227,7 @@ class Bounds:
         """Return how far each hard row's activity is outside its bounds; zero for rows that bend."""
         if self.all_hard:
             return self.violation(a)
-        return np.zeros(self.m) if self._all_soft else np.where(self.hard, self.violation(a), 0.0)
+        return np.zeros(self.m) if self.all_soft else np.where(self.hard, self.violation(a), 0.0)
 
     def penalty(self, a: Array) -> Array:
         """Return what each row pays for its activity; hard rows pay nothing (see :meth:`missed`)."""
@@ -316,10 +321,6 @@ class Bounds:
         """Return what row `k` aims for at its upper or lower bound."""
         bound = self.hi[k] if upper else self.lo[k]
         return Target(Penalty(int(self.kind[k])), float(bound), float(self.gamma[k]))
-
-    @cached_property
-    def _all_soft(self) -> bool:
-        return Penalty.HARD not in self.kinds
 
     @cached_property
     def _all_equal(self) -> bool:

@@ -144,15 +144,14 @@ def certify(
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
     dual, dual_residual, worth, unit = _dual(program, X, u, y, faces, sharp)
-    missed = program.bounds.missed(activity)
-    residual = max(_residual(program, X, u, missed), _cone_residual(program, X))
+    residual, loss = _misses(program, X, u, y, activity)
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, worth, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=residual,
+        primal_residual=max(residual, _cone_residual(program, X)),
         dual_residual=dual_residual,
-        error=abs(primal - dual) + float(np.abs(y) @ missed) + worth,
+        error=abs(primal - dual) + loss + worth,
     )
 
 
@@ -193,15 +192,15 @@ def certificate_of(
     if math.isfinite(matrix_term):
         own = float(program.bounds.conjugate(y).sum()) if rows_term is None else rows_term
         dual += own + program.offset
-    missed = program.bounds.missed(activity)
+    residual, loss = _misses(program, (X,), u, y, activity)
     unit = nearness.mu * divergence_of(nearness).unit
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, 0.0, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=_residual(program, (X,), u, missed),
+        primal_residual=residual,
         dual_residual=0.0,
-        error=abs(primal - dual) + float(np.abs(y) @ missed),
+        error=abs(primal - dual) + loss,
     )
 
 
@@ -232,15 +231,15 @@ def certificate_inside(
     """
     primal, magnitude = _linear_terms(program, X, u, activity)
     dual, miss, left = bound_inside(program, u, y)
-    missed = program.bounds.missed(activity)
+    residual, loss = _misses(program, X, u, y, activity)
     unit = _linear_unit(program, X, y, adjoints)
     return Certificate(
         primal=primal,
         dual=dual,
         gap=_relative(primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=_residual(program, X, u, missed),
+        primal_residual=residual,
         dual_residual=max(dual_residual, miss),
-        error=abs(primal - dual) + float(np.abs(y) @ missed) + left,
+        error=abs(primal - dual) + loss + left,
     )
 
 
@@ -372,27 +371,38 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
 
 def primal_residual(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> float:
     """Return the largest relative violation of a row or of the box, from activities that are at hand."""
-    return _residual(program, X, u, program.bounds.missed(activity))
+    return _misses(program, X, u, np.zeros(program.m), activity)[0]
 
 
-def _residual(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> float:
-    worst = 0.0
-    if missed.any():
-        size = np.maximum(program.bounds.sizes, 1e-300)
-        if program.k:
-            least = _ROUND_OFF * np.abs(u).max()
-            size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
-        for term in program.A.terms:
-            if missed[term.place].any():
-                root = np.sqrt(np.maximum(X[term.block].diagonal(), 0.0))
-                trace = _typical_trace(program, term.block, float(root @ root))
-                most = np.maximum(term.rows.magnitude(root), _ROUND_OFF * trace * term.norms)
-                size[term.place] = np.maximum(size[term.place], most)
-        worst = float((missed / size).max())
+def _misses(
+    program: Program, X: Sequence[Matrix], u: Array, y: Array, activity: Array
+) -> tuple[float, float]:
+    """Return the largest relative violation of a row or of the box, and what those of rows are worth."""
+    residual = worth = 0.0
+    if not program.bounds.all_soft:
+        missed = program.bounds.missed(activity)
+        residual, worth = _of_rows(program, X, u, missed), float(np.abs(y) @ missed)
     if program.k:
         outside = np.maximum(program.u_lo - u, u - program.u_hi)
-        worst = max(worst, float((outside / np.maximum(np.abs(u), 1.0)).max()))
-    return worst
+        residual = max(residual, float((outside / np.maximum(np.abs(u), 1.0)).max()))
+    return residual, worth
+
+
+def _of_rows(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> float:
+    """Return the largest violation of a row, relatively."""
+    if not missed.any():
+        return 0.0
+    size = np.maximum(program.bounds.sizes, 1e-300)
+    if program.k:
+        least = _ROUND_OFF * np.abs(u).max()
+        size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
+    for term in program.A.terms:
+        if missed[term.place].any():
+            root = np.sqrt(np.maximum(X[term.block].diagonal(), 0.0))
+            trace = _typical_trace(program, term.block, float(root @ root))
+            most = np.maximum(term.rows.magnitude(root), _ROUND_OFF * trace * term.norms)
+            size[term.place] = np.maximum(size[term.place], most)
+    return float((missed / size).max())
 
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:

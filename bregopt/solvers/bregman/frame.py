@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Certificate, Program, certificate_of, primal_residual
 from bregopt.program.certificate import divergence_of
 
-__all__ = ["Frame", "Point"]
+__all__ = ["Frame", "Known", "Point"]
 
 _WELL_CONDITIONED = 1e6  # beyond it rows give up their own structure for the coordinates of X0
 
@@ -36,6 +37,18 @@ class Point(Protocol):
 
     @property
     def activity(self) -> Array: ...
+
+
+class Known(NamedTuple):
+    """What an iterate's method has computed: logarithms of determinants, and sums over the rows.
+
+    The latter of what they pay, and of what they add to the dual function.
+    """
+
+    X_log_det: float
+    Z_log_det: float
+    paid: float | None = None
+    rows_term: float | None = None
 
 
 class Frame:
@@ -84,20 +97,16 @@ class Frame:
         direction: Array = v @ v.T
         return direction
 
-    def certificate(
-        self, at: Point, paid: float | None = None, rows_term: float | None = None
-    ) -> Certificate:
-        """Return what an iterate proves, from the factors that it holds.
-
-        And, where they are at hand, the sums of what rows pay and of what they add to the dual function.
-        """
-        n = len(at.X)
+    def certificate(self, at: Point, known: Known | None = None) -> Certificate:
+        """Return what an iterate proves, from the factors that it holds and what else is known of it."""
+        n, proves = len(at.X), at.Z_root is not None
+        if known is None:
+            known = Known(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))
         own = float(np.vdot(self.divergence.inverse, at.X)) - n
-        divergence = own - log_det(at.X_root) + self._log_det
-        term = -np.inf
-        if at.Z_root is not None:
-            term = self.mu * (log_det(at.Z_root) + self._log_det - n * np.log(self.mu))
-        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, paid, rows_term)
+        divergence = own - known.X_log_det + self._log_det
+        term = self.mu * (known.Z_log_det + self._log_det - n * math.log(self.mu)) if proves else -math.inf
+        sums = known.paid, known.rows_term
+        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, *sums)
         if not self.ill_conditioned:
             return found
         # What is small beside a row in these coordinates need not be so in the given ones.

@@ -21,7 +21,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Certificate, Penalty
-from bregopt.solvers.bregman.frame import Frame
+from bregopt.solvers.bregman.frame import Frame, Known
 from bregopt.solvers.engine import Pull, Scene, Step, system_for
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
@@ -50,10 +50,11 @@ P = TypeVar("P", bound=_Point)
 
 
 class _Primal(NamedTuple):
-    """A positive definite matrix, its factor and activities, the sum of the penalties and the objective."""
+    """A positive definite matrix, its factor, logdet and activities, what rows pay, and the objective."""
 
     X: Array
     root: Array
+    log_det: float
     activity: Array
     paid: float
     cost: float
@@ -61,7 +62,7 @@ class _Primal(NamedTuple):
 
 @dataclass(eq=False)
 class _Dual:
-    """Multipliers, the positive definite ``Z = C - A*(y)``, its factor, and minus the dual objective.
+    """Multipliers, the positive definite ``Z = C - A*(y)``, its factor and logdet, and minus the objective.
 
     `rows_term` is what the rows add to the latter.
     """
@@ -69,6 +70,7 @@ class _Dual:
     y: Array
     Z: Array
     root: Array
+    log_det: float
     rows_term: float
     cost: float
 
@@ -142,11 +144,12 @@ class SoftNewton:
     def _no_multipliers(self) -> _Dual:
         """Return multipliers of zero, of infinite cost where these are outside the dual function's domain."""
         y, C = np.zeros(self._A.m), self._frame.C
-        return self._dual(y, C) or _Dual(y, C, C, 0.0, math.inf)
+        return self._dual(y, C) or _Dual(y, C, C, 0.0, 0.0, math.inf)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return what an iterate proves."""
-        return self._frame.certificate(at, at.primal.paid, at.dual.rows_term)
+        primal, dual = at.primal, at.dual
+        return self._frame.certificate(at, Known(primal.log_det, dual.log_det, primal.paid, dual.rows_term))
 
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
@@ -269,19 +272,19 @@ class SoftNewton:
         root = root_of(X)
         if root is None:
             return None
-        activity = self._A.apply((X,))
+        activity, logarithm = self._A.apply((X,)), log_det(root)
         paid = float(self._bounds.penalty(activity).sum())
-        own = float(np.vdot(self._frame.C, X)) - self._frame.mu * log_det(root)
-        return _Primal(X, root, activity, paid, own + paid) if math.isfinite(paid) else None
+        cost = float(np.vdot(self._frame.C, X)) - self._frame.mu * logarithm + paid
+        return _Primal(X, root, logarithm, activity, paid, cost) if math.isfinite(paid) else None
 
     def _dual(self, y: Array, Z: Array) -> _Dual | None:
         """Return multipliers and their ``C - A*(y)``, None outside the domain of the dual function."""
         root = root_of(Z)
         if root is None:
             return None
-        rows_term = float(self._bounds.conjugate(y).sum())
-        cost = -rows_term - self._frame.mu * log_det(root)
-        return _Dual(y, Z, root, rows_term, cost) if math.isfinite(rows_term) else None
+        rows_term, logarithm = float(self._bounds.conjugate(y).sum()), log_det(root)
+        cost = -rows_term - self._frame.mu * logarithm
+        return _Dual(y, Z, root, logarithm, rows_term, cost) if math.isfinite(rows_term) else None
 
     def _Z(self, y: Array) -> Array:
         Z: Array = self._frame.C - self._A.adjoint(y)

@@ -35,15 +35,13 @@ class DefiniteFactor:
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
-        self._S = S
-        diagonal = S.diagonal()
-        size = np.where(diagonal > _NOTHING, diagonal, 1.0)
-        extra = 0.0
+        self._S, extra = S, 0.0
         while len(S):
-            self._root, info = lapack.dpotrf((S + np.diag(extra * size) if extra else S).T, lower=1, clean=0)
-            if info == 0 and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(size)).all()):
+            more = S + np.diag(extra * _sizes(S)) if extra else S
+            self._root, info = lapack.dpotrf(more.T, lower=1, clean=0)
+            if info == 0 and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(_sizes(S))).all()):
                 break
-            if not repair or not np.isfinite(diagonal).all():
+            if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")
             extra = max(10 * extra, 1e-14)
         self._refinements = 3 if extra else 1
@@ -59,6 +57,12 @@ class DefiniteFactor:
                 break
             x += lapack.dpotrs(self._root, left, lower=1)[0]
         return x
+
+
+def _sizes(S: Array) -> Array:
+    """Return the diagonal, one where it is zero."""
+    diagonal = S.diagonal()
+    return np.where(diagonal > _NOTHING, diagonal, 1.0)
 
 
 def conjugate_gradients(
