@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,8 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     ValueError
         NaN, Inf, or another number of dimensions.
     """
+    if isinstance(value, float) and math.isfinite(value) and _accepts(ndim, 0):
+        return np.array(value)  # as most prices and bounds are
     if sp.issparse(value):
         value = value.toarray()
     raw = rectangular(value, name)
@@ -69,11 +72,9 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     if raw.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {raw.dtype}; expected real numbers")
     array = np.array(raw, dtype=np.float64)
-    if ndim is not None:
-        accepted = (ndim,) if isinstance(ndim, int) else ndim
-        if array.ndim not in accepted:
-            expected = " or ".join(str(d) for d in accepted)
-            raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
+    if not _accepts(ndim, array.ndim):
+        expected = " or ".join(str(d) for d in (ndim if isinstance(ndim, tuple) else (ndim,)))
+        raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
     if not np.isfinite(array).all():
         bad = ~np.isfinite(array)
         where = tuple(int(k) for k in np.argwhere(bad)[0])
@@ -82,6 +83,11 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
             f"{name} has {int(bad.sum())} NaN or Inf value(s), the first{place}; expected finite"
         )
     return array
+
+
+def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
+    """Whether a number of dimensions is one of those that are accepted; None accepts all."""
+    return ndim is None or found == ndim or (isinstance(ndim, tuple) and found in ndim)
 
 
 def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:

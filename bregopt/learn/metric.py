@@ -102,10 +102,10 @@ class _PairMetricLearner(LinearMetric):
         rows = []
         if apart.any():
             forms = _relative(A, near_by[apart], _of_pairs(upper, "upper", len(near))[apart])
-            rows.append(softened(forms <= 1, self.gamma, unit))
+            rows.append(softened(forms <= 1.0, self.gamma, unit))
         if len(far):
             forms = _relative(A, far_off, _of_pairs(lower, "lower", len(far)))
-            rows.append(softened(forms >= 1, self.gamma, unit))
+            rows.append(softened(forms >= 1.0, self.gamma, unit))
         return rows
 
     def _bounds(self, points: Array, prior: Array) -> tuple[Any, Any]:

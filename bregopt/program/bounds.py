@@ -266,9 +266,9 @@ class Bounds:
         nearest = np.minimum(np.maximum(a, self.lo), self.hi)
         for kind, rows in self._curved:
             at, bound = a[rows], nearest[rows]
-            broken, t = at != bound, np.zeros(len(at))
-            t[broken] = _SCALARS[kind].response(at[broken], bound[broken])
-            y[rows] = self.gamma[rows] * t
+            with np.errstate(divide="ignore", invalid="ignore"):  # nothing answers an infinite penalty
+                t = _SCALARS[kind].response(at, bound)
+            y[rows] = self.gamma[rows] * np.where(at == bound, 0.0, t)
         return y
 
     def side(self, a: Array, y: Array) -> Array:

@@ -155,7 +155,7 @@ class Program:
     @cached_property
     def alone(self) -> Mask:
         """Mask of the rows without ordinary variables."""
-        mask: Mask = np.diff(self.B.indptr) == 0
+        mask: Mask = np.diff(self.B.indptr) == 0 if self.k else np.ones(self.m, dtype=bool)
         return mask
 
     @cached_property

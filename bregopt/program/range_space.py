@@ -129,8 +129,9 @@ def _vanishing_rows(
     for term, before in zip(program.A.terms, original.A.terms, strict=True):
         space = spaces.get(term.block)
         zero = _vanishes(before.rows, space, term.norms)
-        vanishing[term.at] = zero & alone[term.at]
-        noise[term.at] = np.where(zero, _ROUND_OFF * before.norms * _extent(space), 0.0)
+        if zero.any():
+            vanishing[term.place] = zero & alone[term.place]
+            noise[term.place] = np.where(zero, _ROUND_OFF * before.norms * _extent(space), 0.0)
     return vanishing, noise
 
 
@@ -138,7 +139,7 @@ def _alone(program: Program) -> Mask:
     """Return which rows read one matrix and nothing else."""
     read = np.zeros(program.m)
     for term in program.A.terms:
-        read[term.at] += 1
+        read[term.place] += 1
     mask: Mask = (read == 1) & program.alone
     return mask
 
@@ -148,15 +149,15 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
     bounds = program.bounds
     checked = alone & (bounds.hard | (bounds.kind == int(Penalty.LOGDET)))
     for term in program.A.terms:
-        nearness = program.blocks[term.block].nearness
+        nearness, at = program.blocks[term.block].nearness, term.place
         interior = nearness is not None and nearness.divergence == "logdet"
-        zero, lo, hi = vanishing[term.at], bounds.lo[term.at], bounds.hi[term.at]
+        zero, lo, hi = vanishing[at], bounds.lo[at], bounds.hi[at]
         held = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
-        sign = np.where(zero, 0.0, definite_sign(term.rows, held & checked[term.at]))
-        suspected = checked[term.at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
+        sign = np.where(zero, 0.0, definite_sign(term.rows, held & checked[at]))
+        suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
-        missed = (lo > noise[term.at]) | (hi < -noise[term.at])
+        missed = (lo > noise[at]) | (hi < -noise[at])
         kept = "0 for every X with the range of X0, which LogDet keeps"
         reasons = {
             "has no effect on matrices in the range of X0, where it is always 0": zero & missed,
@@ -166,7 +167,7 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
             f"is below {kept}": interior & (sign < 0) & (lo == 0),
         }
         for reason, refused in reasons.items():
-            where = np.flatnonzero(refused & checked[term.at])
+            where = np.flatnonzero(refused & checked[at])
             if len(where):
                 k = int(term.at[where[0]])
                 raise InfeasibleRowError(_why_impossible(program, k, reason), k)

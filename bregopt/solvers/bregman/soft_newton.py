@@ -224,12 +224,11 @@ class SoftNewton:
     def _answered(self) -> SoftIterate | None:
         """Return multipliers that answer where no row acts, as far as that is better, then on from there."""
         X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
-        with np.errstate(divide="ignore", invalid="ignore"):  # nothing answers an infinite penalty
-            for _ in range(_ROUNDS):
-                answer, share = self._nearer(dual, self._A.apply((X,)), share)
-                if answer is dual:
-                    break
-                dual, X = answer, self._frame.mu * answer.K
+        for _ in range(_ROUNDS):
+            answer, share = self._nearer(dual, self._A.apply((X,)), share)
+            if answer is dual:
+                break
+            dual, X = answer, self._frame.mu * answer.K
         return self._joined(dual) or (self._resting and self._resting._replace(dual=dual))
 
     def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
