@@ -27,8 +27,8 @@ from bregopt.solvers.engine import Pull, Scene, Step, system_for
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ROUNDS = 5  # of answers to the first points
-_CUT, _SHARES = 0.4, 8  # by how much less of an answer is tried, and how often; by a quarter for X alone
+_ROUNDS = 4  # of answers to the first points
+_CUT, _SHARES = 0.25, 8  # by how much less of an answer is tried, and how often; by a quarter for X alone
 _LEFT = 0.7  # of the gap after a step of both, beyond which X goes alone
 _SHORTEST = 1e-12  # share of a step
 _NONE = np.zeros(0)
