@@ -32,6 +32,7 @@ from bregopt.learn import (
     pairs_from_labels,
     percentile_bounds,
 )
+from bregopt.learn.base import map_of
 
 ESTIMATORS = [
     LogDetMetricLearner(),
@@ -94,7 +95,7 @@ def itml(A0, Z, lo, hi, gamma, cycles):
 
 
 def test_the_logdet_learner_is_a_converged_itml():
-    learner = LogDetMetricLearner(gamma=0.5, n_pairs=60, tol=1e-9).fit(POINTS, LABEL)
+    learner = LogDetMetricLearner(gamma=0.5, n_pairs=60, tol=1e-11).fit(POINTS, LABEL)
     near, far = pairs_from_labels(LABEL, 60)
     u, l = learner.bounds_  # noqa: E741
     Z = np.concatenate([POINTS[near[:, 0]] - POINTS[near[:, 1]], POINTS[far[:, 0]] - POINTS[far[:, 1]]])
@@ -182,6 +183,31 @@ def test_data_frames_name_the_features(cls):
     assert list(learner.feature_names_in_) == list("abcd")
     assert list(learner.transform(frame).columns) == list(learner.get_feature_names_out())
     assert np.array_equal(learner.components_, cls().fit(POINTS, LABEL).components_)
+
+
+def test_an_array_after_a_data_frame_names_no_features():
+    pandas = pytest.importorskip("pandas")
+    pairs = {"similar": [[0, 1]], "dissimilar": [[0, 100]]}
+    learner = LogDetMetricLearner(upper=1.0, lower=5.0)
+    learner.fit(pandas.DataFrame(POINTS, columns=list("abcd")), **pairs)
+    assert list(learner.feature_names_in_) == list("abcd")
+    learner.fit(POINTS[:, :3], **pairs)
+    assert learner.n_features_in_ == 3
+    assert not hasattr(learner, "feature_names_in_")
+
+
+def test_components_of_the_logdet_learner_are_triangular():
+    learner = LogDetMetricLearner().fit(POINTS, LABEL)
+    root = np.linalg.cholesky(np.asarray(learner.solution_.X))
+    assert np.allclose(learner.components_, root.T, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_singular_metric_has_a_map(rank):
+    factor = np.random.default_rng(rank).normal(size=(3, rank))
+    A = factor @ factor.T
+    L = map_of(A)
+    assert np.allclose(L.T @ L, A, atol=1e-7 * np.abs(A).max())
 
 
 def test_pairs_may_be_given_instead_of_labels():

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, lapack
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregopt import Problem, Solution, soft
 from bregopt.arrays import Array, positive_number
+from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 
-__all__ = ["LinearMetric", "Solved", "psd_root", "softened", "validated"]
+__all__ = ["LinearMetric", "Solved", "map_of", "psd_root", "softened", "validated"]
 
 
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
@@ -142,9 +142,13 @@ def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
     return row if gamma is None else soft(row, unit * positive_number(gamma, "gamma"))
 
 
+def map_of(A: Array) -> Array:
+    """Return ``L`` with ``A = L'L``: upper triangular, or symmetric where `A` is not definite."""
+    root = root_of(A)
+    return psd_root(A) if root is None else root.T
+
+
 def psd_root(A: Array) -> Array:
     """Return the symmetric positive semidefinite root of a matrix, its round-off below zero left out."""
-    eigenvalues, V, failed = lapack.dsyevd(A.T, lower=1)  # the transpose is in LAPACK's order
-    if failed:
-        raise LinAlgError("the eigenvalues of the metric did not converge")
+    eigenvalues, V = np.linalg.eigh(A)
     return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T

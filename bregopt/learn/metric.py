@@ -9,7 +9,7 @@ import numpy as np
 from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_div
 from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import LinearMetric, psd_root, softened, validated
+from bregopt.learn.base import LinearMetric, map_of, psd_root, softened, validated
 from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
@@ -84,7 +84,7 @@ class _PairMetricLearner(LinearMetric):
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
         metric = self._solve(Problem(objective, rows), "Give gamma, and the bounds bend.")
         self.n_pairs_ = len(near), len(far)
-        self.components_ = psd_root(metric)
+        self.components_ = map_of(metric)
         return self
 
     def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
@@ -176,7 +176,7 @@ class LogDetMetricLearner(_PairMetricLearner):
     Attributes
     ----------
     components_ : array of shape (n_features, n_features)
-        The symmetric root of ``A``.
+        ``L`` with ``A = L'L``: upper triangular, as metric-learn's, or symmetric where ``A`` is singular.
     bounds_ : tuple
         `upper` and `lower`, as they were used.
     n_pairs_ : tuple of int
