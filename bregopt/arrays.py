@@ -102,6 +102,8 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
         raise ValueError(f"{name} is {matrix.shape[0]} x {matrix.shape[0]}; expected {n} x {n}")
     if matrix.size == 0:
         raise ValueError(f"{name} is empty; expected at least one row")
+    if (matrix == matrix.T).all():
+        return matrix
     skew = np.abs(matrix - matrix.T)
     if skew.max() > SYMMETRY_TOL * np.abs(matrix).max():
         i, j = (int(k) for k in np.unravel_index(int(skew.argmax()), skew.shape))

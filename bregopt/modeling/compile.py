@@ -310,8 +310,8 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
             'use penalty="hinge"'
         )
     if own in (Penalty.LOGDET, Penalty.VON_NEUMANN):
-        for end in (lo, hi):
-            wrong = (end <= 0) & np.isfinite(end)
+        for end in (end for given, end in ((c.lower, lo), (c.upper, hi)) if given is not None):
+            wrong = end <= 0
             if wrong.any():
                 raise ValueError(
                     f"{_name(number, c)} has the bound {end[wrong].min():g}, but the soft penalty that goes "

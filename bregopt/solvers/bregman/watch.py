@@ -52,14 +52,14 @@ class Watch:
     def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
         """Return why to stop after a step, None where there is no reason."""
         self._progress.record(step, certificate)
+        if certificate.meets(self._settings.tol):
+            return StopReason.CONVERGED
         change, self._before = y - self._before, y.copy()
         drift = y - self._anchor
         self._looks += 1
         doubled = self._looks & (self._looks - 1) == 0
         if doubled:
             self._anchor = self._before
-        if certificate.meets(self._settings.tol):
-            return StopReason.CONVERGED
         suspected = certificate.primal_residual > (self._settings.tol if doubled else _FEASIBLE)
         if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE

@@ -47,18 +47,18 @@ class RowSystem:
             loose, solve = ~np.isfinite(scene.D_u), self._iterative(scene, asked)
         else:
             loose, solve = self._direct(scene, asked)
-        rest = ~loose
+        rest = np.flatnonzero(~loose)
 
         def step(pull: Pull) -> Step:
             right, drop = pull.r, np.zeros_like(pull.q)
-            if rest.any():
+            if len(rest):
                 drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
                 right = right - self._B @ drop
             for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
                 right = right - action.apply_sum(pull.weight, X, K, R)
             dy, du = np.zeros(self._A.m), np.zeros_like(drop)
             dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
-            if rest.any():
+            if len(rest):
                 du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
             adjoint = tuple(action.adjoint(dy) for action in self._actions)
             blocks = zip(scene.X, scene.K, pull.R, adjoint, strict=True)
