@@ -33,7 +33,11 @@ def log_det(root: Array) -> float:
 def inverse_of(root: Array) -> Array:
     """Return the inverse of ``L L'`` for a factor that :func:`root_of` returned."""
     lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
-    inverse: Array = lower + lower.T
+    if len(lower) <= _BLOCK:
+        inverse = lower + lower.T
+    else:
+        inverse = symmetrise(lower)
+        inverse *= 2
     inverse.ravel(order="K")[:: len(inverse) + 1] /= 2  # a view of the diagonal
     return inverse
 
