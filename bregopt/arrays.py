@@ -140,7 +140,7 @@ def positive_number(value: Any, name: str) -> float:
 
 def span(index: IntArray) -> IntArray | slice:
     """Return numbers as a slice, which makes a view, where each follows the one before."""
-    follow = len(index) > 0 and bool((np.diff(index) == 1).all())
+    follow = len(index) > 0 and bool((index[1:] - index[:-1] == 1).all())
     return slice(int(index[0]), int(index[0]) + len(index)) if follow else index
 
 

@@ -307,7 +307,7 @@ class Bounds:
 
     @cached_property
     def _dual_range(self) -> tuple[Array, Array]:
-        reach = np.where(self.kind == Penalty.HINGE, self.gamma, np.inf)
+        reach = np.where(self.kind == _HINGE, self.gamma, np.inf)
         lower = np.where(np.isfinite(self.hi), -reach, 0.0)
         upper = np.where(np.isfinite(self.lo), reach, 0.0)
         return lower, upper

@@ -140,8 +140,8 @@ def _alone(program: Program) -> Mask:
     read = np.zeros(program.m)
     for term in program.A.terms:
         read[term.place] += 1
-    mask: Mask = (read == 1) & program.alone
-    return mask
+    mask: Mask = read == 1
+    return mask & program.alone if program.k else mask
 
 
 def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: Mask) -> None:

@@ -132,7 +132,7 @@ def solve(
     Whoever reports a status in words of its own does not `warn`.
     """
     cls = _choose(program, solver, options)
-    return driver.run(cls(), program, make_settings(cls, options), start, warn)
+    return driver.run(cls(), program, cls.Settings(**options), start, warn)
 
 
 def translate(program: Program, solver: str) -> Any:

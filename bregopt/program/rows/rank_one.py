@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bregopt.program.rows.base import Coordinates, Pieces
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
+_dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # numpy has the former from 2.0
 _FEW = 0.5  # of the rows, below which those that act are taken out of a product
 
 
@@ -70,7 +72,7 @@ class RankOne:
 def row_dots(U: Any, W: Any) -> Array:
     """Return ``u_k' w_k`` for the rows of two matrices, dense or CSR."""
     if isinstance(U, np.ndarray):
-        return np.einsum("kn,kn->k", U, W)
+        return _dots(U, W)
     return np.asarray(U.multiply(W).sum(axis=1), dtype=float).ravel()
 
 
@@ -84,8 +86,9 @@ def paired(U: Any, W: Any, X: Matrix) -> Array:
 def products(U: Any, W: Any, weight: Array) -> Array:
     """Return ``sum_k weight_k (u_k w_k' + w_k u_k') / 2`` as a dense symmetric array."""
     if np.count_nonzero(weight) < _FEW * len(weight):
-        acting = np.flatnonzero(weight)
-        U, W, weight = U[acting], W[acting], weight[acting]
+        acting, same = np.flatnonzero(weight), U is W
+        U, weight = U[acting], weight[acting]
+        W = U if same else W[acting]
     if isinstance(U, np.ndarray):
         half = U.T @ (weight[:, None] * W)
     else:
