@@ -23,11 +23,13 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Certificate, Penalty
 from bregopt.solvers.bregman.frame import Frame, Known
 from bregopt.solvers.engine import Pull, Scene, Step, system_for
+from bregopt.solvers.working_set import work
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
 _STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ROUNDS = 4  # of answers to the first points
+_ROUNDS, _MORE_ROUNDS = 4, 10  # of answers to the first points; more where a step costs far more than these
+_DEAR = 1e9  # operations in such a step
 _CUT, _SHARES = 0.25, 8  # by how much less of an answer is tried, and how often; by a quarter for X alone
 _LEFT = 0.7  # of the gap after a step of both, beyond which X goes alone
 _SHORTEST = 1e-12  # share of a step
@@ -122,6 +124,7 @@ class SoftNewton:
         self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
         self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
         self._size = float(np.linalg.norm(frame.C))
+        self._rounds = _MORE_ROUNDS if work(frame.program) > _DEAR else _ROUNDS
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate: a share of the multipliers that answer where no row acts."""
@@ -224,7 +227,7 @@ class SoftNewton:
     def _answered(self) -> SoftIterate | None:
         """Return multipliers that answer where no row acts, as far as that is better, then on from there."""
         X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
-        for _ in range(_ROUNDS):
+        for _ in range(self._rounds):
             answer, share = self._nearer(dual, self._A.apply((X,)), share)
             if answer is dual:
                 break
