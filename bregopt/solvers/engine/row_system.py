@@ -13,7 +13,7 @@ from bregopt.linalg import dense, lean, symmetrise
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor, bordered, conjugate_gradients
+from bregopt.solvers.engine.linear import bordered, conjugate_gradients
 from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
 
 __all__ = ["RowSystem"]
@@ -75,8 +75,7 @@ class RowSystem:
             M += gram.assemble(X, K, asked)
         np.einsum("ii->i", M)[:] += scene.D[asked]
         if len(scene.D_u) == 0:
-            factor = DefiniteFactor(M)
-            return np.zeros(0, dtype=bool), lambda b, q: (factor.solve(b), q)
+            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
         B = self._B[asked]
         loose = _loose(B, M.diagonal(), scene.D_u)
         if not loose.all():
