@@ -13,10 +13,12 @@ class Divergence(Protocol):
     """A divergence ``D(X, X0)`` from one fixed ``X0`` of order `n`, with what its dual needs."""
 
     name: ClassVar[str]
+    infinite_outside_cone: ClassVar[bool]
+    """Whether `value` is infinite at every matrix that is not psd; where not, certificates check the cone."""
 
     @property
     def unit(self) -> float:
-        """The natural size of ``D``; a thousandth of it is the least that a gap is measured against."""
+        """The scale of ``D``; a hundredth of it is the least that a gap is measured against."""
         ...
 
     def value(self, X: Array) -> float:

@@ -26,6 +26,7 @@ class Frobenius:
     """``||X - X0||_F^2`` from a symmetric `X0` of shape ``(n, n)``, which need not be psd."""
 
     name: ClassVar[str] = "frobenius"
+    infinite_outside_cone: ClassVar[bool] = False
 
     def __init__(self, X0: Array) -> None:
         self.X0 = X0
@@ -58,6 +59,7 @@ class WeightedFrobenius:
     """``||H o (X - X0)||_F^2`` with positive elementwise weights `H` of shape ``(n, n)``."""
 
     name: ClassVar[str] = "weighted_frobenius"
+    infinite_outside_cone: ClassVar[bool] = False
 
     def __init__(self, X0: Array, H: Array) -> None:
         self.X0, self.H = X0, H

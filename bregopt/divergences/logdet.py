@@ -25,6 +25,7 @@ class LogDet:
     """
 
     name: ClassVar[str] = "logdet"
+    infinite_outside_cone: ClassVar[bool] = True
 
     def __init__(self, X0: Array) -> None:
         root = root_of(X0)

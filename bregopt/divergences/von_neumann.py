@@ -19,6 +19,7 @@ class VonNeumann:
     """Von Neumann divergence from a positive definite `X0` of shape ``(n, n)``."""
 
     name: ClassVar[str] = "von_neumann"
+    infinite_outside_cone: ClassVar[bool] = True
 
     def __init__(self, X0: Array) -> None:
         eigenvalues, Q = np.linalg.eigh(X0)

@@ -7,6 +7,7 @@ from bregopt.program.certificate import (
     certificate_inside,
     certificate_of,
     certify,
+    objective_size,
     primal_residual,
 )
 from bregopt.program.dimacs import dimacs_errors
@@ -18,6 +19,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program, Share
 from bregopt.program.proofs import is_farkas, is_ray
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
+from bregopt.program.scale import Scale, scale_of
 from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
@@ -34,6 +36,7 @@ __all__ = [
     "Penalty",
     "Program",
     "RangeSpace",
+    "Scale",
     "Share",
     "Target",
     "Term",
@@ -51,9 +54,11 @@ __all__ = [
     "is_farkas",
     "is_ray",
     "lowest",
+    "objective_size",
     "primal_residual",
     "proven_bound",
     "range_space",
+    "scale_of",
     "smallest_eigenvalue",
     "thin_program",
     "trace_bound",

@@ -13,17 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.divergences import DIVERGENCES, Divergence, WeightedFrobenius
+from bregopt.program.anchor import divergence_of
 from bregopt.program.eigenvalue_bound import smallest_eigenvalue
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Nearness, Program
+from bregopt.program.program import Block, Program
+from bregopt.program.scale import scale_of
 from bregopt.program.thin import ThinMatrix, ThinProgram, thin_program
 from bregopt.program.trace_bound import trace_bounds
 
@@ -34,6 +34,7 @@ __all__ = [
     "certificate_of",
     "certify",
     "divergence_of",
+    "objective_size",
     "primal_residual",
 ]
 
@@ -47,23 +48,26 @@ class Certificate:
     primal : float
         Objective at ``X``, ``u``.
     dual : float
-        Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is
-        not zero it is the bound the multipliers would prove if the residual were.
+        Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is not
+        zero it is that of the multipliers less the cost of the residual at ``X`` and ``u``, to first order.
     gap : float
-        ``|primal - dual|``, and what dual residuals are worth at ``X`` and ``u``, relative to the larger of
-        the two or, if larger, to the sum of the magnitudes
-        of the linear terms and a thousandth of the objective's unit (``mu`` times 1 for LogDet, ``tr X0`` for
-        von Neumann, ``||X0||^2`` for Frobenius; without a divergence the trace of ``X``
-        times the norms of what ``C - A*(y)`` is made of). A constant in the objective does not count.
+        `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
+        hundredth of the objective's scale.
     primal_residual : float
-        Largest violation of a hard row, of the box of ``u`` and of ``X psd``, relative to the row's bound
-        or, if larger, to the most that the row could be on matrices of the diagonal of ``X``.
+        Largest violation of a hard row, of the box of ``u`` and of ``X psd``. That of a row is relative to
+        the most that the row could be on matrices of the diagonal of ``X``, but never to more than the data
+        state: its bound or, if larger, its norm times the scale of ``X``. It counts more where ``X`` or ``u``
+        is a thousand times larger than that scale and nothing bounds the trace.
     dual_residual : float
         How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
-        ``c - B'y`` from zero (free variables), relative to the terms they are made of.
+        ``c - B'y`` from zero (free variables), relative to the scale of the costs.
     error : float
-        Bound, to first order, on the error of `primal` as the optimum, in its own units: the gap, what the
-        violations are worth at the multipliers, and what the dual residuals are worth at ``X`` and ``u``.
+        Bound, to first order, on the error of `primal` as the optimum, in its own units: ``|primal - dual|``
+        and the cost of the violations at the multipliers.
+
+    See Also
+    --------
+    bregopt.program.scale.Scale : the scales, which are computed from the data alone.
     """
 
     primal: float
@@ -79,36 +83,17 @@ class Certificate:
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
 
-class _Slack(NamedTuple):
-    """``C - A*(y)`` of a block, and the norms of the two."""
-
-    W: Array | ThinMatrix
-    cost: float
-    adjoint: float
-
-
-# An objective below this fraction of its unit counts as zero: a gap is not asked to be relative to less.
-_NEGLIGIBLE = 1e-3
-# Of a row's norm times the trace, or the largest variable: violations are not asked to be relative to less.
+# Of the objective's scale: gaps of smaller objectives are relative to this. With a thousandth, games of value
+# zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
+_NEGLIGIBLE = 1e-2
+# Of a row's norm times the scale of X: violations are not asked to be relative to less.
 _ROUND_OFF = 1e-9
-_LARGEST = 1e3  # times the largest trace that the bounds state: beyond, a matrix runs away and is no unit
-_NO_TRACE = 3e-9  # a trace below this fraction of any that the bounds state is noise about zero
+# Times the scale of X: a larger X has to meet its rows better, as it may meet them in the limit only.
+_FAR = 1e3
 _SMALL = 500  # the order up to which matrices are formed
 _CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
-# Factorised once for each program; dropped with it.
-_anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
+# Computed once for each program; dropped with it.
 _thin: WeakKeyDictionary[Program, tuple[ThinProgram | None, ...]] = WeakKeyDictionary()
-
-
-def divergence_of(nearness: Nearness) -> Divergence:
-    """Return the divergence anchored at a block's dense ``X0``; factorised once and kept while it lives."""
-    if nearness not in _anchored:
-        X0 = np.asarray(nearness.X0)
-        if nearness.weights is None:
-            _anchored[nearness] = DIVERGENCES[nearness.divergence](X0)
-        else:
-            _anchored[nearness] = WeightedFrobenius(X0, nearness.weights)
-    return _anchored[nearness]
 
 
 def certify(
@@ -136,23 +121,17 @@ def certify(
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
-    linear, magnitude = _linear_terms(program, X, u, activity)
+    linear = _linear_value(program, X, u, activity)
     divergences = [
         block.nearness.mu * divergence_of(block.nearness).value(np.asarray(X_b))
         for block, X_b in zip(program.blocks, X, strict=True)
         if block.nearness is not None
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
-    dual, dual_residual, worth, unit = _dual(program, X, u, y, faces, sharp)
+    dual, dual_residual, cost = _dual(program, X, u, y, faces, sharp)
     residual, loss = _misses(program, X, u, y, activity)
-    return Certificate(
-        primal=primal,
-        dual=dual,
-        gap=_relative(primal, dual, worth, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=max(residual, _cone_residual(program, X)),
-        dual_residual=dual_residual,
-        error=abs(primal - dual) + loss + worth,
-    )
+    residual = max(residual, _cone_residual(program, X))
+    return _certificate(program, primal, dual - cost, loss, residual, dual_residual)
 
 
 def certificate_of(
@@ -186,22 +165,13 @@ def certificate_of(
     nearness = program.blocks[0].nearness
     assert nearness is not None
     u = np.zeros(0)
-    linear, magnitude = _linear_terms(program, (X,), u, activity, paid)
-    primal = linear + nearness.mu * divergence
+    primal = _linear_value(program, (X,), u, activity, paid) + nearness.mu * divergence
     dual = matrix_term
     if math.isfinite(matrix_term):
         own = float(program.bounds.conjugate(y).sum()) if rows_term is None else rows_term
         dual += own + program.offset
     residual, loss = _misses(program, (X,), u, y, activity)
-    unit = nearness.mu * divergence_of(nearness).unit
-    return Certificate(
-        primal=primal,
-        dual=dual,
-        gap=_relative(primal, dual, 0.0, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=residual,
-        dual_residual=0.0,
-        error=abs(primal - dual) + loss,
-    )
+    return _certificate(program, primal, dual, loss, residual, 0.0)
 
 
 def certificate_inside(
@@ -210,8 +180,7 @@ def certificate_inside(
     u: Array,
     y: Array,
     activity: Array,
-    dual_residual: float,
-    adjoints: Sequence[Array] | None = None,
+    dual_miss: float = 0.0,
 ) -> Certificate:
     """Return the certificate of an interior point of a semidefinite program, where no eigenvalue is needed.
 
@@ -224,147 +193,112 @@ def certificate_inside(
     u : array of shape (k,)
         In its box.
     y, activity : array of shape (m,)
-    dual_residual : float
-        How far ``C - A*(y)`` is from the positive definite matrix that the route holds for it.
-    adjoints : sequence of arrays of shape (n_b, n_b), optional
-        ``A*(y)``, where it is at hand.
+    dual_miss : float
+        No eigenvalue of ``C - A*(y)`` is further below zero than this.
     """
-    primal, magnitude = _linear_terms(program, X, u, activity)
-    dual, miss, left = bound_inside(program, u, y)
+    primal = _linear_value(program, X, u, activity)
+    dual, dual_residual, left = bound_inside(program, u, y)
     residual, loss = _misses(program, X, u, y, activity)
-    unit = _linear_unit(program, X, y, adjoints)
-    return Certificate(
-        primal=primal,
-        dual=dual,
-        gap=_relative(primal, dual, left, program.offset, magnitude + _NEGLIGIBLE * unit),
-        primal_residual=residual,
-        dual_residual=max(dual_residual, miss),
-        error=abs(primal - dual) + loss + left,
-    )
+    if dual_miss:
+        dual_residual = max(dual_residual, _relative_to_costs(program, dual_miss))
+        left += dual_miss * sum(float(X_b.trace()) for X_b in X)
+    return _certificate(program, primal, dual - left, loss, residual, dual_residual)
 
 
 def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
     """Return Lagrange's bound of multipliers for which every ``C - A*(y)`` is psd.
 
-    And how far ``c - B'y`` is from zero in free variables, relatively, and what that is worth at `u`.
+    And how far ``c - B'y`` is from zero in free variables, relatively, and the cost of that at `u`.
     """
     box, miss, left = _box_minimum(program, u, y)
     return float(program.bounds.conjugate(y).sum()) + box + program.offset, miss, left
 
 
-def _linear_unit(
-    program: Program, X: Sequence[Matrix], y: Array, adjoints: Sequence[Array] | None = None
-) -> float:
-    """Return the traces times the norms of what ``C - A*(y)`` is made of, where the objective is linear.
+def objective_size(program: Program, *values: float) -> float:
+    """Return the magnitude that a gap between objective values is relative to.
 
-    Rows that hold matrices alone to zero do not count: a psd matrix may be held there by any multiple.
+    The largest of the finite ones, constants apart, or a hundredth of the objective's scale.
     """
-    if None not in program.divergences:
-        return 0.0
-    bound = np.where(y > 0, program.bounds.lo, program.bounds.hi)
-    resting = (bound == 0) & program.alone
-    # Multipliers of dependent rows may be anything: what they add up to counts.
-    if resting.any():
-        y, adjoints = np.where(resting, 0.0, y), None
-    most = _LARGEST * max(program.stated_traces, default=math.inf)
-    unit = 0.0
-    for b, block in enumerate(program.blocks):
-        if block.nearness is None:
-            if adjoints is None:
-                slack = _slack(program, b, y, X[b])
-                size = slack.cost + slack.adjoint
-            else:
-                size = block.cost_norm + float(np.linalg.norm(adjoints[b]))
-            unit += min(_typical_trace(program, b, float(X[b].trace())), most) * size
-    return unit
+    sizes = [abs(value - program.offset) for value in values if math.isfinite(value)]
+    return max([*sizes, _NEGLIGIBLE * scale_of(program).objective])
 
 
-def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None) -> _Slack:
+def _certificate(
+    program: Program, primal: float, dual: float, loss: float, primal_residual: float, dual_residual: float
+) -> Certificate:
+    """Return the certificate of two values; `loss` is the cost of the violations at the multipliers."""
+    error = abs(primal - dual) + loss
+    size = objective_size(program, primal, dual)
+    if not math.isfinite(error):
+        error = gap = math.inf
+    else:
+        gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
+    return Certificate(primal, dual, gap, primal_residual, dual_residual, error)
+
+
+def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None) -> Array | ThinMatrix:
     """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
     block = program.blocks[b]
     if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
         thin = _thin_programs(program)[b]
         if thin is not None:
-            own = thin.rows.adjoint(y)
-            return _Slack(thin.cost - own, thin.cost.norm(), own.norm())
-    adjoint = program.A.adjoint(y, b)
-    W = block.C - adjoint
-    seen = W if faces is None else faces[b].seen(W)
-    return _Slack(seen, block.cost_norm, float(np.linalg.norm(adjoint)))
+            return thin.cost - thin.rows.adjoint(y)
+    W = block.C - program.A.adjoint(y, b)
+    return W if faces is None else faces[b].seen(W)
 
 
-def _relative(primal: float, dual: float, worth: float, offset: float, scale: float) -> float:
-    """Return the gap relative to the larger of the two, without the offset, or to the scale."""
-    ends = [abs(end - offset) for end in (primal, dual) if math.isfinite(end)]
-    scale = max(scale, *ends, 0.0)
-    gap = abs(primal - dual) + worth
-    if not math.isfinite(gap):
-        return math.inf
-    return 0.0 if gap == 0 else gap / scale if scale > 0 else math.inf
-
-
-def _linear_terms(
+def _linear_value(
     program: Program, X: Sequence[Matrix], u: Array, activity: Array, paid: float | None = None
-) -> tuple[float, float]:
-    """Return what is linear in the objective, penalties and offset with it, and its terms' magnitudes."""
+) -> float:
+    """Return the linear terms of the objective, with the penalties and the offset."""
     paid = float(program.bounds.penalty(activity).sum()) if paid is None else paid
     terms = [paid, *(block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True))]
-    magnitude = sum(map(abs, terms))
     if program.k:
         terms.append(float(program.c @ u))
-        magnitude += float(np.abs(program.c) @ np.abs(u))
-    return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset, magnitude
+    return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset
 
 
 def _dual(
     program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None, sharp: bool
-) -> tuple[float, float, float, float]:
-    """Return Lagrange's bound, how far the multipliers miss its domain, what that is worth, and the unit."""
-    terms, residual, worth, unit = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0, 0.0
+) -> tuple[float, float, float]:
+    """Return Lagrange's bound, how far the multipliers miss its domain, relatively, and the cost of that."""
+    terms, residual, cost = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0
     for b, block in enumerate(program.blocks):
         if block.nearness is not None:
             W = block.C - program.A.adjoint(y, b)
             divergence = divergence_of(block.nearness)
             terms.append(divergence.dual_term(W, block.nearness.mu, np.asarray(X[b])))
-            unit += block.nearness.mu * divergence.unit
             continue
-        slack = _slack(program, b, y, X[b], faces)
-        bound, trace = trace_bounds(program)[b], float(X[b].trace())
-        smallest = _least_eigenvalue(slack.W, sharp and bound is not None and bound.exact)
+        bound = trace_bounds(program)[b]
+        smallest = _least_eigenvalue(
+            _slack(program, b, y, X[b], faces), sharp and bound is not None and bound.exact
+        )
         if bound is not None:
             terms.append(bound.least(smallest))
-        else:
-            size = max(slack.cost, slack.adjoint)
-            residual = max(residual, -smallest / size if size > 0 else 0.0)
-            worth += max(-smallest, 0.0) * trace
+        elif smallest < 0:
+            residual = max(residual, _relative_to_costs(program, -smallest))
+            cost -= smallest * float(X[b].trace())
     box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
     total = math.fsum(terms) + program.offset if all(map(math.isfinite, terms)) else -math.inf
-    unit += _linear_unit(program, X, y)
-    return total, max(residual, miss), worth + left, unit
+    return total, max(residual, miss), cost + left
 
 
-def _typical_trace(program: Program, block: int, trace: float) -> float:
-    """Return the trace of the answer; where that is zero but for noise, the least that the bounds state."""
-    natural = min(program.stated_traces, default=float(program.blocks[block].n))
-    return trace if trace > _NO_TRACE * natural else natural
+def _relative_to_costs(program: Program, miss: float) -> float:
+    """Return how far an eigenvalue is below zero, relative to the scale of the costs."""
+    return miss / max(scale_of(program).dual, TINY)
 
 
 def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its worth.
-
-    The relative size is that of the largest terms that could be there, as multipliers that should vanish are
-    round-off of the others, each row taken at its own size.
-    """
+    """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its cost."""
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.Bt @ y
-    # The largest term that any row could add, at the largest multiplier.
-    largest = float((np.abs(y) * program.row_sizes).max(initial=0.0))
-    size = np.abs(program.c) + program.column_sizes * largest
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
     left = np.where(closed, 0.0, np.abs(reduced))
+    column = program.column_sizes
+    size = np.where(column > 0, scale_of(program).dual * column, np.abs(program.c))
     miss = left / np.maximum(size, TINY)
     return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
 
@@ -377,46 +311,77 @@ def primal_residual(program: Program, X: Sequence[Matrix], u: Array, activity: A
 def _misses(
     program: Program, X: Sequence[Matrix], u: Array, y: Array, activity: Array
 ) -> tuple[float, float]:
-    """Return the largest relative violation of a row or of the box, and what those of rows are worth."""
-    residual = worth = 0.0
+    """Return the largest relative violation of a row or of the box, and the cost of those of rows."""
+    residual = loss = 0.0
     if not program.bounds.all_soft:
         missed = program.bounds.missed(activity)
-        residual, worth = _of_rows(program, X, u, missed), float(np.abs(y) @ missed)
+        residual, loss = _of_rows(program, X, u, missed), float(np.abs(y) @ missed)
     if program.k:
-        outside = np.maximum(program.u_lo - u, u - program.u_hi)
-        residual = max(residual, float((outside / np.maximum(np.abs(u), 1.0)).max()))
-    return residual, worth
+        residual = max(residual, _of_box(program, u))
+    return (residual * _distance(program, X, u) if residual else 0.0), loss
 
 
 def _of_rows(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> float:
     """Return the largest violation of a row, relatively."""
     if not missed.any():
         return 0.0
-    size = np.maximum(program.bounds.sizes, 1e-300)
+    norms, sizes, rho = program.row_sizes, program.bounds.sizes, scale_of(program).primal
+    reach = np.maximum(sizes, _ROUND_OFF * norms * rho)
     if program.k:
-        least = _ROUND_OFF * np.abs(u).max()
-        size = np.maximum(size, program.absolute_B @ np.maximum(np.abs(u), least))
+        reach = np.maximum(reach, program.absolute_B @ np.abs(u))
     for term in program.A.terms:
         if missed[term.place].any():
             root = np.sqrt(np.maximum(X[term.block].diagonal(), 0.0))
-            trace = _typical_trace(program, term.block, float(root @ root))
-            most = np.maximum(term.rows.magnitude(root), _ROUND_OFF * trace * term.norms)
-            size[term.place] = np.maximum(size[term.place], most)
-    return float((missed / size).max())
+            reach[term.place] = np.maximum(reach[term.place], term.rows.magnitude(root))
+    stated = np.maximum(sizes, norms * rho)
+    return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
+
+
+def _of_box(program: Program, u: Array) -> float:
+    """Return the largest violation of the box, relative to the end that it is beyond or to the scale of u."""
+    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
+    column = program.column_sizes
+    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
+    end = np.where(u < program.u_lo, program.u_lo, program.u_hi)
+    size = np.maximum(usual, np.where(outside > 0, np.abs(end), 0.0))
+    return float((outside / size).max())
+
+
+def _distance(program: Program, X: Sequence[Matrix], u: Array) -> float:
+    """Return how many times further out than usual ``X`` and ``u`` are, at least one.
+
+    Rows that are met only in the limit, by matrices without end, are met to any accuracy far enough out.
+    """
+    usual = _FAR * scale_of(program).primal
+    variables = float((np.abs(u) * program.column_sizes).max()) if program.k else 0.0
+    largest = max([variables, *(float(X_b.trace()) for X_b in X)])
+    if largest <= usual:
+        return 1.0
+    traces = [
+        float(X_b.trace()) for X_b, bound in zip(X, trace_bounds(program), strict=True) if bound is None
+    ]
+    return max([1.0, variables / usual, *(trace / usual for trace in traces)])
 
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
-    """Return how far the matrices are outside the cone, where their divergence is finite there."""
+    """Return how far the matrices are outside the cone, where no divergence keeps them inside."""
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
-        if isinstance(X_b, LowRank):
+        if isinstance(X_b, LowRank) or _keeps_inside(block):
             continue
-        if block.nearness is None or block.nearness.divergence == "frobenius":
-            average = float(np.trace(X_b)) / len(X_b)
-            smallest = _least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)), False)
-            if smallest < 0:
-                worst = max(worst, -smallest / average if average > 0 else math.inf)
+        average = float(np.trace(X_b)) / len(X_b)
+        smallest = _least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)), False)
+        if smallest < 0:
+            size = min(average, scale_of(program).primal)
+            worst = max(worst, -smallest / size if size > 0 else math.inf)
     return worst
+
+
+def _keeps_inside(block: Block) -> bool:
+    """Whether the block's divergence says that it is infinite outside the cone; unknown means no."""
+    if block.nearness is None:
+        return False
+    return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
 
 
 def _least_eigenvalue(S: Array | ThinMatrix, above_zero: bool) -> float:

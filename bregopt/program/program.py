@@ -190,9 +190,22 @@ class Program:
 
     @cached_property
     def column_sizes(self) -> Array:
-        """The largest share that a variable has in any row's norm, shape ``(k,)``."""
-        share = abs(sp.diags_array(1 / np.where(self.row_sizes > 0, self.row_sizes, 1.0)) @ self.B)
-        return np.asarray(share.max(axis=0).todense()).ravel() if self.m else np.zeros(self.k)
+        """The norm of a matrix that outweighs a variable in some row, per unit of the variable, shape ``(k,)``.
+
+        The largest ``|B_kj| / ||A_k||`` over the rows, and over the rows without matrices, where the norm is
+        that of ``B_k``, for variables that stand in no others. So it changes with the unit of ``u_j``.
+        """
+        if self.m == 0:
+            return np.zeros(self.k)
+        norms = self.A.norms()
+        with_matrices = self._largest_share(np.where(norms > 0, norms, np.inf))
+        alone = self._largest_share(np.where(self.row_sizes > 0, self.row_sizes, np.inf))
+        return np.where(with_matrices > 0, with_matrices, alone)
+
+    def _largest_share(self, sizes: Array) -> Array:
+        """Return the largest ``|B_kj| / sizes_k`` of each column."""
+        share = abs(sp.diags_array(1 / sizes) @ self.B)
+        return np.asarray(share.max(axis=0).todense()).ravel()
 
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""

@@ -184,7 +184,7 @@ class _Iterate:
     @property
     def Z_root(self) -> Array | None:
         """Of ``C - A*(y)``, None where ``Z`` is not yet that."""
-        return None if self.own.dual_residual else self.own.pairs[0].Z_root
+        return None if self.own.dual_miss else self.own.pairs[0].Z_root
 
     @property
     def y(self) -> Array:

@@ -94,11 +94,9 @@ class _Path:
     def _certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
         if self._flat:
-            return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity, 0.0)
-        residual = 0.0 if _dual_feasible(at) else at.dual_residual
-        slacks = (p.Z if p.residual is None else p.Z + p.residual for p in at.pairs)
-        adjoints = [block.C - Z for block, Z in zip(self._program.blocks, slacks, strict=True)]
-        return certificate_inside(self._program, X, at.u, at.y, at.activity, residual, adjoints)
+            return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity)
+        miss = 0.0 if _dual_feasible(at) else at.dual_miss
+        return certificate_inside(self._program, X, at.u, at.y, at.activity, miss)
 
     def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
         X, m = tuple(pair.X for pair in at.pairs), self._faces.whole.m

@@ -58,8 +58,8 @@ class Iterate:
     y, activity : array of shape (m,)
     ends : Ends
         Of the rows and, after them, of the box.
-    dual_residual : float
-        How far ``Z`` is from ``C - A*(y)``, relative to the larger of ``Z`` and ``C``.
+    dual_miss : float
+        The norm of ``C - A*(y) - Z``, largest over the blocks; zero but for round-off counts as zero.
     """
 
     pairs: tuple[Pair, ...]
@@ -68,7 +68,7 @@ class Iterate:
     y: Array
     activity: Array
     ends: Ends
-    dual_residual: float
+    dual_miss: float
 
     def complementarity(self, matrices: bool) -> float:
         """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""

@@ -200,7 +200,7 @@ class PrimalDual:
         now, order = at.complementarity(falls), at.order(falls)
         if order and now:
             share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
-            dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_residual
+            dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_miss
             share = max(share ** max(_BOLD if dear else 1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
             nu = share * now / order
             target = max(nu, weight) if falls else weight
@@ -249,7 +249,7 @@ class PrimalDual:
                 miss, size = float(np.linalg.norm(Z_b - given)), float(np.linalg.norm(given))
                 if miss > _ROUND_OFF * size:
                     Z_b, residual = given, Z_b - given
-                    worst = max(worst, miss / max(size, float(np.linalg.norm(C))))
+                    worst = max(worst, miss)
             M = face.seen(X_b)
             X_root, Z_root = root_of(M), root_of(face.seen(Z_b))
             if X_root is None or Z_root is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Mask
 from bregopt.linalg import root_of
-from bregopt.program import Face, Penalty, Program
+from bregopt.program import Face, Penalty, Program, scale_of
 from bregopt.solvers.base import Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.iterate import Iterate
@@ -229,10 +229,8 @@ def _lower_bound(C: Array) -> float:
 
 
 def _dual_size(program: Program, costs: Sequence[Array]) -> float:
-    """Return the size of the costs."""
-    size = max([float(np.linalg.norm(C)) for C in costs] + [float(np.linalg.norm(program.c))])
-    soft = program.bounds.gamma[np.isfinite(program.bounds.gamma)]
-    return size if size > 0 else float(soft.max(initial=0.0)) or 1.0
+    """Return the size of the costs, one where nothing is paid."""
+    return max([float(np.linalg.norm(C)) for C in costs] + [scale_of(program).dual]) or 1.0
 
 
 def _inner_box(program: Program) -> tuple[Array, Array]:

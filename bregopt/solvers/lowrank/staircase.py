@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest
+from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest, objective_size
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.lowrank.lagrangian import lagrangian
 from bregopt.solvers.lowrank.start import first_factor
@@ -70,7 +70,6 @@ class Staircase:
         columns = first_columns(program, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         self._at = self._L.retract(R)
-        self._unit = 1e-3 * surface.trace * max(thin.cost.norm(), TINY) / program.blocks[0].n
         self._steps = 0
         self._best: tuple[float, Array] | None = None
         self._y, self._bound = np.zeros(program.m), -np.inf
@@ -110,8 +109,8 @@ class Staircase:
 
     @property
     def _scale(self) -> float:
-        """What the gap is relative to."""
-        return max(abs(self._at.value), self._unit)
+        """The magnitude that the gap is relative to."""
+        return max(objective_size(self._program, self._at.value + self._program.offset), TINY)
 
     def _descend(self, tol: float) -> StopReason | None:
         """Minimise at the present rank; return why it was cut short, if it was."""

@@ -14,6 +14,7 @@ from bregopt.program import (
     TraceBound,
     bound_inside,
     certificate_inside,
+    objective_size,
     primal_residual,
     trace_bound,
 )
@@ -70,7 +71,7 @@ class Incumbent:
     def _merit(self, missed: float, primal: float) -> tuple[float, float]:
         if not np.isfinite(self.dual):
             return missed, primal
-        size = max(abs(primal), abs(self.dual), TINY)
+        size = max(objective_size(self._program, primal, self.dual), TINY)
         return max(missed, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
@@ -116,7 +117,7 @@ class Incumbent:
 
     def _certificate(self, X: LowRank, activity: Array) -> Certificate:
         if np.isfinite(self.dual):
-            return certificate_inside(self._program, (X,), self.u, self.y, activity, 0.0)
+            return certificate_inside(self._program, (X,), self.u, self.y, activity)
         residual = primal_residual(self._program, (X,), self.u, activity)  # no multipliers: nothing is proven
         return Certificate(self._primal, -np.inf, np.inf, residual, 1.0, np.inf)
 

@@ -1,0 +1,98 @@
+"""How large a program's answer, its multipliers and its objective may be expected to be: from data alone.
+
+A gap and a residual are relative to something. Iterates and multipliers can run away, and a unit that runs
+away with them excuses any error; so the units here are computed from the declared data and from nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.program.anchor import divergence_of
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Program
+
+__all__ = ["Scale", "scale_of"]
+
+# Computed once for each program; dropped with it.
+_scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Magnitudes that the data of a program state.
+
+    Multiplying the objective, a row, or ``X`` with its bounds by a number multiplies them accordingly.
+
+    Parameters
+    ----------
+    primal : float
+        Of ``X``, the letter rho on the page of certificates: the largest ``|b_k| / ||A_k||`` over the bounds
+        of the rows, the ends of boxes and ``||X0||``; one where all of them are zero.
+    dual : float
+        Of ``C - A*(y)``, the letter eta: the largest ``||C||`` and ``|c_j|``, the latter relative to the
+        column of ``u_j``; the least price of a soft row where those are zero, and zero where nothing is paid.
+    objective : float
+        The larger of ``mu`` times the unit of each divergence and of `dual` times the size that the rows
+        demand of ``X``. A bound that ``X = 0`` keeps, such as a generous one on the trace, demands nothing;
+        it counts only where nothing is demanded.
+    """
+
+    primal: float
+    dual: float
+    objective: float
+
+
+def scale_of(program: Program) -> Scale:
+    """Return the magnitudes of a program; computed once and kept while it lives."""
+    if program not in _scales:
+        _scales[program] = _scale(program)
+    return _scales[program]
+
+
+def _scale(program: Program) -> Scale:
+    demanded, allowed = _stated_sizes(program)
+    starts = [b.nearness.X0 for b in program.blocks if b.nearness is not None]
+    demand = max(demanded, *(_norm(X0) for X0 in starts), 0.0)
+    primal = max(demand, allowed) or 1.0
+    dual = _dual_size(program)
+    units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
+    return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
+
+
+def _stated_sizes(program: Program) -> tuple[float, float]:
+    """Return the largest size of ``X`` and ``u`` that a bound demands, and the largest that one states.
+
+    A bound demands what ``X = 0``, ``u = 0`` lack to it. Variables are measured by their columns.
+    """
+    bounds = program.bounds
+    norms, columns = program.row_sizes, program.column_sizes
+    rows, boxes = norms > 0, columns > 0
+    lo = np.concatenate([bounds.lo[rows] / norms[rows], program.u_lo[boxes] * columns[boxes]])
+    hi = np.concatenate([bounds.hi[rows] / norms[rows], program.u_hi[boxes] * columns[boxes]])
+    stated = np.where(np.isfinite([lo, hi]), np.abs([lo, hi]), 0.0)
+    demanded = np.maximum(np.maximum(lo, -hi), 0.0)
+    return float(demanded.max(initial=0.0)), float(stated.max(initial=0.0))
+
+
+def _dual_size(program: Program) -> float:
+    """Return the largest magnitude of a cost, or the least price where there is none."""
+    sizes = [float(b.cost.norms()[0]) for b in program.blocks if b.cost is not None]
+    if program.k:
+        column = program.column_sizes
+        used = column > 0
+        sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
+    largest = max(sizes, default=0.0)
+    if largest > 0 or any(program.divergences):
+        return largest
+    soft = ~program.bounds.hard & (program.row_sizes > 0)
+    return float((program.bounds.gamma * program.row_sizes)[soft].min()) if soft.any() else 0.0
+
+
+def _norm(X0: Array | LowRank) -> float:
+    """Return the Frobenius norm."""
+    return float(np.linalg.norm(X0.factor.T @ X0.factor if isinstance(X0, LowRank) else X0))
