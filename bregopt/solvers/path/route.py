@@ -11,6 +11,7 @@ from bregopt.program import Program, find_faces, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.engine import follow_path
+from bregopt.solvers.independent import independent_rows
 from bregopt.solvers.path.triage import first_split
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.slacks import fold_slacks
@@ -72,7 +73,12 @@ class Path:
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    return follow_path(find_faces(program), settings, start, progress)
+    independent = independent_rows(program)
+    if independent is None:
+        return follow_path(find_faces(program), settings, start, progress)
+    begin = None if start is None else independent.shrink(start)
+    faces = find_faces(independent.program)
+    return independent.restore(follow_path(faces, settings, begin, progress))
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
