@@ -1,13 +1,13 @@
 """A test-bed of problems whose optimum is known by construction, attained or not.
 
-Each family draws problems from a seed, with the truth in closed form: a complementary pair ``X``, ``Z`` with
-``X Z = 0`` gives value and multipliers of a semidefinite program, a gradient gives those of a nearness problem,
-a transitive graph has its cut by one eigenvalue. Families that are not well posed have no interior: an optimum
-that one side does not attain, a duality gap, or no answer at all; by themselves, turned by a rotation, or
-joined to a well-posed problem such that no single row tells.
+Each family draws problems from a seed, with the truth in closed form. A complementary pair ``X``, ``Z`` with
+``X Z = 0`` gives value and multipliers of a semidefinite program, a gradient gives those of a nearness
+problem, one eigenvalue the largest cut of a transitive graph. Families that are not well posed have no
+interior: an optimum that one side does not attain, a duality gap, or no answer at all. They come alone,
+turned by a rotation, and joined to a well-posed problem such that no single row tells.
 
 ``python tests/truth.py`` solves all of them by the routes and prints the table of docs/certificates.md;
-``--quick`` draws fewer, ``--seed`` others.
+``--count`` and ``--seed`` draw others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ import bregopt as bo
 
 TOLS = (1e-4, 1e-6, 1e-8)
 ROUTES = ("path", "bregman", "psdboost", "lowrank", "BREGOPT", "method")
-WELL_POSED = (
-    "complementary", "variables", "cut", "margin", "game", "nearness", "feasibility", "zero"
-)  # fmt: skip
+WELL_POSED = ("complementary", "variables", "cut", "margin", "game", "nearness", "feasibility", "zero")
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,8 +424,14 @@ def ill_posed_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
 
 
 FAMILIES = (
-    complementary_cases, feasibility_cases, cut_cases, game_cases, nearness_cases, hard_cases, ill_posed_cases
-)  # fmt: skip
+    complementary_cases,
+    feasibility_cases,
+    cut_cases,
+    game_cases,
+    nearness_cases,
+    hard_cases,
+    ill_posed_cases,
+)
 
 
 def cases(seed: int = 0, count: int = 20) -> list[Case]:
@@ -519,45 +523,68 @@ def _by_cvxpy(case: Case, problem: bo.Problem, route: str, tol: float) -> Verdic
     return judge(case, tol, theirs.status, theirs.value, np.nan, np.nan)
 
 
+@dataclass(frozen=True)
+class Tally:
+    """The verdicts on one route at one tolerance."""
+
+    route: str
+    tol: float
+    verdicts: Sequence[tuple[Case, Verdict]]
+
+    @classmethod
+    def of(cls, route: str, tol: float, found: Sequence[Case]) -> Tally:
+        """Solve all problems that a route takes."""
+        verdicts = [(case, answer(case, route, tol)) for case in found]
+        return cls(route, tol, [(case, verdict) for case, verdict in verdicts if verdict is not None])
+
+    @property
+    def wrong(self) -> list[str]:
+        """The problems of which something wrong is claimed."""
+        return [
+            f"{case.family} {case.name}: {verdict}" for case, verdict in self.verdicts if not verdict.true
+        ]
+
+    @property
+    def lost(self) -> list[str]:
+        """The well-posed problems that do not end optimal."""
+        return [
+            f"{case.family} {case.name}: {verdict.status}"
+            for case, verdict in self.verdicts
+            if case.family in WELL_POSED and verdict.status != "optimal"
+        ]
+
+    @property
+    def well_posed(self) -> int:
+        """The number of well-posed problems."""
+        return sum(case.family in WELL_POSED for case, _ in self.verdicts)
+
+    def __str__(self) -> str:
+        statuses = Counter(verdict.status for _, verdict in self.verdicts)
+        proven = statuses["infeasible"] + statuses["unbounded"]
+        rest = len(self.verdicts) - statuses["optimal"] - proven
+        solved = self.well_posed - len(self.lost)
+        cells = (self.route, f"{self.tol:.0e}", len(self.verdicts), statuses["optimal"], proven, rest)
+        return "| " + " | ".join(map(str, (*cells, len(self.wrong), f"{solved} of {self.well_posed}"))) + " |"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Solve problems of known truth by every route.")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--route", action="append")
-    parser.add_argument("--wrong", action="store_true", help="list what is wrong")
-    parser.add_argument("--lost", action="store_true", help="list what is well posed and not optimal")
+    parser.add_argument("--count", type=int, default=20, help="draws of each kind")
+    parser.add_argument("--route", choices=ROUTES, action="append")
+    parser.add_argument("--list", action="store_true", help="name what is wrong and what is lost")
     options = parser.parse_args()
     found = cases(options.seed, options.count)
-    print("| route | tol | problems | optimal | inaccurate | none | wrong | of the well posed optimal |")
+    print("| by | tol | problems | optimal | no answer, proven | inaccurate | wrong | well posed: optimal |")
     print("|---|---|---|---|---|---|---|---|")
     for route in options.route or ROUTES:
         for tol in TOLS:
-            report(route, tol, found, options)
-
-
-def report(route: str, tol: float, found: Sequence[Case], options: Any) -> None:
-    """Print one line of the table."""
-    verdicts = [(case, answer(case, route, tol)) for case in found]
-    taken = [(case, verdict) for case, verdict in verdicts if verdict is not None]
-    statuses = Counter(verdict.status for _, verdict in taken)
-    wrong = [(case, verdict) for case, verdict in taken if not verdict.true]
-    well = [(case, verdict) for case, verdict in taken if case.family in WELL_POSED]
-    solved = sum(verdict.status == "optimal" for _, verdict in well)
-    none = sum(statuses[s] for s in ("infeasible", "unbounded"))
-    rest = len(taken) - statuses["optimal"] - none
-    share = f"{solved} of {len(well)} ({100 * solved / max(len(well), 1):.1f} %)"
-    print(
-        f"| {route} | {tol:g} | {len(taken)} | {statuses['optimal']} | {rest} | {none} | {len(wrong)} | {share} |",
-        flush=True,
-    )
-    if options.wrong:
-        for case, verdict in wrong:
-            print("   wrong", case.family, case.name, verdict)
-    if options.lost:
-        for case, verdict in well:
-            if verdict.status != "optimal":
-                print("   lost", case.family, case.name, verdict.status)
+            tally = Tally.of(route, tol, found)
+            print(tally, flush=True)
+            if options.list:
+                print(*(f"wrong {line}" for line in tally.wrong), sep="\n")
+                print(*(f"lost {line}" for line in tally.lost), sep="\n")
 
 
 if __name__ == "__main__":

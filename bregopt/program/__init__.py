@@ -10,6 +10,7 @@ from bregopt.program.certificate import (
     objective_size,
     primal_residual,
 )
+from bregopt.program.consistency import check_families
 from bregopt.program.dimacs import dimacs_errors
 from bregopt.program.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
 from bregopt.program.face import Face
@@ -19,7 +20,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program, Share
 from bregopt.program.proofs import is_farkas, is_ray
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
-from bregopt.program.scale import Scale, scale_of
+from bregopt.program.scale import Scale, pays, scale_of
 from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
@@ -48,6 +49,7 @@ __all__ = [
     "certificate_inside",
     "certificate_of",
     "certify",
+    "check_families",
     "check_rows",
     "dimacs_errors",
     "find_faces",
@@ -55,6 +57,7 @@ __all__ = [
     "is_ray",
     "lowest",
     "objective_size",
+    "pays",
     "primal_residual",
     "proven_bound",
     "range_space",

@@ -19,6 +19,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.program.anchor import divergence_of
+from bregopt.program.consistency import least_seen
 from bregopt.program.eigenvalue_bound import smallest_eigenvalue
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
@@ -236,7 +237,9 @@ def _certificate(
     return Certificate(primal, dual, gap, primal_residual, dual_residual, error)
 
 
-def _slack(program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None) -> Array | ThinMatrix:
+def slack(
+    program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None
+) -> Array | ThinMatrix:
     """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
     block = program.blocks[b]
     if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
@@ -267,12 +270,12 @@ def _dual(
         if block.nearness is not None:
             W = block.C - program.A.adjoint(y, b)
             divergence = divergence_of(block.nearness)
-            terms.append(divergence.dual_term(W, block.nearness.mu, np.asarray(X[b])))
+            at, mu = np.asarray(X[b]), block.nearness.mu
+            terms.append(min(divergence.dual_term(W, mu, at), least_seen(divergence, W, mu, at)))
             continue
         bound = trace_bounds(program)[b]
-        smallest = _least_eigenvalue(
-            _slack(program, b, y, X[b], faces), sharp and bound is not None and bound.exact
-        )
+        Z = slack(program, b, y, X[b], faces)
+        smallest = least_eigenvalue(Z, sharp and bound is not None and bound.exact)
         if bound is not None:
             terms.append(bound.least(smallest))
         elif smallest < 0:
@@ -370,7 +373,7 @@ def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
         if isinstance(X_b, LowRank) or _keeps_inside(block):
             continue
         average = float(np.trace(X_b)) / len(X_b)
-        smallest = _least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)), False)
+        smallest = least_eigenvalue(X_b + _CONE_NOISE * abs(average) * np.eye(len(X_b)))
         if smallest < 0:
             size = min(average, scale_of(program).primal)
             worst = max(worst, -smallest / size if size > 0 else math.inf)
@@ -384,7 +387,7 @@ def _keeps_inside(block: Block) -> bool:
     return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
 
 
-def _least_eigenvalue(S: Array | ThinMatrix, above_zero: bool) -> float:
+def least_eigenvalue(S: Array | ThinMatrix, above_zero: bool = False) -> float:
     """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorisation shows it above."""
     if isinstance(S, ThinMatrix):
         return smallest_eigenvalue(S)

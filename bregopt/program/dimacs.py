@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program.lowrank import Matrix
+from bregopt.program.certificate import least_eigenvalue, slack
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
+from bregopt.program.rows import Rows
+from bregopt.program.thin import ThinMatrix
 
 __all__ = ["dimacs_errors"]
 
@@ -52,9 +56,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     if any(program.divergences) or not program.bounds.all_hard:
         raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
     bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
-    dense = [np.asarray(X_b) for X_b in X]
-    C = [block.C for block in program.blocks]
-    Z = [C_b - program.A.adjoint(y, b) for b, C_b in enumerate(C)]
+    Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
     z = program.c - program.B.T @ y
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
     # The end of its box to which each reduced cost moves; where that is open, the other one stands in.
@@ -65,15 +67,16 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
 
     primal = sum(block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)) + program.c @ u
     dual = y @ bound + priced @ end
-    products = sum(np.vdot(X_b, Z_b) for X_b, Z_b in zip(dense, Z, strict=True))
+    products = sum(_inner(X_b, Z_b) for X_b, Z_b in zip(X, Z, strict=True))
     products += (y * (activity - bound))[bounds.lo < bounds.hi].sum() + priced @ (u - end)
     b_size = 1 + _largest([np.where(np.isfinite(a), a, 0.0) for a in (bounds.lo, bounds.hi)])
-    c_size = 1 + _largest([*C, program.c])
+    costs = [_entries(block.cost) for block in program.blocks if block.cost is not None]
+    c_size = 1 + _largest([*costs, program.c])
     size = 1 + abs(primal) + abs(dual)
     return np.array(
         [
             np.linalg.norm(bounds.violation(activity)) / b_size,
-            max(_beyond(dense), _largest([np.clip(u, program.u_lo, program.u_hi) - u])) / b_size,
+            max(_beyond(X), _largest([np.clip(u, program.u_lo, program.u_hi) - u])) / b_size,
             np.linalg.norm(z[free]) / c_size,
             max(_beyond(Z), _largest([z[missed]])) / c_size,
             (primal - dual) / size,
@@ -82,9 +85,25 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     )
 
 
-def _beyond(matrices: Sequence[Array]) -> float:
+def _beyond(matrices: Sequence[Matrix | ThinMatrix]) -> float:
     """Return how far the smallest eigenvalue of any of the matrices is below zero."""
-    return max(0.0, *(-float(np.linalg.eigvalsh(A)[0]) for A in matrices))
+    own = [least_eigenvalue(A) for A in matrices if not isinstance(A, LowRank)]
+    return max([0.0, *(-value for value in own)])
+
+
+def _inner(X: Matrix, Z: Array | ThinMatrix) -> float:
+    """Return ``<X, Z>``."""
+    if isinstance(X, LowRank):
+        return float(np.vdot(X.factor, Z @ X.factor))
+    return float(np.vdot(X, Z.dense() if isinstance(Z, ThinMatrix) else Z))
+
+
+def _entries(cost: Rows) -> Array:
+    """Return the entries of ``C`` that are not zero, of ``C`` as one row."""
+    t = cost.coordinates()
+    half = sp.coo_array((t.value / 2, (t.i, t.j)), (cost.n, cost.n)).tocsr()
+    entries: Array = (half + half.T).data
+    return entries
 
 
 def _largest(arrays: Sequence[Array]) -> float:

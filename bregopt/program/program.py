@@ -190,10 +190,10 @@ class Program:
 
     @cached_property
     def column_sizes(self) -> Array:
-        """The norm of a matrix that outweighs a variable in some row, per unit of the variable, shape ``(k,)``.
+        """The size of ``X`` that weighs as much as one unit of a variable, shape ``(k,)``.
 
-        The largest ``|B_kj| / ||A_k||`` over the rows, and over the rows without matrices, where the norm is
-        that of ``B_k``, for variables that stand in no others. So it changes with the unit of ``u_j``.
+        The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables that stand in no such row
+        it is the largest ``|B_kj| / ||B_k||``.
         """
         if self.m == 0:
             return np.zeros(self.k)

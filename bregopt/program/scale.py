@@ -16,7 +16,7 @@ from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
 
-__all__ = ["Scale", "scale_of"]
+__all__ = ["Scale", "pays", "scale_of"]
 
 # Computed once for each program; dropped with it.
 _scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
@@ -52,6 +52,12 @@ def scale_of(program: Program) -> Scale:
     if program not in _scales:
         _scales[program] = _scale(program)
     return _scales[program]
+
+
+def pays(program: Program) -> bool:
+    """Whether the objective depends on anything; where not, any feasible point is optimal."""
+    costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)
+    return bool(costs) or any(program.divergences) or not program.bounds.all_hard
 
 
 def _scale(program: Program) -> Scale:

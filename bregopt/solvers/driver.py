@@ -16,10 +16,12 @@ from bregopt.program import (
     Program,
     RangeSpace,
     certify,
+    check_families,
     check_rows,
     find_faces,
     is_farkas,
     is_ray,
+    pays,
     range_space,
 )
 from bregopt.solvers.base import Answer, Settings, Solver, Start
@@ -41,8 +43,9 @@ def run(
 ) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
     begin = time.perf_counter()
-    m, program = program.m, settings.completed(program)
+    given, program = program, settings.completed(program)
     reduced, spaces = to_range_space(program, settings.rank_tol)
+    check_families(program)
     reduced = check_rows(reduced, program, spaces)
     for b, space in spaces.items():
         logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
@@ -50,17 +53,17 @@ def run(
         _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
     )
     boxed = box_rows(reduced)
-    begin_at = boxed.shrink(_started(start, reduced, m))
+    begin_at = boxed.shrink(_started(start, reduced, given.m))
     ready = time.perf_counter()
     if boxed.contradiction is None:
         answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
     else:
         answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
-    answer = replace(answer, X=tuple(M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X))
+    answer = _plain(reduced, answer)
     solved = time.perf_counter()
     answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
-    answer = replace(answer, y=answer.y[:m])
+    answer = replace(answer, y=answer.y[: given.m])
     done = time.perf_counter()
     timings = {
         "setup": ready - begin,
@@ -68,10 +71,17 @@ def run(
         "certify": done - solved,
         "total": done - begin,
     }
-    solution = _solution(solver, answer, certificate, status, spaces, timings, progress)
+    solution = _solution(solver, given, answer, certificate, status, spaces, timings, progress)
     if warn:
         _warn(solution, settings)
     return solution
+
+
+def _plain(program: Program, answer: Answer) -> Answer:
+    """Return the answer in matrices of our own classes, symmetric; no multipliers where nothing is paid."""
+    X = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X)
+    idle = answer.stop is not StopReason.INFEASIBLE and not pays(program)
+    return replace(answer, X=X, y=0 * answer.y if idle else answer.y)
 
 
 def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Certificate]:
@@ -151,6 +161,7 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
 
 def _solution(
     solver: Solver,
+    program: Program,
     answer: Answer,
     certificate: Certificate,
     status: Status,
@@ -182,6 +193,7 @@ def _solution(
         history=progress.history(),
         citation=answer.citation or solver.citation,
         iteration_bound=answer.iteration_bound,
+        _program=program,
         _ray=None if held or infeasible else tuple(answer.X),
     )
 

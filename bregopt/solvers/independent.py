@@ -2,7 +2,8 @@
 
 Newton's system squares the angle between rows: with a row a millionth away from the span of the others its
 matrix has nothing left of that row but round-off. Orthonormal rows by Householder's QR lose only the digits
-that the angle itself costs. Multipliers go back by the triangular factor: with ``A = R'Q'``, ``y = inv(R) w``.
+that the angle itself costs. With ``A = R'Q'`` and the multipliers ``w`` of ``Q'``, those of ``A`` are
+``y = inv(R) w``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.plotting import plot_convergence
-from bregopt.program import LowRank
+from bregopt.program import LowRank, Program, dimacs_errors
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["Solution", "Status", "StopReason"]
@@ -88,6 +88,9 @@ class Solution:
         What to cite for the method that ran.
     iteration_bound : float or None
         On the iterations that the route can need for the tolerance, where its theory has one.
+    dimacs : array of shape (6,) or None
+        The errors of the 7th DIMACS challenge, by which solvers of semidefinite programs are compared. None
+        where they are not defined: for divergences, soft rows, and without an answer.
     """
 
     status: str
@@ -108,6 +111,7 @@ class Solution:
     citation: str
     iteration_bound: float | None = None
     _raw: Solution | None = field(default=None, repr=False)
+    _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
 
     @cached_property
@@ -121,6 +125,17 @@ class Solution:
     def residuals(self) -> dict[str, float]:
         """Primal and dual residual by name."""
         return {"primal": self.primal_residual, "dual": self.dual_residual}
+
+    @cached_property
+    def dimacs(self) -> Array | None:
+        """The six DIMACS errors, see :func:`dimacs_errors`; None for divergences, soft rows and no answer."""
+        raw = self if self._raw is None else self._raw
+        program = raw._program
+        if program is None or raw.X is None or raw.duals is None:
+            return None
+        if any(program.divergences) or not program.bounds.all_hard:
+            return None
+        return dimacs_errors(program, raw.X, raw.u, raw.duals)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.linalg import root_of
-from bregopt.program import Certificate, Faces, certificate_inside, is_farkas, is_ray
+from bregopt.program import Certificate, Faces, certificate_inside, is_farkas, is_ray, pays
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.iterate import Iterate
@@ -56,10 +56,7 @@ class _Path:
         self._engine, self._faces, self._program = engine, faces, faces.program
         self._settings, self._progress = settings, progress
         self._order = sum(face.order for face in faces.faces)
-        soft = not faces.program.bounds.all_hard
-        self._flat = not (
-            soft or faces.program.c.any() or any(block.C.any() for block in faces.program.blocks)
-        )
+        self._flat = not pays(faces.program)
 
     def run(self, at: Iterate) -> Answer:
         """Return the answer; interrupted, stalled or out of time, the best iterate."""

@@ -1,0 +1,94 @@
+"""Claims of row families and divergences that bregopt does not know, held against their own definitions.
+
+A certificate rests on ``<A*(y), X> = y'A(X)`` and on the bound of a divergence's dual. Those of the built-in
+classes are tested. A class from elsewhere is tried on a few matrices, and where it contradicts itself nothing
+is certified.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.divergences import Divergence, Frobenius, LogDet, VonNeumann, WeightedFrobenius, psd_part
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Program
+from bregopt.program.rows import FAMILIES, Rows
+
+__all__ = ["check_families", "least_seen"]
+
+_TRIED = 50  # rows of a family that are looked at one by one
+_CLOSE = 1e-9  # relative difference of numbers that should be equal
+_ON_THE_WAY = (0.5, 0.1, 0.01, 1e-3)  # towards other matrices, where a bound is held against the objective
+_KNOWN_DIVERGENCES = (LogDet, VonNeumann, Frobenius, WeightedFrobenius)
+
+
+def check_families(program: Program) -> None:
+    """Refuse a row family from elsewhere that contradicts itself.
+
+    Raises
+    ------
+    ValueError
+        Naming the class and two of its methods that disagree.
+    """
+    for term in program.A.terms:
+        if type(term.rows) not in FAMILIES:
+            problem = _contradiction(term.rows)
+            if problem is not None:
+                raise ValueError(
+                    f"the row family {type(term.rows).__name__} contradicts itself: {problem}. "
+                    "See bregopt.program.rows.Rows for the definition of each method"
+                )
+
+
+def _contradiction(rows: Rows) -> str | None:
+    """Return which methods of a family disagree on random matrices, None where all agree."""
+    rng, n = np.random.default_rng(0), rows.n
+    F, s = rng.normal(size=(n, max(1, min(n, 3)))), rng.random(n)
+    X = F @ F.T
+    tried = rng.permutation(rows.m)[:_TRIED]
+    matrices = np.array([rows.adjoint(np.eye(rows.m)[k]) for k in tried]).reshape(-1, n, n)
+    if not np.array_equal(matrices, matrices.transpose(0, 2, 1)):
+        return "adjoint(y) is not symmetric"
+    y = rng.normal(size=rows.m)
+    flat = matrices.reshape(len(tried), -1)
+    activity = rows.apply(X)
+    t = rows.coordinates()
+    of_terms = np.bincount(t.row, t.value * X[t.i, t.j], rows.m)
+    expected: list[tuple[str, Any, Any]] = [
+        ("coordinates() are not those of apply", of_terms, activity),
+        ("apply(X) is not <A_k, X> with the A_k of adjoint", activity[tried], flat @ X.ravel()),
+        ("apply differs between an array and a LowRank", rows.apply(LowRank(F)), activity),
+        ("adjoint is not linear", float(np.vdot(rows.adjoint(y), X)), float(y @ activity)),
+        ("norms() are not those of the A_k of adjoint", rows.norms()[tried], np.linalg.norm(flat, axis=1)),
+        (
+            "magnitude(s) is not sum |A_ij| s_i s_j",
+            rows.magnitude(s)[tried],
+            np.abs(flat) @ np.outer(s, s).ravel(),
+        ),
+    ]
+    for message, found, wanted in expected:
+        size = max(float(np.abs(flat).max(initial=0.0)) * float(np.trace(X)), TINY)
+        if np.shape(found) != np.shape(wanted) or not (np.abs(found - wanted) <= _CLOSE * size * n).all():
+            return message
+    return None
+
+
+def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
+    """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd matrices ``Y``; infinite for known divergences.
+
+    No bound on the minimum is above it. The matrices are `X`, and others between it and zero, the identity,
+    and where the divergence's gradient leads.
+    """
+    if type(divergence) in _KNOWN_DIVERGENCES:
+        return np.inf
+    inside, n = psd_part(X), len(X)
+    size = max(float(np.trace(inside)) / n, TINY)
+    slope = W + mu * divergence.gradient(inside)
+    steepest = psd_part(inside - slope * size / max(float(np.linalg.norm(slope)), TINY))
+    targets = [np.zeros_like(inside), size * np.eye(n), steepest, 2 * inside]
+    points = [inside, *((1 - t) * inside + t * target for target in targets for t in _ON_THE_WAY)]
+    values = [float(np.vdot(W, Y)) + mu * divergence.value(Y) for Y in points]
+    return min(value for value in values if not np.isnan(value))
