@@ -21,7 +21,7 @@ __all__ = ["check_families", "least_seen"]
 
 _TRIED = 50  # rows of a family that are looked at one by one
 _CLOSE = 1e-9  # relative difference of numbers that should be equal
-_ON_THE_WAY = (0.5, 0.1, 0.01, 1e-3)  # towards other matrices, where a bound is held against the objective
+_DESCENT = 30  # steps of a projected gradient method, along which a bound is held against the objective
 _KNOWN_DIVERGENCES = (LogDet, VonNeumann, Frobenius, WeightedFrobenius)
 
 
@@ -79,16 +79,23 @@ def _contradiction(rows: Rows) -> str | None:
 def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
     """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd matrices ``Y``; infinite for known divergences.
 
-    No bound on the minimum is above it. The matrices are `X`, and others between it and zero, the identity,
-    and where the divergence's gradient leads.
+    No bound on the minimum is above it. The matrices are those of a projected gradient method from `X`.
     """
     if type(divergence) in _KNOWN_DIVERGENCES:
         return np.inf
-    inside, n = psd_part(X), len(X)
-    size = max(float(np.trace(inside)) / n, TINY)
-    slope = W + mu * divergence.gradient(inside)
-    steepest = psd_part(inside - slope * size / max(float(np.linalg.norm(slope)), TINY))
-    targets = [np.zeros_like(inside), size * np.eye(n), steepest, 2 * inside]
-    points = [inside, *((1 - t) * inside + t * target for target in targets for t in _ON_THE_WAY)]
-    values = [float(np.vdot(W, Y)) + mu * divergence.value(Y) for Y in points]
-    return min(value for value in values if not np.isnan(value))
+
+    def objective(Y: Array) -> float:
+        value = float(np.vdot(W, Y)) + mu * divergence.value(Y)
+        return value if np.isfinite(value) else np.inf
+
+    Y = psd_part(X)
+    least, step = objective(Y), 1.0
+    for _ in range(_DESCENT):
+        slope = W + mu * divergence.gradient(Y)
+        size = float(np.linalg.norm(slope))
+        if not 0 < size < np.inf:
+            break
+        new = psd_part(Y - step * max(float(np.linalg.norm(Y)), TINY) / size * slope)
+        value = objective(new)
+        Y, least, step = (new, value, 2 * step) if value < least else (Y, least, step / 4)
+    return least
