@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from bregopt.arrays import EPS, Array
+from bregopt.clock import checkpoint
 
-__all__ = ["dense", "inverse_of", "is_definite", "lean", "log_det", "root_of", "symmetrise"]
+__all__ = ["dense", "factorised", "inverse_of", "is_definite", "lean", "log_det", "root_of", "symmetrise"]
 
 _FEW_COLUMNS = 4
+_WHOLE = 2_000  # the order up to which a matrix is factorised in one call, of a tenth of a second
+_PRODUCT, _LEAST_WIDTH = 4_000_000_000, 192  # operations between two checkpoints, and columns at least
 _BLOCK = 128  # of rows and columns that are transposed at a time
 
 
@@ -23,6 +26,38 @@ def root_of(S: Array) -> Array | None:
         return S
     root, info = lapack.dpotrf(S.T, lower=1, clean=1)  # the transpose is in LAPACK's order
     return root if info == 0 and math.isfinite(root.trace()) else None
+
+
+def factorised(S: Array) -> tuple[Array, bool]:
+    """Return an array with the lower Cholesky factor in its lower triangle, and whether `S` has one.
+
+    A large matrix is factorised some columns at a time, with a checkpoint before them, where LAPACK would
+    take seconds in one call.
+
+    Parameters
+    ----------
+    S : array of shape (n, n)
+        Symmetric.
+
+    Raises
+    ------
+    CutShort
+    """
+    n = len(S)
+    if n <= _WHOLE:
+        root, info = lapack.dpotrf(S.T, lower=1, clean=0)  # the transpose is in LAPACK's order
+        return root, info == 0
+    L, width = np.array(S.T, order="F"), max(_LEAST_WIDTH, _PRODUCT // n**2)
+    for a in range(0, n, width):
+        checkpoint()
+        b = min(a + width, n)
+        if a:
+            L[a:, a:b] -= L[a:, :a] @ L[a:b, :a].T
+        L[a:b, a:b], info = lapack.dpotrf(L[a:b, a:b], lower=1, clean=0)
+        if info != 0:
+            return L, False
+        L[b:, a:b] = blas.dtrsm(1.0, L[a:b, a:b], L[b:, a:b], side=1, lower=1, trans_a=1)
+    return L, True
 
 
 def log_det(root: Array) -> float:

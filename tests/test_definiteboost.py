@@ -1,6 +1,7 @@
 """The route `definiteboost`: its steps, its bound, and the optimum that other routes find."""
 
 import math
+import signal
 import warnings
 
 import numpy as np
@@ -376,8 +377,11 @@ class TestRunning:
     @pytest.mark.parametrize("problem", [distances(), margin()], ids=["nearness", "margin"])
     @pytest.mark.parametrize("stop", ["time", "keyboard"])
     def test_stops_with_what_it_has(self, problem, stop, monkeypatch):
-        def interrupt(*_):
-            raise KeyboardInterrupt
+        step = Boost.step
+
+        def interrupt(*arguments):
+            signal.raise_signal(signal.SIGINT)
+            return step(*arguments)
 
         options = {"time_limit": 1e-9}
         if stop == "keyboard":

@@ -1,5 +1,6 @@
 """Cuts of large graphs by X = R R': the answers of `path`, bounds at any multipliers, limits."""
 
+import signal
 import warnings
 
 import numpy as np
@@ -361,7 +362,7 @@ class TestRunning:
         def interrupted(*arguments):
             calls.append(0)
             if len(calls) > 4:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return original(*arguments)
 
         monkeypatch.setattr(trust_region, "_step", interrupted)

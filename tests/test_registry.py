@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+import signal
 import subprocess
 import sys
 import warnings
@@ -169,7 +170,7 @@ class TestLimits:
         def interrupted(self, X):
             calls.append(None)
             if len(calls) == 4:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return apply(self, X)
 
         monkeypatch.setattr(LinearMap, "apply", interrupted)

@@ -1,5 +1,6 @@
 """Working sets of rows on the route `path`: the same answers as with all rows, whatever the first guess."""
 
+import signal
 import warnings
 
 import cvxpy as cp
@@ -191,7 +192,7 @@ def test_interrupt_between_rounds_keeps_the_best(monkeypatch):
     def interrupted(self, split, answer):
         calls.append(1)
         if len(calls) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return original(self, split, answer)
 
     monkeypatch.setattr(working_set._Rounds, "_joining", interrupted)

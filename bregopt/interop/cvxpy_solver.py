@@ -6,7 +6,6 @@ data, the way back to a user's variables and duals, and all that is not ours to 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
+from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.interop.conic import Conic, Reading, read_conic
@@ -31,7 +31,6 @@ _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's own
 _START = "BREGOPT start"  # where the last answer is kept for the next start
 _REFERENCE = "cvxpy"
-_MOMENT = 1e-3  # the least time limit, in seconds
 _BIBTEX = """\
 @misc{bregopt,
   title = {bregopt: convex problems over positive semidefinite matrices, solved with a certificate},
@@ -130,7 +129,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
-            found = _solve(_conic(data), warm_start, ours, cache)
+            with clock.limited(registry.time_limit(ours)):
+                found = _solve(_conic(data), warm_start, ours, cache)
             if isinstance(found, _Outcome):
                 return found
             reason = found
@@ -235,11 +235,8 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
 
     Where it is not one to tolerance, the program is read from its other side too.
     """
-    begin, limit = time.perf_counter(), options.get("time_limit")
     inaccurate, reasons = [], []
     for reading in read_conic(conic):
-        if limit is not None:
-            options = {**options, "time_limit": max(limit - (time.perf_counter() - begin), _MOMENT)}
         found = _by_route(conic, reading, warm_start, options, cache)
         if isinstance(found, str):
             reasons.append(found)

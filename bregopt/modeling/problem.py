@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.modeling.compile import Compiled, compile_problem
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
@@ -125,9 +126,9 @@ class Problem:
             raise TypeError(
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
-        program = self.program()
         start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
-        raw = registry.solve(program, solver, start=start, **options)
+        with clock.limited(registry.time_limit(options)):
+            raw = registry.solve(self.program(), solver, start=start, **options)
         self._raw = raw
         self.solution = self._unpack(raw)
         return self.solution

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt import clock
 from bregopt.arrays import IntArray, finite_array
 from bregopt.interop.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form, trace
@@ -23,11 +24,12 @@ from bregopt.modeling.variables import PSD
 from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
-from bregopt.solvers.registry import check_options
+from bregopt.solvers.registry import check_options, time_limit
 from bregopt.solvers.solution import Solution
 
 __all__ = ["Cut", "lovasz_theta", "max_cut", "min_balanced_cut"]
 
+_SHARE = 0.9  # of a limit on time, that the relaxation may take; the rest is left for rounding
 _ROUND_OFF = 1e-6  # of a cut: what a bound may miss a whole number by
 
 
@@ -113,9 +115,12 @@ def min_balanced_cut(
     size = quad_form(np.ones(n), X)
     least = n % 2  # the sides of an odd number differ by one at least
     balance = size == float(least) if slack == least else _between(least, size, slack**2)
-    relaxed = Problem(Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, balance]).solve(**options)
     sizes = range(max((n - slack) // 2, 1), min((n + slack) // 2, n - 1) + 1)
-    side = best_partition(parsed.adjacency, _matrix(relaxed, n, rng), sizes, rng)
+    with clock.limited(time_limit(options)):
+        relaxed = _relaxed(
+            Problem(Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, balance]), options
+        )
+        side = best_partition(parsed.adjacency, _matrix(relaxed, n, rng), sizes, rng)
     cut = parsed.cut(side)
     return _rounded(relaxed, parsed, side, min(max(relaxed.dual_value, 0.0), cut))
 
@@ -145,8 +150,9 @@ def max_cut(graph: Any, weights: Any = None, *, seed: int = 0, **options: Any) -
     rng = _generator(seed, options)
     parsed = read_graph(graph, weights, signed=True)
     X = PSD(parsed.n, name="X")
-    relaxed = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]).solve(**options)
-    side = best_partition(-parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng)
+    with clock.limited(time_limit(options)):
+        relaxed = _relaxed(Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), options)
+        side = best_partition(-parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng)
     return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)), largest=True)
 
 
@@ -179,6 +185,13 @@ def lovasz_theta(graph: Any, **options: Any) -> Solution:
     i, j = sp.triu(parsed.adjacency, 1).nonzero()
     rows: list[Constraint] = [trace(X) == 1, *([X[i, j] == 0] if len(i) else [])]
     return Problem(Maximize(quad_form(np.ones(parsed.n), X)), rows).solve(**options)
+
+
+def _relaxed(problem: Problem, options: dict[str, Any]) -> Solution:
+    """Return the answer of a relaxation, in a part of the time that there is for the cut."""
+    limit = time_limit(options)
+    with clock.limited(None if limit is None else _SHARE * limit):
+        return problem.solve(**options)
 
 
 def _generator(seed: Any, options: dict[str, Any]) -> np.random.Generator:

@@ -6,13 +6,14 @@ edges for a small cut, and their negatives for a large one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 
@@ -44,20 +45,35 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     """
     F = _principal(X)
     scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(F.shape[1], _HYPERPLANES))])
-    sides = np.unique([_split(W, score, sizes) for score in scores.T], axis=0)
+    sides = np.unique([_split(W, score, sizes) for score in _in_time(scores.T)], axis=0)
     gain = np.einsum("ki,ik->k", sides, W @ sides.T)
     best = sides[np.argsort(-gain, kind="stable")[:_IMPROVED]]
     rounds = [_swapped] if sizes is not None else []
     if sizes is None or len(sizes) > 1:
         rounds.append(partial(_flipped, sizes=sizes))
-    return max((_improved(W, side, rounds) for side in best), key=lambda side: float(side @ (W @ side)))
+    improved = (_improved(W, side, rounds) for side in _in_time(best))
+    return max(improved, key=lambda side: float(side @ (W @ side)))
+
+
+def _in_time(rows: Array) -> Iterator[Any]:
+    """Yield the rows of an array, the first one always and the others while there is time."""
+    yield rows[0]
+    for row in rows[1:]:
+        if remaining() <= 0:
+            return
+        yield row
 
 
 def _principal(X: Matrix) -> Array:
-    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first."""
+    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first.
+
+    Where there is no time to decompose ``X``, its own columns: hyperplanes of another distribution.
+    """
     if isinstance(X, LowRank):
         U, s, _ = np.linalg.svd(X.factor, full_matrices=False)
         return np.asarray(U * s)
+    if not affords(len(X)):
+        return X
     eigenvalues, U = np.linalg.eigh(X)
     return np.asarray((U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1])
 
@@ -79,12 +95,15 @@ def _split(W: Any, score: Array, sizes: range | None) -> IntArray:
 
 
 def _improved(W: Any, side: IntArray, rounds: Sequence[Callable[[Any, IntArray], IntArray]]) -> IntArray:
-    """Return a partition that no round of local search, of any of the kinds, makes better."""
+    """Return a partition that no round of local search, of any of the kinds, makes better in time."""
     round_off = 1e-12 * float(np.abs(W.data).sum())
     failed = 0
     while failed < len(rounds):
         for search in rounds:
-            moved = search(W, side)
+            try:
+                moved = search(W, side)
+            except CutShort:
+                return side
             better = moved @ (W @ moved) > (side @ (W @ side)) + round_off
             side, failed = (moved, 0) if better else (side, failed + 1)
     return side
@@ -101,6 +120,7 @@ def _swapped(W: Any, side: IntArray) -> IntArray:
     reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
     swaps, gains = [], _Gains(len(side))
     for _ in range(min((side == 1).sum(), (side == -1).sum())):
+        checkpoint()
         a, gained = _moved(W, now, reach, 1)
         b, more = _moved(W, now, reach, -1)
         swaps.append((a, b))
@@ -118,6 +138,7 @@ def _flipped(W: Any, side: IntArray, sizes: range | None = None) -> IntArray:
     reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
     first, moves, gains = int((side == 1).sum()), [], _Gains(len(side))
     for _ in range(len(side)):
+        checkpoint()
         most = {sign: reach[sign].max() for sign in (1, -1) if sizes is None or first - sign in sizes}
         sign = max(most, key=lambda sign: most[sign], default=0)
         if sign == 0 or most[sign] == -np.inf:

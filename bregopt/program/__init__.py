@@ -21,7 +21,7 @@ from bregopt.program.program import Block, Nearness, Program, Share
 from bregopt.program.proofs import is_farkas, is_ray
 from bregopt.program.range_space import RangeSpace, check_rows, range_space
 from bregopt.program.scale import Scale, pays, scale_of
-from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, thin_program
+from bregopt.program.thin import ThinMatrix, ThinProgram, ThinRows, stored_terms, thin_program
 from bregopt.program.trace_bound import TraceBound, trace_bound, with_trace_row
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "range_space",
     "scale_of",
     "smallest_eigenvalue",
+    "stored_terms",
     "thin_program",
     "trace_bound",
     "with_trace_row",

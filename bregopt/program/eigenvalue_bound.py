@@ -13,6 +13,7 @@ and on meshes it misses the smallest for long. So the estimate says where to loo
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from bregopt.arrays import EPS, TINY, Array
+from bregopt.clock import CutShort, affords, checkpoint, remaining
+from bregopt.linalg import factorised
 from bregopt.program.thin import ThinMatrix
 
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
@@ -49,25 +52,59 @@ _ORTHOGONAL = 1e-12  # the probability that is neglected
 _UNIT = EPS
 _ROUND_OFF = 4 * _UNIT
 
+# Relative to the eigendecomposition of the same matrix: the time of two Cholesky factorisations, and that of
+# as many multiplications in a sparse factor as the cube of the order.
+_DENSE_PROOF, _SPARSE_WORK = 0.25, 5.0
+_KEPT = 4  # bounds: a route's last proofs are those of its answer, which is certified once more
+
 _Proof = Callable[[float], float | None]
+_found_lately: tuple[tuple[bytes, float], ...] = ()
 
 
 def smallest_eigenvalue(W: ThinMatrix) -> float:
     """Return a number not above the smallest eigenvalue, and near that or, where that is positive, near zero.
 
     Up to an order of 500 it is computed, above proven; beyond 5,000, where no sparse factor is at hand, up
-    to a probability of 1e-12 over the random vector of the proof.
+    to a probability of 1e-12 over the random vector of the proof. Where the time is over the number is what
+    Gershgorin's discs prove; where it is too short for a factor, the proof is that of larger orders.
     """
     if W.n <= _DECOMPOSED:
         return float(np.linalg.eigvalsh(W.dense())[0])
     size = max(map(abs, W.ends()))
     if size == 0:
         return 0.0
+    key = _digest(W)
+    found = dict(_found_lately).get(key)
+    return _found_now(W, size, key) if found is None else found
+
+
+def _found_now(W: ThinMatrix, size: float, key: bytes) -> float:
+    """Return the bound of a matrix of some size, and keep it if the proof was done; weaker out of time."""
+    global _found_lately
+    try:
+        found = _by_proof(W, size)
+    except CutShort:
+        return W.ends()[0]
+    if remaining() > 0:
+        _found_lately = (*_found_lately, (key, found))[-_KEPT:]
+    return found
+
+
+def _digest(W: ThinMatrix) -> bytes:
+    """Return what tells a matrix from all others."""
+    digest = hashlib.blake2b()
+    for part in (W.S.indptr, W.S.indices, W.S.data, W.U, W.w):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
+
+
+def _by_proof(W: ThinMatrix, size: float) -> float:
+    """Return the bound of a matrix of the given size, by the first of the three proofs that takes it."""
     estimate = min(float(lowest(W, 1)[0][0]), 0.0)
     found = None
     if _stays_sparse(W):
         found = _proven(lambda t: _by_inertia(W, t), estimate, size)
-    if found is None and W.n <= _LARGEST_DENSE:
+    if found is None and W.n <= _LARGEST_DENSE and affords(W.n, _DENSE_PROOF):
         H = -W.dense()
         return -proven_bound(H, -estimate, _DENSE_FINEST * size, _TRIALS)
     return _by_polynomial(W, estimate) if found is None else found
@@ -103,14 +140,18 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
         shifted = -H
         shifted[np.diag_indices(n)] += t
         size = float(np.abs(shifted.diagonal()).sum())
-        if scipy.linalg.lapack.dpotrf(shifted.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
+        if factorised(shifted)[1]:
             return t + _ROUND_OFF * (n + 2) * size
         step *= _WIDER
+    checkpoint(n)
     return float(scipy.linalg.eigvalsh(H)[-1]) + _ROUND_OFF * float(np.linalg.norm(H))
 
 
 def _stays_sparse(W: ThinMatrix) -> bool:
-    """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it."""
+    """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it.
+
+    And whether there is time to factorise it, in one call.
+    """
     if len(W.w) > _MOST_VECTORS or (W.w < 0).any():
         return False
     order = reverse_cuthill_mckee(W.S, symmetric_mode=True)
@@ -119,8 +160,9 @@ def _stays_sparse(W: ThinMatrix) -> bool:
     coo = W.S.tocoo()
     first = np.arange(W.n)
     np.minimum.at(first, place[coo.row], place[coo.col])
-    profile = float((np.arange(W.n) - first).sum())
-    return profile <= min(_LARGEST_PROFILE, _NARROW * W.n**2)
+    width = (np.arange(W.n) - first).astype(float)
+    narrow = float(width.sum()) <= min(_LARGEST_PROFILE, _NARROW * W.n**2)
+    return narrow and affords(W.n, _SPARSE_WORK * float(width @ width) / W.n**3)
 
 
 def _by_inertia(W: ThinMatrix, t: float) -> float | None:
@@ -189,12 +231,16 @@ def _by_polynomial(W: ThinMatrix, a: float) -> float:
     if b <= a:
         return W.ends()[0]
     below = -np.inf
-    for degree, logarithm in _growth(light, Q, a, b):
-        # arccosh(r) <= log(2 r)
-        angle = max(logarithm - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
-        below = a - (np.cosh(angle) - 1) * (b - a) / 2
-        if a - below <= _NEAR_ENOUGH * abs(a):
-            break
+    try:
+        for degree, logarithm in _growth(light, Q, a, b):
+            # arccosh(r) <= log(2 r)
+            angle = max(logarithm - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
+            below = a - (np.cosh(angle) - 1) * (b - a) / 2
+            if a - below <= _NEAR_ENOUGH * abs(a):
+                break
+    except CutShort:
+        if below == -np.inf:
+            raise
     return _with_directions(W, Q, below) if heavy.any() else below
 
 
@@ -210,6 +256,7 @@ def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, 
     before = g - Q @ (Q.T @ g)
     now, logarithm = moved(before), 0.0
     for degree in range(2, _DEGREES[-1] + 1):
+        checkpoint()
         before, now = now, 2 * moved(now) - before
         size = float(np.abs(now).max())
         if size > _HUGE:
@@ -252,6 +299,7 @@ def lowest(W: ThinMatrix, count: int, steps: int = _LANCZOS) -> tuple[Array, Arr
     Q[:, 0] = q / np.linalg.norm(q)
     reached = steps
     for k in range(steps):
+        checkpoint()
         v = W @ Q[:, k]
         alpha[k] = v @ Q[:, k]
         for _ in range(2):  # against all before, twice: they stay orthogonal

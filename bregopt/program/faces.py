@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
 from bregopt.program.face import Face
@@ -229,6 +230,7 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
                 continue
             rows = term.rows.slice(candidate)
             for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
+                checkpoint()
                 unit = np.zeros(rows.m)
                 unit[local] = 1.0
                 yield int(term.at[candidate[local]]), sign, rows.adjoint(unit)

@@ -18,7 +18,7 @@ from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, RankOne, Rows
 
-__all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "thin_program"]
+__all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "stored_terms", "thin_program"]
 
 _MOST_TERMS = 50_000_000  # that are listed
 _ROUND_OFF = 1e-14
@@ -151,12 +151,12 @@ def thin_program(program: Program, b: int = 0) -> ThinProgram | None:
     block = program.blocks[b]
     own = [term for term in program.A.terms if term.block == b]
     cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
-    if sum(_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
+    if sum(stored_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
         return None
     return ThinProgram(_listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own))
 
 
-def _terms(rows: Rows) -> int:
+def stored_terms(rows: Rows) -> int:
     """Return how many numbers hold rows here."""
     return rows.m * rows.n if _is_full(rows) else rows.count()
 

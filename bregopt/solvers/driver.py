@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bregopt import clock
+from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import (
+    Block,
     Certificate,
     LowRank,
+    Matrix,
     Program,
     RangeSpace,
     certify,
@@ -23,10 +28,11 @@ from bregopt.program import (
     is_ray,
     pays,
     range_space,
+    stored_terms,
 )
 from bregopt.solvers.base import Answer, Settings, Solver, Start
 from bregopt.solvers.boxes import box_rows
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import Solution, Status, StopReason
 
 __all__ = ["ranks", "run", "to_range_space"]
@@ -35,6 +41,9 @@ _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as
 
 logger = logging.getLogger("bregopt")
 
+_TO_CERTIFY = 1.0  # eigendecompositions of a block, rather more than its part of a certificate takes
+_SPARSE = 0.1  # of a block's entries: so few terms are not formed
+_SMALL = 2_000  # the order up to which a first matrix is formed
 _NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
 
 
@@ -42,6 +51,14 @@ def run(
     solver: Solver, program: Program, settings: Settings, start: Solution | None, warn: bool = True
 ) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
+    with clock.limited(settings.time_limit):
+        solution = _run(solver, program, settings, start)
+    if warn:
+        _warn(solution, settings)
+    return solution
+
+
+def _run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
     begin = time.perf_counter()
     given, program = program, settings.completed(program)
     reduced, spaces = to_range_space(program, settings.rank_tol)
@@ -49,19 +66,19 @@ def run(
     reduced = check_rows(reduced, program, spaces)
     for b, space in spaces.items():
         logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
-    progress = Progress(
-        _title(solver, program, spaces), settings.verbose, settings.time_limit, program.maximise
-    )
+    progress = Progress(_title(solver, program, spaces), settings.verbose, program.maximise)
     boxed = box_rows(reduced)
     begin_at = boxed.shrink(_started(start, reduced, given.m))
     ready = time.perf_counter()
     if boxed.contradiction is None:
-        answer = boxed.restore(solver.solve(boxed.program, settings, begin_at, progress))
+        with clock.reserving(_seconds_to_certify(reduced)):
+            answer = boxed.restore(_solved(solver, boxed.program, settings, begin_at, progress))
     else:
         answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
     answer = _plain(reduced, answer)
     solved = time.perf_counter()
-    answer, certificate = _certified(reduced, answer, settings.tol)
+    with clock.finishing():
+        answer, certificate = _certified(reduced, answer, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
     answer = replace(answer, y=answer.y[: given.m])
     done = time.perf_counter()
@@ -71,10 +88,49 @@ def run(
         "certify": done - solved,
         "total": done - begin,
     }
-    solution = _solution(solver, given, answer, certificate, status, spaces, timings, progress)
-    if warn:
-        _warn(solution, settings)
-    return solution
+    return _solution(solver, given, answer, certificate, status, spaces, timings, progress)
+
+
+def _solved(
+    solver: Solver, program: Program, settings: Settings, start: Start | None, progress: Progress
+) -> Answer:
+    """Return the answer of a route; the point where it began, if it was cut short before it had another."""
+    try:
+        for block in program.blocks:  # every route begins with a decomposition of X0
+            clock.checkpoint(0 if block.nearness is None else block.n)
+        return solver.solve(program, settings, start, progress)
+    except CutShort as cut:
+        X = tuple(map(_first, program.blocks)) if start is None or not start.X else start.X
+        u = np.clip(np.zeros(program.k), program.u_lo, program.u_hi) if start is None else start.u
+        return Answer(X, u, np.zeros(program.m) if start is None else start.y, reason(cut), 0)
+
+
+def _first(block: Block) -> Matrix:
+    """Return a psd matrix of a block at no cost: ``X0``, or its diagonal where that may be indefinite.
+
+    The identity for a linear objective, zero where that is too large to be formed.
+    """
+    if block.nearness is None:
+        return LowRank(np.zeros((block.n, 1))) if block.n > _SMALL else np.eye(block.n)
+    X0 = np.asarray(block.nearness.X0)
+    return np.diag(np.maximum(X0.diagonal(), 0.0)) if block.nearness.divergence == "frobenius" else X0
+
+
+def _seconds_to_certify(program: Program) -> float:
+    """Return about how long the certificate of an answer takes: the decompositions of its blocks.
+
+    Large blocks of few terms are not decomposed: their proofs end in time by themselves.
+    """
+    if clock.remaining() == math.inf:
+        return 0.0
+    terms = [0.0 if block.cost is None else float(stored_terms(block.cost)) for block in program.blocks]
+    for term in program.A.terms:
+        terms[term.block] += stored_terms(term.rows)
+    return sum(
+        clock.seconds_for(block.n, _TO_CERTIFY)
+        for block, count in zip(program.blocks, terms, strict=True)
+        if block.nearness is not None or count > _SPARSE * block.n**2
+    )
 
 
 def _plain(program: Program, answer: Answer) -> Answer:
@@ -87,19 +143,35 @@ def _plain(program: Program, answer: Answer) -> Answer:
 def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Certificate]:
     """Return what an answer proves; on the faces that the rows imply where its multipliers of all rows fail.
 
-    There may be no multipliers of all rows as good as those on the faces: a dual that is not attained.
+    There may be no multipliers of all rows as good as those on the faces: a dual that is not attained. Where
+    the time is over and a certificate takes long, nothing is proven.
     """
+    if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
+        return answer, _unproven(program, answer)
     certificate = certify(program, answer.X, answer.u, answer.y, sharp=False)
     if certificate.meets(tol):
         return answer, certificate
     certificate = certify(program, answer.X, answer.u, answer.y)
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
-    faces = find_faces(program).faces
+    try:
+        faces = find_faces(program).faces
+    except CutShort:
+        return answer, certificate
     on_faces = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
     if not on_faces.meets(tol):
         return answer, certificate
     return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), on_faces
+
+
+def _unproven(program: Program, answer: Answer) -> Certificate:
+    """Return the certificate that proves nothing; the value of a linear objective is known without proof."""
+    primal = math.nan
+    if all(block.nearness is None for block in program.blocks):
+        primal = sum(block.cost_value(X) for block, X in zip(program.blocks, answer.X, strict=True))
+        primal += float(program.c @ answer.u) + program.offset
+        primal += float(program.bounds.penalty(program.activity(answer.X, answer.u)).sum())
+    return Certificate(primal, -math.inf, math.inf, math.inf, math.inf, math.inf)
 
 
 def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:

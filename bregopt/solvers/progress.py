@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.clock import CutShort
 from bregopt.program import Certificate
+from bregopt.solvers.solution import StopReason
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "reason"]
 
 logger = logging.getLogger("bregopt")
 
@@ -26,6 +30,11 @@ _COLUMNS = (
 _TITLES = ("iteration", "primal", "bound", "gap", "residual", "seconds")
 
 
+def reason(cut: CutShort) -> StopReason:
+    """Return why work ended at a checkpoint."""
+    return StopReason.INTERRUPTED if cut.interrupted else StopReason.TIME_LIMIT
+
+
 class Progress:
     """Records certificates as they come in.
 
@@ -34,16 +43,12 @@ class Progress:
     title : str
         First line of the table.
     verbose : bool
-    time_limit : float, optional
-        Seconds from now.
     maximise : bool
         Whether values are reported as those of a maximisation.
     """
 
-    def __init__(
-        self, title: str, verbose: bool = False, time_limit: float | None = None, maximise: bool = False
-    ) -> None:
-        self._title, self._verbose, self._limit = title, verbose, time_limit
+    def __init__(self, title: str, verbose: bool = False, maximise: bool = False) -> None:
+        self._title, self._verbose = title, verbose
         self._sign = -1.0 if maximise else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
@@ -53,13 +58,16 @@ class Progress:
         """Seconds since the start."""
         return time.perf_counter() - self._start
 
-    def out_of_time(self) -> bool:
-        """Whether the time limit has passed."""
-        return self._limit is not None and self.seconds > self._limit
+    def stop(self) -> StopReason | None:
+        """Return why to stop, None where there is time left and no Ctrl-C came."""
+        if clock.remaining() > 0:
+            return None
+        return StopReason.INTERRUPTED if clock.interrupted() else StopReason.TIME_LIMIT
 
     def remaining(self) -> float | None:
-        """Seconds left, None where there is no limit."""
-        return None if self._limit is None else max(self._limit - self.seconds, 0.0)
+        """Return the seconds left, None where there is no limit."""
+        left = clock.remaining()
+        return None if left == math.inf else max(left, 0.0)
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one line: a certificate, and whatever else the route records, the same names each time."""

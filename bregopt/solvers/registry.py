@@ -10,11 +10,15 @@ matrix is large and there are hardly more rows than fix its diagonal.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from numbers import Real
 from typing import Any
 
+from bregopt import clock
 from bregopt.errors import PluginWarning, UnsupportedProblemError, did_you_mean, warn_caller
 from bregopt.program import Program
 from bregopt.solvers import driver
@@ -34,6 +38,7 @@ __all__ = [
     "solve",
     "solvers",
     "takes",
+    "time_limit",
     "translate",
 ]
 
@@ -131,8 +136,20 @@ def solve(
 
     Whoever reports a status in words of its own does not `warn`.
     """
-    cls = _choose(program, solver, options)
-    return driver.run(cls(), program, cls.Settings(**options), start, warn)
+    with clock.limited(time_limit(options)):
+        cls = _choose(program, solver, options)
+        return driver.run(cls(), program, cls.Settings(**options), start, warn)
+
+
+def time_limit(options: Mapping[str, Any]) -> float | None:
+    """Return the limit on time among some options, None where there is none or a bad one.
+
+    The clock starts with it before a route is chosen, which then refuses a bad one.
+    """
+    limit = options.get("time_limit")
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < float(limit) < math.inf:
+        return None
+    return float(limit)
 
 
 def translate(program: Program, solver: str) -> Any:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import CutShort
 from bregopt.program import Bounds, Certificate, Penalty, Program, certify, is_ray
 from bregopt.program.rows import DenseRows
 from bregopt.solvers.base import Answer, Start
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["Split", "may_rest", "on_working_set", "sizes_at", "work"]
@@ -221,10 +222,10 @@ class _Rounds:
     def run(self, split: Split, start: Start | None) -> Answer:
         try:
             stop = self._run(split, start)
-        except KeyboardInterrupt:
+        except CutShort as cut:
             if self._best is None:
                 raise
-            stop = StopReason.INTERRUPTED
+            stop = reason(cut)
         if isinstance(stop, Answer):
             return replace(stop, iterations=self._steps)
         assert self._best is not None
@@ -267,8 +268,7 @@ class _Rounds:
         settings = replace(self._settings, verbose=False, tol=self._tol, max_iter=left)
         if start is not None:
             start = replace(start, y=start.y[split.working])
-        silent = Progress("working set", time_limit=self._progress.remaining())
-        return self._method(split.of(self._program), settings, start, silent)
+        return self._method(split.of(self._program), settings, start, Progress("working set"))
 
     def _look(self, answer: Answer, split: Split) -> Certificate:
         """Return the certificate of an answer with the best of what there is, and keep these."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ __all__ = ["solve"]
 # What problems were read as, while they live. What one thread uses is not here: others read for themselves.
 _read: WeakKeyDictionary[Any, Lowered] = WeakKeyDictionary()
 
+_MOMENT = 1e-3  # seconds: the least that is left of a time limit when a problem is read
 # What CVXPY's own solve takes and has no meaning here.
 _CVXPYS = ("enforce_dpp", "ignore_dpp", "canon_backend")
 _OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
@@ -62,6 +64,8 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     """
     if not isinstance(strict, bool):
         raise TypeError(f"strict is {strict!r}; expected True or False")
+    limit = registry.time_limit(options)
+    end = None if limit is None else time.perf_counter() + limit
     try:
         for flag, what in _OTHER_THEORIES.items():
             if options.get(flag):
@@ -73,6 +77,8 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
         warn_caller(f"bregopt does not take this problem, CVXPY chooses a solver: {error}", UserWarning)
         return problem.solve(**_theirs(options))
     ours = {name: value for name, value in options.items() if name not in (*_CVXPYS, *_OTHER_THEORIES)}
+    if end is not None:
+        ours["time_limit"] = max(end - time.perf_counter(), _MOMENT)
     if ours.get("warm_start"):
         ours["warm_start"] = _last_answer(problem, lowered)
     try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Program
 from bregopt.solvers.engine.gram import Gram
@@ -53,6 +54,7 @@ class ActiveNewton:
 
     def at(self, y: Array) -> DualPoint | None:
         """Return the point of some multipliers, None where ``C - A*(y)`` is not positive definite."""
+        checkpoint()
         Z = self._C - self._A.adjoint(y)
         Z_root = root_of(Z)
         if Z_root is None:

@@ -8,26 +8,25 @@ loop does not know which divergence it runs; a :class:`~bregopt.divergences.Poin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array
+from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, LogDet, LogDetPoint, Point, VonNeumann, VonNeumannPoint, line_root
 from bregopt.program import Nearness, Program, Target, certify
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
 
 _NO_VARIABLES = np.zeros(0)
 CYCLES = 20_000  # the limit where the user gives none
-_GLANCE = 200  # rows between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -72,25 +71,23 @@ def cyclic_projection(
     try:
         while stop is None:
             cycle += 1
-            sweep(point, rows, y, nearness.mu, progress.out_of_time)
-            if cycle >= limit or _due(cycle) or progress.out_of_time():
+            sweep(point, rows, y, nearness.mu)
+            if cycle >= limit or _due(cycle):
                 # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
                 stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
-        point.reset(program.blocks[0].C - program.A.adjoint(y))
+    except CutShort as cut:
+        stop = reason(cut)
     if stop is StopReason.INFEASIBLE:
         y = watch.farkas
     return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 
-def sweep(point: Point, rows: list[Row], y: Array, mu: float, out_of_time: Callable[[], bool]) -> None:
-    """Project on every row once, in order, while there is time; `y` is updated in place."""
+def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
+    """Project on every row once, in order; `y` is updated in place."""
     for k, row in enumerate(rows):
-        if k % _GLANCE == 0 and out_of_time():
-            return
+        checkpoint()
         if len(row.d):
             line = point.line(row.U, row.d)
             old = float(y[k])

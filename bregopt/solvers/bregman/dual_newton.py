@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
 from bregopt.divergences import Frobenius, Spectrum, VonNeumann
 from bregopt.program import Certificate, Penalty, Program, certificate_of
 from bregopt.program.bounds import bent
@@ -139,6 +140,7 @@ class _DualNewton:
         """
         assert isinstance(self._divergence, Frobenius)
         unit = 2 * self._mu / held.weight
+        checkpoint(len(self._C))
         start = self._divergence.X0.diagonal() - self._C.diagonal() / (2 * self._mu)
         y = np.zeros(self._program.m)
         y[held.at] = unit * (held.lo - start[held.index])
@@ -170,6 +172,7 @@ class _DualNewton:
 
     def _point(self, y: Array) -> _Point | None:
         """Return the point of some multipliers, None outside the domain of the dual."""
+        checkpoint(len(self._C))
         spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
         return None if spectrum is None else self._point_of(y, spectrum)
 

@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Bounds, Penalty, Program, certify, is_farkas
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.cyclic import CYCLES
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["dykstra_hildreth"]
@@ -52,18 +53,17 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
                 stop = StopReason.CONVERGED
             elif round_ >= limit:
                 stop = StopReason.MAX_ITER
-            elif progress.out_of_time():
-                stop = StopReason.TIME_LIMIT
             elif round_ % _PATIENCE == _PATIENCE - 1:
                 if certificate.primal_residual > 1e-3 and is_farkas(program, y - before):
                     return Answer((X,), np.zeros(0), y - before, StopReason.INFEASIBLE, round_)
                 before = y.copy()
             if stop is None:
+                checkpoint(len(X))
                 y = rows.ascend(y, X)
                 X = psd_part(centre + program.A.adjoint(y) / (2 * mu))
                 round_ += 1
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
+    except CutShort as cut:
+        stop = reason(cut)
     return Answer((X,), np.zeros(0), y, stop, round_)
 
 
@@ -128,6 +128,7 @@ def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
     """Return the rows in groups whose members are orthogonal to each other (greedy colouring)."""
     colour = np.full(gram.shape[0], -1)
     for k in rows:
+        checkpoint()
         span = slice(gram.indptr[k], gram.indptr[k + 1])
         near = gram.indices[span][gram.data[span] != 0]
         taken = set(colour[near].tolist())

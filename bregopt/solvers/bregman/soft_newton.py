@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array
+from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Certificate, Penalty
 from bregopt.solvers.bregman.frame import Frame, Known
@@ -271,6 +272,7 @@ class SoftNewton:
 
     def _primal(self, X: Array) -> _Primal | None:
         """Return a point, None where it is not positive definite or a penalty is infinite."""
+        checkpoint()
         root = root_of(X)
         if root is None:
             return None

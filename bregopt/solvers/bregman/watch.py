@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import CutShort
 from bregopt.program import Certificate, Program, is_farkas
 from bregopt.program.range_space import definite_sign
 from bregopt.solvers.base import Settings
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["Watch"]
@@ -68,7 +69,7 @@ class Watch:
         still = step and not moved > _STILL * abs(certificate.primal)
         if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
-        return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
+        return self._progress.stop()
 
     def follow(
         self,
@@ -78,7 +79,7 @@ class Watch:
         limit: int,
         step: int = 0,
     ) -> tuple[Point, StopReason, int]:
-        """Return the last point of a method, why it stopped, and its number; Ctrl-C stops it too.
+        """Return the last point of a method, why it stopped, and its number; so at a checkpoint inside.
 
         Parameters
         ----------
@@ -100,8 +101,8 @@ class Watch:
                 at, step = new, step + 1
                 stop = self.look(step, certificate(at), at.y)
                 stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-        except KeyboardInterrupt:
-            stop = StopReason.INTERRUPTED
+        except CutShort as cut:
+            stop = reason(cut)
         return at, stop, step
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.clock import CutShort
 from bregopt.program import Nearness, Program, certify
 from bregopt.solvers.base import Answer, Settings, Start
 from bregopt.solvers.bregman.dual_newton import dual_newton
 from bregopt.solvers.bregman.watch import Watch
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["STEPS", "weighted_frobenius"]
@@ -45,7 +46,7 @@ def weighted_frobenius(
             step += 1
             if not method.step(tol):
                 return Answer((method.X,), _NO_VARIABLES, method.y, StopReason.INFEASIBLE, step)
-            if step >= due or step >= limit or progress.out_of_time():
+            if step >= due or step >= limit or progress.stop():
                 certificate = certify(program, (method.X,), _NO_VARIABLES, method.y)
                 stop = watch.look(step, certificate, method.y)
                 if stop is StopReason.STALLED and method.moved > _RESTS:
@@ -54,8 +55,8 @@ def weighted_frobenius(
                 gaps.append((step, certificate.gap))
                 due = step + min(_wait(gaps, settings.tol), 3 + step // 5)
                 stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
+    except CutShort as cut:
+        stop = reason(cut)
     y = watch.farkas if stop is StopReason.INFEASIBLE else method.y
     return Answer((method.X,), _NO_VARIABLES, y, stop, step)
 

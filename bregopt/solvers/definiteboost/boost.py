@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import checkpoint
 from bregopt.divergences.projection import increasing_root
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.program import LinearMap
@@ -119,6 +120,7 @@ class Boost:
 
     def _move(self, k: int, error: float, equality: bool) -> None:
         """Step along a row; a multiplier stops at zero rather than change its sign, but for equations."""
+        checkpoint(len(self.X))
         r = error / self.trace
         alpha = self._exact_step(k, r) if self._exact else self._approximate_step(k, r)
         new, old = self.y[k] - alpha, self.y[k]
@@ -167,6 +169,7 @@ def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, A
     """Return the smallest and the largest eigenvalue of each ``U diag(d) U'`` of order `n`."""
     least, largest = np.zeros(len(factors)), np.zeros(len(factors))
     for k, (U, d) in enumerate(factors):
+        checkpoint()
         R = np.asarray(np.linalg.qr(U, mode="r"))
         eigenvalues = np.linalg.eigvalsh((R * d) @ R.T) if len(d) else np.zeros(1)
         singular = len(d) < n  # then zero is an eigenvalue, too

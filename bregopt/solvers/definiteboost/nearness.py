@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import CutShort
 from bregopt.divergences import VonNeumann
 from bregopt.program import Certificate, Program, certificate_of
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.definiteboost.boost import Boost
 from bregopt.solvers.definiteboost.rows import Trace, impossible
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["LIMIT", "due", "iteration_bound", "project"]
@@ -54,11 +55,11 @@ def project(program: Program, trace: Trace, settings: Any, start: Start | None, 
         while stop is None:
             iteration += 1
             run.advance()
-            if due(iteration) or iteration >= limit or progress.out_of_time():
+            if due(iteration) or iteration >= limit or progress.stop():
                 stop = run.look(iteration)
                 stop = stop or (StopReason.MAX_ITER if iteration >= limit else None)
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
+    except CutShort as cut:
+        stop = reason(cut)
     return run.answer(stop, iteration, run.boost.y)
 
 
@@ -105,7 +106,7 @@ class _Projection:
             return StopReason.INFEASIBLE
         if not self.settings.corrections and violation <= tol:
             return StopReason.CONVERGED  # there is no row left to step on
-        return StopReason.TIME_LIMIT if self.progress.out_of_time() else None
+        return self.progress.stop()
 
     def certificate(self) -> Certificate:
         """Return what the matrix and its multipliers prove, from values at hand."""

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import CutShort
 from bregopt.program import Program, certify, is_farkas
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.definiteboost.boost import Boost
 from bregopt.solvers.definiteboost.nearness import LIMIT, due, iteration_bound
 from bregopt.solvers.definiteboost.rows import Trace, impossible
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["LEAST_TOL", "no_margin", "search"]
@@ -82,8 +83,8 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
         while stop is None:
             run.low, run.high = max(run.low, run.found.bound), min(run.high, run.found.value)
             stop = run.ask((run.low + run.high) / 2)
-    except KeyboardInterrupt:
-        stop = StopReason.INTERRUPTED
+    except CutShort as cut:
+        stop = reason(cut)
     return run.answer(stop, np.where(run.give == 0, run.boost.y, 0.0))
 
 
@@ -116,7 +117,7 @@ class _Search:
             moves = self.boost.sweep(lo, hi) if self.settings.cyclic else self.boost.step(lo, hi)
             self.steps += moves
             out = self.iteration >= (self.settings.max_iter or LIMIT)
-            if not (due(step) or out or self.progress.out_of_time()):
+            if not (due(step) or out or self.progress.stop()):
                 continue
             stop = self.look(objective)
             if stop is not None or out:
@@ -145,7 +146,7 @@ class _Search:
         fixed = np.where(self.give == 0, self.boost.y, 0.0)
         if fixed.any() and is_farkas(self.program, self.trace.settle(self.program, fixed)):
             return StopReason.INFEASIBLE
-        return StopReason.TIME_LIMIT if self.progress.out_of_time() else None
+        return self.progress.stop()
 
     def answer(self, stop: StopReason, farkas: Array) -> Answer:
         """Return the best point with the best multipliers, or with the proof that there is none."""

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
+from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import Certificate, Faces, certificate_inside, is_farkas, is_ray, pays
 from bregopt.solvers.base import Answer, Start
@@ -23,7 +24,7 @@ from bregopt.solvers.engine.iterate import Iterate
 from bregopt.solvers.engine.linear import DefiniteFactor
 from bregopt.solvers.engine.primal_dual import PrimalDual
 from bregopt.solvers.engine.start import first_iterate, warm_iterate
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["STEPS", "follow_path"]
@@ -79,14 +80,13 @@ class _Path:
                     return proof
                 if step >= limit:
                     return self._answer(best, StopReason.MAX_ITER, step)
-                if self._progress.out_of_time():
-                    return self._answer(best, StopReason.TIME_LIMIT, step)
+                checkpoint()
                 new = self._engine.advance(at, 0.0)
                 if new is None or worst > _LOST * least or step - found >= _PATIENCE:
                     return self._answer(best, StopReason.STALLED, step)
                 at, step = new, step + 1
-        except KeyboardInterrupt:
-            return self._answer(best, StopReason.INTERRUPTED, step)
+        except CutShort as cut:
+            return self._answer(best, reason(cut), step)
 
     def _certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrise
 from bregopt.program import LinearMap
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
@@ -263,6 +264,7 @@ class _Streamed:
         width = self._shape.size + self._B.shape[1]
         total = np.zeros((width, width))
         for rows in np.array_split(acting, max(1, -(-len(acting) * width // _LARGEST_KEPT))):
+            checkpoint()
             total += self._some(rows).gram(E[rows])
         return total
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, covers, span
+from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
@@ -74,6 +75,7 @@ class Gram:
         if t is not None:
             t.add(H, P, Q)
         for k, row in self._full:
+            checkpoint()
             column = self._apply(row.between(P, Q))
             H[:, k] += column
             H[k, self._light] += column[self._light]
@@ -204,6 +206,7 @@ class _Terms:
             H += S @ (S @ self._products(P, Q, np.arange(N)).T).T
             return
         for chunk in np.array_split(np.arange(N), N * N // _CHUNK):
+            checkpoint()
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
     def summed(self, left: Array, right: Array) -> Array:
@@ -262,6 +265,7 @@ def _by_cost(
         order = np.argsort(t.row, kind="stable")
         ends = np.searchsorted(t.row[order], np.arange(rows.m + 1))
         for k in np.flatnonzero(many):
+            checkpoint()
             own = order[ends[k] : ends[k + 1]]
             full.append((int(at[k]), _Full(Coordinates(t.row[own], t.i[own], t.j[own], t.value[own]))))
     return light, full

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
+from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Face
 from bregopt.solvers.engine.iterate import Pair
@@ -119,6 +120,7 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
     alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
     estimate = 0.0
     for k in range(_LANCZOS_STEPS):
+        checkpoint()
         size = math.sqrt(max(float(w @ dual_w), 0.0))
         if k > 0:
             beta[k - 1] = size

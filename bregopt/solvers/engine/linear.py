@@ -8,6 +8,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 
 from bregopt.arrays import TINY, Array
+from bregopt.clock import checkpoint
+from bregopt.linalg import factorised
 
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
@@ -38,8 +40,8 @@ class DefiniteFactor:
         self._S, extra = S, 0.0
         while len(S):
             more = S + np.diag(extra * _sizes(S)) if extra else S
-            self._root, info = lapack.dpotrf(more.T, lower=1, clean=0)
-            if info == 0 and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(_sizes(S))).all()):
+            self._root, definite = factorised(more)
+            if definite and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(_sizes(S))).all()):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")
@@ -76,6 +78,7 @@ def conjugate_gradients(
     rz = float(r @ z)
     enough = tol**2 * rz
     for _ in range(limit):
+        checkpoint()
         if rz <= enough:
             break
         Hp = operator(p)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.clock import checkpoint
 from bregopt.linalg import dense, root_of
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.solvers.engine.action import RowAction
@@ -132,6 +133,7 @@ class PrimalDual:
         With `after`, the step that a first one leads to, its second-order terms taken into account
         (Mehrotra).
         """
+        checkpoint()
         at, m = slope.at, self._A.m
         target = at.ends.sides.slacks.target(nu, None if after is None else after.ends)
         pull = at.ends.pull(at.levels, target)
@@ -239,6 +241,7 @@ class PrimalDual:
 
         A ``Z`` of None is ``C - A*(y)``.
         """
+        checkpoint()
         y, z = ends.multipliers[: self._A.m], ends.multipliers[self._A.m :]
         if not (np.abs(y) < _NO_PATH).all():
             return None

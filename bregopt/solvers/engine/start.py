@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array, Mask
+from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import Face, Penalty, Program, scale_of
 from bregopt.solvers.base import Start
@@ -128,6 +129,7 @@ class _Inside:
 def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
     """Return such a point where a combination of equalities is the identity, None elsewhere."""
     least = _least(program, faces)
+    checkpoint()
     if least.y is None:
         return None
     X = least.X or _identities(program, faces)

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.clock import CutShort
 from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows, lowest
 from bregopt.solvers.lowrank.surface import Surface, Tangent
 
@@ -170,8 +171,11 @@ class Lagrangian:
 
         Where the normals of the two depend on each other there are more than one.
         """
-        for B in at.tangent.dependent:
-            at = self._along(at, B)
+        try:
+            for B in at.tangent.dependent:
+                at = self._along(at, B)
+        except CutShort:
+            pass  # the first ones are right too
         return at
 
     def _along(self, at: Point, B: Array) -> Point:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.clock import CutShort
 from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest, objective_size
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.lowrank.lagrangian import lagrangian
 from bregopt.solvers.lowrank.start import first_factor
 from bregopt.solvers.lowrank.surface import Surface
 from bregopt.solvers.lowrank.trust_region import descend
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["Staircase", "first_columns"]
@@ -37,6 +38,7 @@ _RANK_TOL = 1e-5  # of the largest singular value: columns that go before others
 _NARROW = 1e-4  # those that go at the end of each stage
 _FEW, _MANY = 12, 24  # columns to begin with,
 _LARGE = 5_000  # up to this order, and beyond
+_CUT_SHORT = (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _STALL, _STALL_OFF_ROWS = 4, 12  # stages without the gap's falling by half, where rows hold and where not
 
 
@@ -77,10 +79,20 @@ class Staircase:
     def run(self) -> Answer:
         try:
             stop = self._climb()
-        except KeyboardInterrupt:
-            stop = StopReason.INTERRUPTED
-        R = self._at.R if self._best is None else self._best[1]
+        except CutShort as cut:
+            stop = reason(cut)
+            if self._best is None:
+                self._y = self._multipliers()
+        # Where the surface holds all rows the last point is the lowest.
+        R = self._at.R
+        if self._best is not None and (stop not in _CUT_SHORT or len(self._L.y)):
+            R = self._best[1]
         return Answer((LowRank(_narrowed(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
+
+    def _multipliers(self) -> Array:
+        """Return the multipliers of all rows at the present point."""
+        loss = _SHARE * self._settings.tol * self._scale
+        return self._L.multipliers(self._at, self._program.m, loss)
 
     def _climb(self) -> StopReason:
         """Go from stage to stage."""
@@ -118,16 +130,13 @@ class Staircase:
         for point in descend(self._L, self._at, tol):
             self._at = point
             self._steps += 1
-            if self._progress.out_of_time():
-                return StopReason.TIME_LIMIT
             if self._steps >= limit:
                 return StopReason.MAX_ITER
         return None
 
     def _certified(self) -> Certificate:
         """Return what the present point proves; the best bound and the best matrix are kept."""
-        R, loss = self._at.R, _SHARE * self._settings.tol * self._scale
-        y = self._L.multipliers(self._at, self._program.m, loss)
+        R, y = self._at.R, self._multipliers()
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # An earlier bound may be above the answer, by round-off of large multipliers.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.clock import checkpoint
 from bregopt.solvers.lowrank.lagrangian import Lagrangian, Point
 
 __all__ = ["descend"]
@@ -66,6 +67,7 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     enough = first * min(_LINEAR, (first / float(M.max()) / L.surface.trace) ** (_SUPERLINEAR / 2)) ** 2
     at_the_rim = False
     for _ in range(_PRODUCTS):
+        checkpoint()
         Hd = L.second(at, d)
         curvature = float(np.vdot(d, Hd))
         length = rz / curvature if curvature > 0 else np.inf

@@ -50,9 +50,8 @@ def first_split(
         return _split_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
-    silent = Progress("some rows", time_limit=progress.remaining())
     loose = replace(settings, verbose=False, tol=max(_TOL, settings.tol))
-    answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, silent)
+    answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return Split.resting(program.bounds).joined(rows)
     return _split_at(program, answer.X, answer.u, rest, count)

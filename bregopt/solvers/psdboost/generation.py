@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Faces, LowRank, Penalty, Program, find_faces, is_farkas
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.engine import follow_path
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.psdboost.incumbent import Incumbent, balanced, trace_bound_on
 from bregopt.solvers.psdboost.linear_master import LinearMaster
 from bregopt.solvers.psdboost.oracle import Leading, Reward, leading
@@ -104,7 +105,7 @@ class _Generation:
             self._begin(start)
             while round_ < limit:
                 round_ += 1
-                outcome = self._master.solve(self._progress.remaining(), self._gap)
+                outcome = self._master.solve(self._gap)
                 stop = self._advance(outcome, round_)
                 if stop is StopReason.INFEASIBLE:
                     y = self._farkas(outcome.y)
@@ -115,8 +116,8 @@ class _Generation:
                     return replace(Answer.without_point(self._faces.whole, y, stop, round_), u=outcome.u)
                 if stop is not None:
                     return self._answer(stop, round_)
-        except KeyboardInterrupt:
-            return self._answer(StopReason.INTERRUPTED, round_)
+        except CutShort as cut:
+            return self._answer(reason(cut), round_)
         return self._answer(StopReason.MAX_ITER, round_)
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
@@ -148,12 +149,10 @@ class _Generation:
     def _look_at(self, sample: Program) -> None:
         """Solve the problem of a sample of the rows roughly: it shows where all rows stand."""
         rough = replace(self._settings, tol=max(_ROUGH, self._settings.tol), verbose=False)
-        silent = Progress("sample", time_limit=self._progress.remaining())
         faces = replace(self._faces, whole=sample, program=sample, kept=np.arange(sample.m), exposures=())
-        first = _Generation(faces, rough, "psd", silent)
+        first = _Generation(faces, rough, "psd", Progress("sample"))
         answer = first.run(None)
-        if answer.stop is StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
+        checkpoint()
         if answer.stop is StopReason.CONVERGED:
             X = answer.X[0]
             assert isinstance(X, LowRank)
@@ -167,11 +166,11 @@ class _Generation:
         if outcome.state is State.UNBOUNDED:
             return StopReason.UNBOUNDED
         if outcome.state is State.CUT_SHORT:
-            return StopReason.TIME_LIMIT
+            return self._progress.stop() or StopReason.TIME_LIMIT
         if outcome.state is State.FAILED:
             return StopReason.STALLED
         if outcome.state is State.AGAIN:
-            return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
+            return self._progress.stop()
         self._best.offer_point(outcome.X, outcome.u)
         pays = self._price(replace(outcome, y=balanced(self._program, outcome.y)))
         certificate = self._best.certificate()
@@ -183,8 +182,8 @@ class _Generation:
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
-        if self._progress.out_of_time():
-            return StopReason.TIME_LIMIT
+        if (stop := self._progress.stop()) is not None:
+            return stop
         if self._semidefinite and self._master.dearer(outcome, self._best.dual):
             return self._proven(outcome)
         return None if pays else StopReason.STALLED
@@ -234,7 +233,7 @@ class _Generation:
         found = leading(reward, self._face, self._cuts, 0.0)
         if not self._add_paying(found.vectors, reward.product(), reward.size):
             return StopReason.STALLED
-        return StopReason.TIME_LIMIT if self._progress.out_of_time() else None
+        return self._progress.stop()
 
     def _proven(self, outcome: Outcome) -> StopReason | None:
         """Return whether multipliers that grew with the price of missing rows prove that they are missed."""

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
+from bregopt.clock import checkpoint, remaining
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.solvers.psdboost.outcome import Outcome, State
@@ -31,13 +32,13 @@ _FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
 _SHELF = 2_000  # directions that may come back
 _NO_WEIGHT = 1e-4  # of the largest singular value of a factor
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
+_SLICE = 0.2  # seconds after which it is asked whether to go on
 
 
 _FINISHED = {
     highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
     highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
     highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
-    highspy.HighsModelStatus.kTimeLimit: State.CUT_SHORT,
 }
 
 
@@ -81,16 +82,14 @@ class LinearMaster:
         """The number of rows."""
         return self._program.m
 
-    def solve(self, seconds: float | None, gap: float) -> Outcome:
-        """Solve the master, from its last basis, in at most so many seconds; exactly, whatever the gap."""
+    def solve(self, gap: float) -> Outcome:
+        """Solve the master, from its last basis; exactly, whatever the gap."""
         model = self._model
-        limit = np.inf if seconds is None else model.getRunTime() + max(seconds, 0.0)
-        _checked(model.setOptionValue("time_limit", limit), "time_limit")
-        model.run()
+        self._run()
         if model.getModelStatus() not in _FINISHED:  # once more, from nothing
             model.clearSolver()
             _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
-            model.run()
+            self._run()
         state = _FINISHED.get(model.getModelStatus(), State.FAILED)
         columns, rows = self._vectors(state)
         if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
@@ -104,6 +103,17 @@ class LinearMaster:
             self._scale.variable * columns[:k],
             self._program.bounds.clip(y) if state is State.OPTIMAL else y,
         )
+
+    def _run(self) -> None:
+        """Run HiGHS; it goes on from its last basis after each slice of time, as Ctrl-C does not reach it."""
+        cut_short = highspy.HighsModelStatus.kTimeLimit
+        while True:
+            checkpoint()
+            end = self._model.getRunTime() + min(_SLICE, remaining())
+            _checked(self._model.setOptionValue("time_limit", end), "time_limit")
+            self._model.run()
+            if self._model.getModelStatus() != cut_short:
+                return
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
         """Take back from the shelf up to `count` directions that pay most.

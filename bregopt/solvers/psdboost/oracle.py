@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from bregopt.arrays import EPS, Array
+from bregopt.clock import checkpoint
 from bregopt.program import Face, Program, proven_bound
 from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
 
@@ -130,6 +131,7 @@ def leading(
 
 def _decomposed(H: Array, face: Face, count: int) -> Leading:
     n = len(H)
+    checkpoint(n)
     values, V = scipy.linalg.eigh(H, subset_by_index=(n - count, n - 1))
     return Leading(values[::-1], face.spread(V[:, ::-1]), float(values[-1]) + _round_off(H))
 
@@ -145,9 +147,12 @@ def _iterated(
     """Return eigenpairs by Lanczos's method, None where it fails."""
     times = reward.product()
     n = face.order
-    operator = LinearOperator(
-        (n, n), matvec=lambda v: face.shrunk(times(face.spread(v.reshape(-1, 1)))).ravel(), dtype=float
-    )
+
+    def product(v: Array) -> Array:
+        checkpoint()
+        return face.shrunk(times(face.spread(v.reshape(-1, 1)))).ravel()
+
+    operator = LinearOperator((n, n), matvec=product, dtype=float)
     first = np.random.default_rng(0).normal(size=n) / np.sqrt(n)
     if start is not None and start.shape[1]:
         first = first + face.shrunk(start).sum(axis=1)

@@ -127,30 +127,21 @@ class SemidefiniteMaster:
         Q, s, _ = np.linalg.svd(np.hstack(self._pool), full_matrices=False)
         self._V = Q[:, s > _SAME * s.max(initial=0.0)]
 
-    def solve(self, seconds: float | None, gap: float) -> Outcome:
-        """Solve the master in at most so many seconds, and see which rows are in question next.
+    def solve(self, gap: float) -> Outcome:
+        """Solve the master, and see which rows are in question next.
 
         Parameters
         ----------
-        seconds : float, optional
         gap : float
             Of the whole problem, which the master's tolerance follows.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Once more, should the engine have been interrupted.
         """
         self._inner = max(min(self._inner, _TIGHTER * gap), _FINEST * self._tol)
         inside = np.flatnonzero(self._inside)
         small = self._restricted(inside)
-        silent = Progress("master", time_limit=None if seconds is None else max(seconds, 1e-9))
-        answer = follow_path(_whole(small), Settings(tol=self._inner), None, silent)
+        answer = follow_path(_whole(small), Settings(tol=self._inner), None, Progress("master"))
         if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._strict = self._may_be_strict = False
-            return self.solve(seconds, gap)
-        if answer.stop is StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
+            return self.solve(gap)
         if answer.stop is StopReason.UNBOUNDED or _runs_away(small, answer):
             return self._along(self._scale.variable * answer.u / np.abs(answer.u).max())
         X, y, u = self._point(answer), self._held.copy(), self._scale.variable * answer.u
@@ -159,7 +150,7 @@ class SemidefiniteMaster:
         activity = self._program.activity((X,), u)
         joined = self._look(activity, y)
         state = State.OPTIMAL
-        if answer.stop is StopReason.TIME_LIMIT:
+        if answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
             state = State.CUT_SHORT
         elif answer.stop is StopReason.INFEASIBLE:
             state = State.FAILED

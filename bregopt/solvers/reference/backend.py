@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bregopt.clock import checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean
 from bregopt.program import Program
 
@@ -17,6 +19,7 @@ __all__ = ["Backend", "Word", "check_backend", "choose_backend"]
 _CLARABEL_ORDER = {"logdet": 20, "von_neumann": 12}
 _CLARABEL_ORDER_OTHERWISE = 50
 _SCS_STEPS = 100_000
+_SCS_INTERRUPTED = -5  # SCS listens to Ctrl-C itself, and CVXPY takes its word for a failure
 _FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below in reasonable time
 
 
@@ -37,9 +40,9 @@ class Backend:
     options: Mapping[str, Any]
 
     def solve(
-        self, problem: Any, tol: float, steps: int | None, seconds: float | None, verbose: bool
+        self, problem: Any, tol: float, steps: int | None, verbose: bool, compiling: float = 0.0
     ) -> Word:
-        """Solve a CVXPY problem in place.
+        """Solve a CVXPY problem in place, in the time that is left when CVXPY has compiled it.
 
         Parameters
         ----------
@@ -49,26 +52,41 @@ class Backend:
             `options` set them.
         steps : int or None
             Limit on iterations.
-        seconds : float or None
-            Limit on time.
         verbose : bool
+        compiling : float
+            Seconds that CVXPY will take to compile it, about.
 
         Raises
         ------
         SolverError
             If the backend fails.
+        CutShort
+            If there is no time to compile the problem, or at a Ctrl-C.
         """
         import cvxpy as cp
 
-        options = {**self._limits(tol, steps, seconds), **self.options}
+        checkpoint(seconds=compiling)
+        options = self._options(tol, steps)
         try:
-            with warnings.catch_warnings():
+            with foreign(), warnings.catch_warnings():
                 # CVXPY warns of inaccurate answers; the driver judges them by their certificates instead.
                 warnings.simplefilter("ignore", UserWarning)
-                problem.solve(solver=self.name, verbose=verbose, **options)
+                data, chain, inverse = problem.get_problem_data(
+                    self.name, verbose=verbose, solver_opts=options
+                )
+                checkpoint()
+                options = self._options(tol, steps)  # with the time that is left now
+                found = chain.solve_via_data(problem, data, verbose=verbose, solver_opts=options)
+                if isinstance(found, dict) and found.get("info", {}).get("status_val") == _SCS_INTERRUPTED:
+                    interrupt()
+                problem.unpack_results(found, chain, inverse)
         except (cp.SolverError, ArithmeticError) as error:
             raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
         return Word(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
+
+    def _options(self, tol: float, steps: int | None) -> dict[str, Any]:
+        left = remaining()
+        return {**self._limits(tol, steps, None if left == math.inf else left), **self.options}
 
     def _limits(self, tol: float, steps: int | None, seconds: float | None) -> dict[str, Any]:
         if self.name == "CLARABEL":

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Block, Certificate, Program, certify, is_farkas, is_ray
 from bregopt.program.certificate import divergence_of
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
-from bregopt.solvers.progress import Progress
+from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.reference.backend import Backend, Word, check_backend, choose_backend
 from bregopt.solvers.reference.proofs import elastic, recession, recession_box
 from bregopt.solvers.reference.scaling import Scaled, scale, unscaled
@@ -24,6 +27,8 @@ __all__ = ["Reference", "ReferenceSettings"]
 
 _PROOF_TOL = 1e-9  # to which Farkas vectors and rays are asked for: the driver checks them to as much
 _NOISE = 1e-9  # what a ray of size one has below this is taken for zero
+# Seconds: of the first import of CVXPY, and of a program that it compiles, with its entries and its cones.
+_IMPORT, _COMPILED, _COMPILED_ENTRY, _COMPILED_CONE = 1.5, 0.05, 1e-5, 0.03
 _INTERIOR = 1e-13  # eigenvalues of a LogDet answer are at least this fraction of the largest
 
 
@@ -79,7 +84,8 @@ class Reference:
     def ask(self, problem: Any, settings: Any, tol: float) -> Word:
         """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
         backend = Backend(settings.backend.upper(), settings.backend_options or {})
-        return backend.solve(problem, tol, settings.max_iter, settings.time_limit, settings.verbose)
+        with clock.limited(settings.time_limit):
+            return backend.solve(problem, tol, settings.max_iter, settings.verbose)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none.
@@ -90,7 +96,10 @@ class Reference:
         answer, certificate = _certified(program, scale(program), settings, progress)
         short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
         if short and not settings.backend_options:
-            other, proven = _certified(program, unscaled(program), settings, progress)
+            try:
+                other, proven = _certified(program, unscaled(program), settings, progress)
+            except CutShort as cut:
+                return replace(answer, stop=reason(cut))
             if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
                 answer, certificate = other, proven
         if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
@@ -144,12 +153,8 @@ def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) 
         ray = _unbounded(program, settings, progress, word)
         if is_ray(program, ray.X, ray.u) or not np.isfinite(translation.variables()).all():
             return ray
-    if progress.out_of_time():
-        stop = StopReason.TIME_LIMIT
-    elif word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations:
-        stop = StopReason.MAX_ITER
-    else:
-        stop = StopReason.INACCURATE
+    limited = word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations
+    stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
     return _answer(program, translation, stop, word)
 
 
@@ -177,10 +182,19 @@ def _solved(
 ) -> tuple[Translation, Word]:
     """Solve a program within what is left of the time."""
     backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
+    if "cvxpy" not in sys.modules:
+        checkpoint(seconds=_IMPORT)
     translation = joined(program)
-    seconds = None if settings.time_limit is None else max(settings.time_limit - progress.seconds, 1e-3)
-    word = backend.solve(translation.problem, tol, settings.max_iter, seconds, settings.verbose)
+    compiling = _seconds_to_compile(program)
+    word = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
     return translation, word
+
+
+def _seconds_to_compile(program: Program) -> float:
+    """Return about how long CVXPY compiles a program, which is one call of it to us."""
+    entries = program.m + sum(block.n**2 for block in program.blocks)
+    cones = sum(b.n for b in program.blocks if b.nearness and b.nearness.divergence == "von_neumann")
+    return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
 
 
 def _answer(program: Program, translation: Translation, stop: StopReason, word: Word) -> Answer:
