@@ -107,7 +107,7 @@ def limited(seconds: float | None) -> Iterator[None]:
     """
     outer = _current.get()
     deadline = math.inf if seconds is None else time.perf_counter() + seconds
-    spare = _LEAST if seconds is None else max(_SHARE * seconds, _LEAST)
+    spare = math.inf if seconds is None else max(_SHARE * seconds, _LEAST)
     if outer is not None:
         inner = replace(outer, deadline=min(deadline, outer.deadline), spare=min(spare, outer.spare))
         with _set(inner):

@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 import bregopt as bo
-from bregopt import clock
+from bregopt import clock, linalg
 from bregopt.cvxpy import BREGOPT
 from bregopt.modeling.problem import Problem
+from bregopt.solvers.psdboost import linear_master
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning"),
@@ -320,3 +321,31 @@ def test_rounding_is_part_of_the_limit(cut_of):
     assert used <= 1.0 + _LATE
     assert set(np.unique(found.partition)) == {-1, 1}
     assert found.bound >= found.cut if found.largest else found.bound <= found.cut
+
+
+@pytest.mark.parametrize("lowest", [1.0, 0.0, -1.0])
+def test_a_factorization_in_parts_is_that_in_one_call(monkeypatch, lowest):
+    monkeypatch.setattr(linalg, "_WHOLE", 10)
+    monkeypatch.setattr(linalg, "_LEAST_WIDTH", 7)
+    monkeypatch.setattr(linalg, "_PRODUCT", 0)
+    rng = np.random.default_rng(0)
+    Q, _ = np.linalg.qr(rng.normal(size=(40, 40)))
+    S = (Q * np.linspace(2 * lowest, 3, 40)) @ Q.T if lowest else np.zeros((40, 40))
+    given = S.copy()
+    root, definite = linalg.factorised(S)
+    np.testing.assert_array_equal(S, given)
+    assert definite == (lowest > 0)
+    if definite:
+        L = np.tril(root)
+        np.testing.assert_allclose(L @ L.T, S, atol=1e-13)
+    with clock.limited(1e-9), pytest.raises(clock.CutShort):
+        linalg.factorised(S)
+
+
+def test_a_linear_program_in_slices_of_time_has_the_same_answer(monkeypatch):
+    problem = margin(6, 60)
+    whole = problem.solve(solver="psdboost", master="lp", tol=1e-6)
+    monkeypatch.setattr(linear_master, "_SLICE", 1e-7)
+    sliced = problem.solve(solver="psdboost", master="lp", tol=1e-6)
+    assert whole.status == sliced.status == "optimal"
+    assert abs(sliced.value - whole.value) <= whole.error + sliced.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 
@@ -63,11 +62,6 @@ class Progress:
         if clock.remaining() > 0:
             return None
         return StopReason.INTERRUPTED if clock.interrupted() else StopReason.TIME_LIMIT
-
-    def remaining(self) -> float | None:
-        """Return the seconds left, None where there is no limit."""
-        left = clock.remaining()
-        return None if left == math.inf else max(left, 0.0)
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one line: a certificate, and whatever else the route records, the same names each time."""

@@ -33,6 +33,7 @@ _SHELF = 2_000  # directions that may come back
 _NO_WEIGHT = 1e-4  # of the largest singular value of a factor
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
 _SLICE = 0.2  # seconds after which it is asked whether to go on
+_LONGER = 1.1  # by which slices grow, so that one is long enough for a step of the simplex method at last
 
 
 _FINISHED = {
@@ -106,14 +107,15 @@ class LinearMaster:
 
     def _run(self) -> None:
         """Run HiGHS; it goes on from its last basis after each slice of time, as Ctrl-C does not reach it."""
-        cut_short = highspy.HighsModelStatus.kTimeLimit
+        cut_short, length = highspy.HighsModelStatus.kTimeLimit, _SLICE
         while True:
             checkpoint()
-            end = self._model.getRunTime() + min(_SLICE, remaining())
+            end = self._model.getRunTime() + min(length, remaining())
             _checked(self._model.setOptionValue("time_limit", end), "time_limit")
             self._model.run()
             if self._model.getModelStatus() != cut_short:
                 return
+            length *= _LONGER
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
         """Take back from the shelf up to `count` directions that pay most.
