@@ -109,14 +109,14 @@ def min_balanced_cut(
     Lang (2005), Fixing two weaknesses of the spectral method; Kulis, Sustik, Dhillon (2009), §6.4.
     """
     rng = _generator(seed, options)
-    parsed = read_graph(graph, weights)
-    n, slack = parsed.n, _largest_imbalance(parsed.n, imbalance)
-    X = PSD(n, name="X")
-    size = quad_form(np.ones(n), X)
-    least = n % 2  # the sides of an odd number differ by one at least
-    balance = size == float(least) if slack == least else _between(least, size, slack**2)
-    sizes = range(max((n - slack) // 2, 1), min((n + slack) // 2, n - 1) + 1)
     with clock.limited(time_limit(options)):
+        parsed = read_graph(graph, weights)
+        n, slack = parsed.n, _largest_imbalance(parsed.n, imbalance)
+        X = PSD(n, name="X")
+        size = quad_form(np.ones(n), X)
+        least = n % 2  # the sides of an odd number differ by one at least
+        balance = size == float(least) if slack == least else _between(least, size, slack**2)
+        sizes = range(max((n - slack) // 2, 1), min((n + slack) // 2, n - 1) + 1)
         relaxed = _relaxed(
             Problem(Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, balance]), options
         )
@@ -148,9 +148,9 @@ def max_cut(graph: Any, weights: Any = None, *, seed: int = 0, **options: Any) -
     problems using semidefinite programming, J. ACM 42.
     """
     rng = _generator(seed, options)
-    parsed = read_graph(graph, weights, signed=True)
-    X = PSD(parsed.n, name="X")
     with clock.limited(time_limit(options)):
+        parsed = read_graph(graph, weights, signed=True)
+        X = PSD(parsed.n, name="X")
         relaxed = _relaxed(Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), options)
         side = best_partition(-parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng)
     return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)), largest=True)
@@ -218,7 +218,8 @@ def _between(least: int, size: Any, most: int) -> Constraint:
 
 def _matrix(relaxed: Solution, n: int, rng: np.random.Generator) -> Matrix:
     """Return the relaxation's ``X``; where a route was cut off without one, any direction is as good."""
-    return LowRank(rng.normal(size=(n, 1))) if relaxed.X is None else relaxed.X
+    none = relaxed.X is None or (isinstance(relaxed.X, LowRank) and not relaxed.X.factor.any())
+    return LowRank(rng.normal(size=(n, 1))) if none else relaxed.X
 
 
 def _rounded(relaxed: Solution, graph: Graph, side: IntArray, bound: float, largest: bool = False) -> Cut:
