@@ -47,6 +47,7 @@ def factorised(S: Array) -> tuple[Array, bool]:
     if n <= _WHOLE:
         root, info = lapack.dpotrf(S.T, lower=1, clean=0)  # the transpose is in LAPACK's order
         return root, info == 0
+    checkpoint()
     L, width = np.array(S.T, order="F"), max(_LEAST_WIDTH, _PRODUCT // n**2)
     for a in range(0, n, width):
         checkpoint()
