@@ -11,6 +11,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import EPS, Array
 from bregopt.clock import checkpoint
+from bregopt.threads import threads_for
 
 __all__ = ["dense", "factorised", "inverse_of", "is_definite", "lean", "log_det", "root_of", "symmetrise"]
 
@@ -98,11 +99,12 @@ def symmetrise(S: Array) -> Array:
 
 def is_definite(S: Array) -> bool:
     """Whether the smallest eigenvalue of a symmetric matrix is more than round-off of the largest."""
-    # Where a factorisation shows it, with room, eigenvalues are not asked for.
-    room = len(S) * EPS * float(np.linalg.norm(S))
-    if root_of(S - room * np.eye(len(S))) is not None:
-        return True
-    eigenvalues = np.linalg.eigvalsh(S)
+    with threads_for(len(S)):
+        # Where a factorisation shows it, with room, eigenvalues are not asked for.
+        room = len(S) * EPS * float(np.linalg.norm(S))
+        if root_of(S - room * np.eye(len(S))) is not None:
+            return True
+        eigenvalues = np.linalg.eigvalsh(S)
     return bool(eigenvalues[0] > len(S) * EPS * eigenvalues[-1])
 
 

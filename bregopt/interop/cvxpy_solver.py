@@ -24,6 +24,7 @@ from bregopt.interop.conic import Conic, Reading, read_conic
 from bregopt.program import Program, is_farkas
 from bregopt.solvers import registry
 from bregopt.solvers.solution import Solution, Status, StopReason
+from bregopt.threads import threads_for
 
 __all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
@@ -129,8 +130,9 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
-            with clock.limited(registry.time_limit(ours)):
-                found = _solve(_conic(data), warm_start, ours, cache)
+            conic = _conic(data)
+            with clock.limited(registry.time_limit(ours)), threads_for(max(conic.orders, default=0)):
+                found = _solve(conic, warm_start, ours, cache)
             if isinstance(found, _Outcome):
                 return found
             reason = found

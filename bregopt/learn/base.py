@@ -12,6 +12,7 @@ from bregopt import Problem, Solution, soft
 from bregopt.arrays import Array, positive_number
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
+from bregopt.threads import threads_for
 
 __all__ = ["LinearMetric", "Solved", "map_of", "psd_root", "softened", "validated"]
 
@@ -150,5 +151,6 @@ def map_of(A: Array) -> Array:
 
 def psd_root(A: Array) -> Array:
     """Return the symmetric positive semidefinite root of a matrix, its round-off below zero left out."""
-    eigenvalues, V = np.linalg.eigh(A)
-    return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
+    with threads_for(len(A)):
+        eigenvalues, V = np.linalg.eigh(A)
+        return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T

@@ -15,6 +15,7 @@ from bregopt.errors import did_you_mean
 from bregopt.learn.base import Solved, psd_root, validated
 from bregopt.learn.constraints import pairs_from_labels
 from bregopt.learn.kernel_rows import KernelRows
+from bregopt.threads import threads_for
 
 __all__ = ["KernelLearner"]
 
@@ -220,7 +221,8 @@ def _map_of(G0: Array, F: Array) -> tuple[Array, Array]:
     ``W`` spans the rows of ``G0 = U S W'``. There the learned kernel is ``U M U'``, and ``B`` is the root of
     ``inv(S) M inv(S)``; across it, ``B`` is the identity.
     """
-    U, s, Wt = np.linalg.svd(G0, full_matrices=False)
-    kept = s > _RANK_TOL * s[0]
-    H = (U[:, kept].T @ F) / s[kept, None]
+    with threads_for(G0.shape[1]):
+        U, s, Wt = np.linalg.svd(G0, full_matrices=False)
+        kept = s > _RANK_TOL * s[0]
+        H = (U[:, kept].T @ F) / s[kept, None]
     return Wt[kept].T, psd_root(H @ H.T) - np.eye(int(kept.sum()))

@@ -9,6 +9,7 @@ import numpy as np
 from bregopt import LowRank, soft_margin
 from bregopt.learn.base import LinearMetric, validated
 from bregopt.learn.constraints import index_rows, triplets_from_labels
+from bregopt.threads import threads_for
 
 __all__ = ["SoftMarginMetricLearner"]
 
@@ -119,11 +120,12 @@ class SoftMarginMetricLearner(LinearMetric):
 
 def _components(X: Any) -> Any:
     """Return ``L`` with ``X = L'L`` and as many rows as ``X`` has rank, the heaviest first."""
-    if isinstance(X, LowRank):
-        _, s, Vt = np.linalg.svd(X.factor.T, full_matrices=False)
-        eigenvalues, V = s**2, Vt.T
-    else:
-        eigenvalues, V = np.linalg.eigh(X)
-        eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
+    with threads_for(X.shape[0]):
+        if isinstance(X, LowRank):
+            _, s, Vt = np.linalg.svd(X.factor.T, full_matrices=False)
+            eigenvalues, V = s**2, Vt.T
+        else:
+            eigenvalues, V = np.linalg.eigh(X)
+            eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
     kept = eigenvalues > _RANK_TOL * eigenvalues[0]
     return (V[:, kept] * np.sqrt(eigenvalues[kept])).T

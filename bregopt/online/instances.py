@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, finite_array, rectangular
+from bregopt.threads import threads_for
 
 __all__ = [
     "activities",
@@ -97,7 +98,8 @@ def spectrum_ends(X: Array) -> tuple[Array, Array]:
     if X.ndim == 2:
         square: Array = (np.abs(X) ** 2).sum(axis=1)
         return (square if X.shape[1] == 1 else np.zeros(len(X))), square
-    eigenvalues = np.linalg.eigvalsh(X).astype(np.float64)
+    with threads_for(X.shape[1]):
+        eigenvalues = np.linalg.eigvalsh(X).astype(np.float64)
     return eigenvalues[:, 0], eigenvalues[:, -1]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, clone
 
 from bregopt.arrays import Array
+from bregopt.threads import threads_for
 
 __all__ = ["OnlineLearner"]
 
@@ -37,12 +38,13 @@ class OnlineLearner(BaseEstimator, ABC):
         """
         begun = hasattr(self, "steps_")
         instances, labels = self._examples(X, y)
-        if not begun:
-            self._begin(instances)
-            self.steps_ = 0
-        for instance, label in zip(instances, labels, strict=True):
-            self._step(instance, float(label))
-            self.steps_ += 1
+        with threads_for(max(instances.shape[1:])):
+            if not begun:
+                self._begin(instances)
+                self.steps_ = 0
+            for instance, label in zip(instances, labels, strict=True):
+                self._step(instance, float(label))
+                self.steps_ += 1
         return self
 
     def fit(self, X: Any, y: Any) -> Self:

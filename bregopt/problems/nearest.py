@@ -21,6 +21,7 @@ from bregopt.program.certificate import certify
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.solvers.base import Settings
 from bregopt.solvers.solution import Solution
+from bregopt.threads import threads_for
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
@@ -295,7 +296,8 @@ def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: 
     np.fill_diagonal(Y, unit)
     raw = solution._raw
     assert raw is not None
-    certificate = certify(problem.program(), (Y,), raw.u, raw.duals)
+    with threads_for(len(Y)):
+        certificate = certify(problem.program(), (Y,), raw.u, raw.duals)
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
     return certified(solution, certificate, X=Y)

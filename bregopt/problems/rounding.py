@@ -16,6 +16,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
+from bregopt.threads import threads_for
 
 __all__ = ["best_partition"]
 
@@ -43,8 +44,9 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     int array of shape (n,)
         The side of each vertex, 1 or -1.
     """
-    F = _principal(X)
-    scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(F.shape[1], _HYPERPLANES))])
+    with threads_for(X.shape[0]):
+        F = _principal(X)
+        scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(F.shape[1], _HYPERPLANES))])
     sides = np.unique([_split(W, score, sizes) for score in _in_time(scores.T)], axis=0)
     gain = np.einsum("ki,ik->k", sides, W @ sides.T)
     best = sides[np.argsort(-gain, kind="stable")[:_IMPROVED]]

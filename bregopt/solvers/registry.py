@@ -25,6 +25,7 @@ from bregopt.solvers import driver
 from bregopt.solvers.base import Settings, Solver, make_settings
 from bregopt.solvers.solution import Solution
 from bregopt.solvers.working_set import may_rest, work
+from bregopt.threads import threads_for
 
 __all__ = [
     "Route",
@@ -136,7 +137,7 @@ def solve(
 
     Whoever reports a status in words of its own does not `warn`.
     """
-    with clock.limited(time_limit(options)):
+    with clock.limited(time_limit(options)), threads_for(_order(program)):
         cls = _choose(program, solver, options)
         return driver.run(cls(), program, cls.Settings(**options), start, warn)
 
@@ -274,7 +275,7 @@ def _all() -> dict[str, type[Solver]]:
 
 def _in_order(program: Program) -> list[str]:
     """Return the names of all routes in the order that suits a program."""
-    order = max((block.n for block in program.blocks), default=0)
+    order = _order(program)
     large = order > _LARGE_ORDER
     hard = large or work(program) > _HARD_WORK
     if hard and int(may_rest(program.bounds).sum()) > program.m / 2:
@@ -282,6 +283,11 @@ def _in_order(program: Program) -> list[str]:
     if large and program.m <= order + _FEW_MORE:
         return _earlier("lowrank", _names())
     return _names()
+
+
+def _order(program: Program) -> int:
+    """Return the largest order of a matrix of the program."""
+    return max((block.n for block in program.blocks), default=0)
 
 
 def _earlier(name: str, names: list[str]) -> list[str]:

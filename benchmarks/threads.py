@@ -1,0 +1,228 @@
+"""What a newcomer pays for threads: small problems with no variable set, and with one BLAS thread.
+
+    python benchmarks/threads.py [--rounds 5] [--orders]
+
+Each round runs every case in a process of its own with no variable set, then in one with
+``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
+lets nearness and a cut keep all threads at any order, against one thread: ``bregopt.threads.SMALL`` is read
+off that table.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+
+VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+SECONDS = 0.5  # of calls of a case in a round, at least three
+ORDERS = (50, 100, 150, 200, 300, 400, 500, 700, 1000)
+DATES = 500  # of a correlation matrix that is mended every day
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def broken(n):
+    """Return a matrix that is nearly one of correlations, with a few eigenvalues below zero."""
+    noise = rng().normal(size=(n, n)) / 10
+    A = np.corrcoef(rng().normal(size=(n, 2 * n))) + (noise + noise.T) / 2
+    np.fill_diagonal(A, 1.0)
+    return A
+
+
+def covariance(n):
+    return np.cov(rng().normal(size=(n, 2 * n)))
+
+
+def graph(n):
+    """Return the Laplacian, over four, of a random graph with ten neighbours a vertex on average."""
+    W = np.triu(rng().random((n, n)) < 10 / n, 1)
+    W = (W | W.T).astype(float)
+    return (np.diag(W.sum(axis=1)) - W) / 4
+
+
+def nearness(n, divergence):
+    import bregopt as bo
+
+    A = broken(n) if divergence == "frobenius" else covariance(n)
+    return lambda: bo.nearest_correlation(A, divergence)
+
+
+def cut(n):
+    import bregopt as bo
+
+    L = graph(n)
+
+    def solve():
+        X = bo.PSD(n)
+        return bo.Problem(bo.Maximize(bo.inner(L, X)), [bo.diag(X) == 1]).solve(solver="path")
+
+    return solve
+
+
+def by_cvxpy(n, **how):
+    import cvxpy as cp
+
+    import bregopt.cvxpy
+
+    how = {"solver": bregopt.cvxpy.BREGOPT} if not how else how
+    L, X = graph(n), cp.Variable((n, n), PSD=True)
+
+    def solve():
+        return cp.Problem(cp.Maximize(cp.trace(L @ X)), [cp.diag(X) == 1]).solve(**how)
+
+    return solve
+
+
+def ready_made():
+    """Yield the name of a case and a function without arguments."""
+    import networkx
+    from sklearn.datasets import load_wine
+
+    import bregopt as bo
+    from bregopt import learn, online
+
+    for n in (30, 120):
+        for divergence in ("frobenius", "logdet", "von_neumann"):
+            yield f"nearest_correlation, {divergence}, n = {n}", nearness(n, divergence)
+    A = broken(60)
+    yield (
+        "nearest_correlation, min_eigenvalue, n = 60",
+        lambda: bo.nearest_correlation(A, min_eigenvalue=0.01),
+    )
+    yield "nearest_correlation, fixed, n = 60", lambda: bo.nearest_correlation(A, fixed=[[0, 1], [2, 3]])
+    yield "nearest_psd, n = 60", lambda: bo.nearest_psd(A, lambda X: bo.trace(X) == 60)
+    points, label = load_wine(return_X_y=True)
+    points = (points - points.mean(axis=0)) / points.std(axis=0)
+    pairs = rng().choice(178, size=(100, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    same = label[pairs[:, 0]] == label[pairs[:, 1]]
+    yield (
+        "learn_kernel, rank 13, n = 178",
+        lambda: bo.learn_kernel(bo.LowRank(points), pairs[same], pairs[~same], gamma=1.0),
+    )
+    K = np.exp(-np.square(points[:80, None] - points[None, :80]).sum(axis=2) / 26)
+    few = rng().permutation(80)[:40].reshape(20, 2)
+    yield "learn_kernel, n = 80", lambda: bo.learn_kernel(K, few[:10], few[10:], gamma=1.0)
+    far, near = points[pairs[~same][:, 0]] - points[pairs[~same][:, 1]], points[pairs[same]]
+    count = min(len(far), len(near))
+    near = (near[:, 0] - near[:, 1])[:count]
+    yield f"soft_margin, {count} comparisons", lambda: bo.soft_margin((far[:count], near))
+    club = networkx.karate_club_graph()
+    yield "min_balanced_cut, karate club", lambda: bo.min_balanced_cut(club)
+    yield "max_cut, karate club", lambda: bo.max_cut(club)
+    yield "lovasz_theta, karate club", lambda: bo.lovasz_theta(club)
+    random = networkx.gnp_random_graph(100, 0.1, seed=0)
+    yield "max_cut, n = 100", lambda: bo.max_cut(random)
+    yield "path, a cut, n = 20", cut(20)
+    yield "solver=BREGOPT, a cut, n = 20", by_cvxpy(20)
+    yield 'method="bregopt", a cut, n = 20', by_cvxpy(20, method="bregopt")
+    for name in (
+        "LogDetMetricLearner",
+        "VonNeumannMetricLearner",
+        "SoftMarginMetricLearner",
+        "KernelLearner",
+    ):
+        yield f"{name}, wine", lambda learner=getattr(learn, name): learner().fit(points, label)
+    yield "NearestCorrelation, wine", lambda: learn.NearestCorrelation().fit(points)
+    x = rng().normal(size=(200, 50))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = (x[:, :25] ** 2).sum(axis=1)
+    yield "MEG, 200 trials, n = 50", lambda: online.MEG().fit(x, y)
+    yield "MatrixBurgGradient, 200 trials, n = 50", lambda: online.MatrixBurgGradient().fit(x, y)
+    yield "MatrixWinnow, 200 trials, n = 50", lambda: online.MatrixWinnow().fit(x, np.where(y > 0.5, 1, -1))
+    z = rng().normal(size=(100, 30, 20))
+    z /= np.linalg.norm(z, 2, axis=(1, 2))[:, None, None]
+    sign = np.where(z[:, 0, 0] > 0, 1, -1)
+    yield "GeneralMatrixWinnow, 100 trials, 30 x 20", lambda: online.GeneralMatrixWinnow().fit(z, sign)
+
+
+def by_order():
+    """Yield cases that keep all threads, whatever their order."""
+    from bregopt import threads
+
+    threads.SMALL = 0
+    for n in ORDERS:
+        for divergence in ("frobenius", "logdet"):
+            yield f"{divergence} | {n}", nearness(n, divergence)
+        yield f"cut | {n}", cut(n)
+
+
+def clock():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return np.array([time.perf_counter(), used.ru_utime + used.ru_stime])
+
+
+def measured(call):
+    """Return the median wall and CPU seconds of a call, after one that does not count."""
+    call()
+    spent, begin = [], clock()
+    while len(spent) < 3 or (clock() - begin)[0] < SECONDS:
+        before = clock()
+        call()
+        spent.append(clock() - before)
+    # CPU time comes in ticks of up to 4 ms, so that its mean over many short calls says more than a median.
+    mean = (clock() - begin) / len(spent)
+    return [float(np.median(spent, axis=0)[0]), float(mean[1])]
+
+
+def child(orders):
+    warnings.simplefilter("ignore")
+    for name, call in by_order() if orders else ready_made():
+        print(json.dumps([name, *measured(call)]), flush=True)
+    if not orders:
+        call, begin = nearness(120, "frobenius"), clock()
+        for _ in range(DATES):
+            call()
+        print(json.dumps([f"{DATES} dates of a 120 x 120 matrix", *(clock() - begin)]), flush=True)
+
+
+def asked(orders, one):
+    """Return the times of all cases in a new process."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    command = [sys.executable, __file__, "--child", *(["--orders"] if orders else [])]
+    environment |= {"OPENBLAS_NUM_THREADS": "1"} if one else {}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return {name: times for name, *times in map(json.loads, done.stdout.splitlines())}
+
+
+def shown(seconds):
+    return f"{1e3 * seconds:.1f}" if seconds < 1 else f"{1e3 * seconds:.0f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--orders", action="store_true", help="at which order threads begin to pay")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.orders)
+        return
+    rounds = [[asked(options.orders, one) for one in (False, True)] for _ in range(options.rounds)]
+    print(f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, milliseconds\n")
+    key = "problem | n" if options.orders else "call"
+    every = "all threads" if options.orders else "no variable set"
+    print(f"| {key} | {every}: wall | CPU | one thread: wall | CPU | ratio: wall | CPU |")
+    print("|" + "---|" * (7 + (key != "call")))
+    for name in rounds[0][0]:
+        free, one = (
+            [statistics.median(each[k][name][part] for each in rounds) for part in (0, 1)] for k in (0, 1)
+        )
+        cells = [*map(shown, [*free, *one]), *(f"{a / b:.2f}" for a, b in zip(free, one, strict=True))]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
