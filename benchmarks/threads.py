@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ DATES = 500  # of a correlation matrix that is mended every day
 
 
 def rng():
+    """Return random numbers, the same for every case."""
     return np.random.default_rng(0)
 
 
@@ -40,6 +42,7 @@ def broken(n):
 
 
 def covariance(n):
+    """Return the covariance of random data."""
     return np.cov(rng().normal(size=(n, 2 * n)))
 
 
@@ -51,6 +54,7 @@ def graph(n):
 
 
 def nearness(n, divergence):
+    """Return a call that finds the nearest correlation matrix."""
     import bregopt as bo
 
     A = broken(n) if divergence == "frobenius" else covariance(n)
@@ -58,6 +62,7 @@ def nearness(n, divergence):
 
 
 def cut(n):
+    """Return a call that bounds the largest cut of a graph."""
     import bregopt as bo
 
     L = graph(n)
@@ -70,11 +75,12 @@ def cut(n):
 
 
 def by_cvxpy(n, **how):
+    """Return a call that does the same through CVXPY."""
     import cvxpy as cp
 
     import bregopt.cvxpy
 
-    how = {"solver": bregopt.cvxpy.BREGOPT} if not how else how
+    how = how or {"solver": bregopt.cvxpy.BREGOPT}
     L, X = graph(n), cp.Variable((n, n), PSD=True)
 
     def solve():
@@ -126,13 +132,9 @@ def ready_made():
     yield "path, a cut, n = 20", cut(20)
     yield "solver=BREGOPT, a cut, n = 20", by_cvxpy(20)
     yield 'method="bregopt", a cut, n = 20', by_cvxpy(20, method="bregopt")
-    for name in (
-        "LogDetMetricLearner",
-        "VonNeumannMetricLearner",
-        "SoftMarginMetricLearner",
-        "KernelLearner",
-    ):
-        yield f"{name}, wine", lambda learner=getattr(learn, name): learner().fit(points, label)
+    metrics = (learn.LogDetMetricLearner(), learn.VonNeumannMetricLearner(), learn.SoftMarginMetricLearner())
+    for learner in (*metrics, learn.KernelLearner()):
+        yield f"{type(learner).__name__}, wine", partial(learner.fit, points, label)
     yield "NearestCorrelation, wine", lambda: learn.NearestCorrelation().fit(points)
     x = rng().normal(size=(200, 50))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -158,6 +160,7 @@ def by_order():
 
 
 def clock():
+    """Return the seconds on the wall and those of the processors."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return np.array([time.perf_counter(), used.ru_utime + used.ru_stime])
 
@@ -176,6 +179,7 @@ def measured(call):
 
 
 def child(orders):
+    """Measure all cases in this process, and print a line for each."""
     warnings.simplefilter("ignore")
     for name, call in by_order() if orders else ready_made():
         print(json.dumps([name, *measured(call)]), flush=True)
@@ -196,13 +200,13 @@ def asked(orders, one):
 
 
 def shown(seconds):
+    """Return seconds as milliseconds."""
     return f"{1e3 * seconds:.1f}" if seconds < 1 else f"{1e3 * seconds:.0f}"
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure side by side, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--orders", action="store_true", help="at which order threads begin to pay")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
