@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 # The oldest CVXPY that bregopt supports; .venv has the newest.
 OLDEST_CVXPY := 1.6.0
 
-.PHONY: demo test oldest slow lint docs clean
+.PHONY: demo test oldest slow lint docs docs-numbers clean
 
 demo: $(STAMP)
 	$(BIN)/bregopt demo
@@ -30,6 +30,9 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+docs-numbers: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) docs/_build bregopt-demo

@@ -1,14 +1,11 @@
 """The documentation is true: its blocks run and print what the pages show, and its examples run.
 
-The blocks of a page run in order, in one namespace and one empty folder. A ``text`` block right after a
-Python block is what that one prints, and lines after ``$ bregopt ...`` are what the command prints; both are
-compared with numbers left out, and up to a line of three dots. A TOML block that begins with ``# name.toml``
-is that file.
+Pages are run by docs/pages.py, which also says how numbers are compared and rewrites pages that are wrong.
 """
 
 import re
 import runpy
-import shlex
+import sys
 import warnings
 from pathlib import Path
 
@@ -22,10 +19,11 @@ from bregopt.solvers import registry
 from bregopt.solvers.base import Settings
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+sys.path.insert(0, str(ROOT / "docs"))
+import pages  # noqa: E402
+
+PAGES = pages.PAGES
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-FENCE = re.compile(r"^```(python|text|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 OPTIONAL = ("sklearn", "networkx", "pandas", "matplotlib")
 
 
@@ -40,64 +38,66 @@ def text_of(name):
     return (ROOT / "docs" / name).read_text()
 
 
-def blocks(page):
-    """Return of each block its language, its text, and whether it follows the one before without a word."""
-    source, found, end = page.read_text(), [], 0
-    for fence in FENCE.finditer(source):
-        found.append((fence.group(1), fence.group(2), not source[end : fence.start()].strip()))
-        end = fence.end()
-    return found
-
-
 def need(source):
     for package in OPTIONAL:
         if re.search(rf"^\s*(import|from) {package}", source, re.MULTILINE):
             pytest.importorskip(package)
 
 
-def shape(text):
-    """Return printed lines without their numbers."""
-    lines = NUMBER.sub("#", text.strip()).splitlines()
-    return [" ".join(re.sub(r"-{3,}", "---", line).split()) for line in lines]
+RUN = [page for page in PAGES if pages.PART.search(page.read_text())]
 
 
-def assert_shown(shown, printed):
-    head, dots, _ = shown.partition("...\n")
-    expected, found = shape(head), shape(printed)
-    assert (found[: len(expected)] if dots else found) == expected
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_page_prints_what_it_shows(page):
+    need(page.read_text())
+    wrong = [difference for output in pages.run(page) for difference in output.differences()]
+    assert not wrong, "\n".join([*wrong, "`make docs-numbers` writes what is printed into the pages"])
 
 
-def run_console(text, capsys):
-    """Run the commands of a block; one whose file the page did not make is only parsed."""
-    for command, shown in re.findall(r"^\$ bregopt (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        options = cli._parser().parse_args(shlex.split(command))
-        if not getattr(options, "file", Path("no file")).exists():
-            continue
-        capsys.readouterr()
-        assert cli.main(shlex.split(command)) == 0, capsys.readouterr().err
-        if shown:
-            assert_shown(shown, capsys.readouterr().out)
+@pytest.mark.parametrize(
+    ("shown", "printed", "free", "same"),
+    [
+        ("value 0.27856277", "value 0.27856278", (), True),  # one unit of the last digit
+        ("value 0.27784041", "value 0.27856277", (), False),
+        ("value 0.279", "value 0.27856277", (), True),
+        ("value 0.279", "value 0.2812", (), False),
+        ("[-0.5  1. ]", "[-0.5   1. ]", (), True),
+        ("[-0.5  1. ]", "[ 0.5   1. ]", (), False),
+        ("3 of 7,512", "3 of 7,513", (), False),
+        ("gap 1.5e-13", "gap 4.0e-15", (), True),
+        ("gap 2e-10", "gap 9e-10", (), True),
+        ("gap 2e-10", "gap 4e-07", (), False),
+        ("gap 4e-07", "gap 2e-10", (), False),
+        ("bound 9.0e+11", "bound 8.0e+11", (), False),
+        ("4 iterations, 0.1 s", "5 iterations, 2.3 s", (), False),
+        ("4 iterations, 0.1 s", "5 iterations, 2.3 s", ("iterations", "s"), True),
+        ("x\ncvxpy 1.5 2.5", "x\ncvxpy 1.7 2.9", ("cvxpy",), True),
+        ("value  seconds\n  1.5      2.5", "value  seconds\n  1.5      7.5", ("seconds",), True),
+        ("value  seconds\n  1.5      2.5", "value  seconds\n  1.6      2.5", ("seconds",), True),
+        ("value  seconds\n  1.5      2.5", "value  seconds\n  1.8      2.5", ("seconds",), False),
+        ("a 1\n...\n", "a 1\nb 2\n", (), True),
+        ("a 1\n...\n", "a 2\nb 2\n", (), False),
+        ("a 1\n", "a 1\nb 2\n", (), False),
+    ],
+)
+def test_numbers_agree_to_the_digits_that_are_shown(shown, printed, free, same):
+    output = pages.Output(0, 0, shown, printed, free)
+    assert (not output.differences()) == same
+    assert not pages.Output(0, 0, output.corrected(), printed, free).differences()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_page_runs(page, capsys):
-    found = blocks(page)
-    need("\n".join(text for language, text, _ in found if language == "python"))
-    namespace = {"__name__": "page"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for language, text, follows in found:
-            if language == "python":
-                capsys.readouterr()
-                exec(compile(text, page.name, "exec"), namespace)
-            elif language == "text":
-                printed = capsys.readouterr().out
-                if follows and printed:
-                    assert_shown(text, printed)
-            elif language == "console":
-                run_console(text, capsys)
-            elif name := re.match(r"# (\S+\.toml)\n", text):
-                Path(name.group(1)).write_text(text)
+def test_a_refreshed_page_shows_what_its_code_prints(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nprint('value', 0.25)\nprint('3 steps')\n```\n\n<!-- free: steps -->\n\n"
+        "```text\nvalue 0.5\n2 steps\n```\n\n<!-- python\nassert 1 + 1 == 2\n-->\n"
+    )
+    assert pages.refresh(page) == 1
+    assert "```text\nvalue 0.25\n3 steps\n```" in page.read_text()
+    assert pages.refresh(page) == 0
+    page.write_text(page.read_text().replace("1 + 1 == 2", "1 + 1 == 3"))
+    with pytest.raises(AssertionError):
+        pages.refresh(page)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
