@@ -24,7 +24,7 @@ import numpy as np
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SECONDS = 0.5  # of calls of a case in a round, at least three
-ORDERS = (50, 100, 150, 200, 300, 400, 500, 700, 1000)
+ORDERS = (50, 100, 200, 300, 400, 500, 700, 1000)
 DATES = 500  # of a correlation matrix that is mended every day
 
 

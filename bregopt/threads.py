@@ -11,56 +11,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["SMALL", "threads_for"]
 
-SMALL = 300  # largest order that is small; benchmarks/threads.py --orders measures it
+SMALL = 500  # largest order at which two threads gain less than a tenth (benchmarks/threads.py --orders)
 
-_lock = Lock()
-_inside = 0  # how many blocks for small matrices are running, in all threads of Python
-_limit: Any = None  # what the first of them set, and the last takes back
+_limited = Lock()  # held while a block for small matrices keeps BLAS to one thread
 
 
 @contextmanager
 def threads_for(order: int) -> Iterator[None]:
     """Keep BLAS to one thread in a block where matrices are small, and leave it alone where they are not.
 
-    The number of threads belongs to the process. It is one while any such block runs, in whatever thread of
-    Python, and is set back to the numbers found when the last of them ends.
+    The number of threads belongs to the process. The block that sets it is the one that restores it, in the
+    same thread of Python, as threadpoolctl asks for; blocks that begin meanwhile, inside or in other threads
+    of Python, find it set and do nothing.
 
     Parameters
     ----------
     order : int
         The largest order of the matrices.
     """
-    if order > SMALL:
+    if order > SMALL or not _limited.acquire(blocking=False):
         yield
         return
-    _enter()
     try:
-        yield
+        with _libraries().limit(limits=1):
+            yield
     finally:
-        _leave()
-
-
-def _enter() -> None:
-    global _inside, _limit
-    with _lock:
-        if _inside == 0:
-            _limit = _libraries().limit(limits=1)
-        _inside += 1
-
-
-def _leave() -> None:
-    global _inside, _limit
-    with _lock:
-        _inside -= 1
-        if _inside == 0:
-            _limit.restore_original_limits()
-            _limit = None
+        _limited.release()
 
 
 @cache

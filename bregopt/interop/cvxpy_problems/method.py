@@ -14,6 +14,7 @@ from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_cal
 from bregopt.interop.cvxpy_problems.lower import Lowered, lower
 from bregopt.solvers import registry
 from bregopt.solvers.solution import Solution
+from bregopt.threads import threads_for
 
 __all__ = ["solve"]
 
@@ -70,7 +71,9 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
         for flag, what in _OTHER_THEORIES.items():
             if options.get(flag):
                 raise UnsupportedProblemError(f"{flag}=True declares it {what}")
-        lowered = _lowered(problem)
+        order = max((X.shape[0] for X in problem.variables() if X.ndim == 2), default=0)
+        with threads_for(order):
+            lowered = _lowered(problem)
     except UnsupportedProblemError as error:
         if strict:
             raise UnsupportedProblemError(f"bregopt does not take this problem: {error}") from None

@@ -1,0 +1,248 @@
+"""Small problems keep BLAS to one thread, in every library of it, and leave the numbers as they were."""
+
+import os
+import subprocess
+import sys
+
+import networkx
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+import bregopt as bo
+from bregopt.solvers import registry
+from bregopt.solvers.base import Answer, Capabilities, Settings
+from bregopt.solvers.solution import StopReason
+from bregopt.threads import SMALL, _libraries, threads_for
+
+HELD = 2  # threads that the user has
+
+
+def numbers():
+    """Return the number of threads of NumPy's and SciPy's BLAS: a peer may load a library of its own."""
+    ours = {library.filepath for library in _libraries().lib_controllers}
+    return [
+        library["num_threads"] for library in ThreadpoolController().info() if library["filepath"] in ours
+    ]
+
+
+@pytest.fixture(autouse=True)
+def several_threads():
+    with threadpool_limits(HELD, user_api="blas"):
+        if max(numbers(), default=1) < HELD:
+            pytest.skip("the BLAS of this machine has one thread only")
+        yield
+
+
+def alone(found):
+    return set(found) == {1}
+
+
+def as_before(found):
+    return set(found) == {HELD}
+
+
+@pytest.fixture
+def route(monkeypatch):
+    """A route that notes the numbers of threads, and does one thing more."""
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+
+    @bo.register_solver
+    class Watching:
+        name, summary, citation = "watching", "notes threads", "none"
+        capabilities = Capabilities(objectives=frozenset({"frobenius"}), blocks=1, variables=False)
+        Settings = Settings
+        seen, then = [], staticmethod(lambda: None)
+
+        def refusal(self, program, settings):
+            return None
+
+        def choice(self, program, settings):
+            return ""
+
+        def solve(self, program, settings, start, progress):
+            self.seen.append(numbers())
+            self.then()
+            self.seen.append(numbers())
+            X0 = program.blocks[0].nearness.X0
+            return Answer((X0,), np.zeros(0), np.zeros(program.m), StopReason.CONVERGED, 1)
+
+    Watching.seen = []
+    return Watching
+
+
+def solved(n, solver="watching"):
+    X = bo.PSD(n)
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(n)))).solve(solver=solver)
+
+
+def test_one_thread_where_the_matrix_is_small(route):
+    assert solved(3).status == "optimal"
+    assert all(map(alone, route.seen))
+    assert as_before(numbers())
+
+
+def test_all_threads_where_it_is_large(route):
+    solved(SMALL + 1)
+    assert all(map(as_before, route.seen))
+
+
+def test_restored_after_an_error(route):
+    def fail():
+        raise ZeroDivisionError
+
+    route.then = staticmethod(fail)
+    with pytest.raises(ZeroDivisionError):
+        solved(3)
+    assert alone(route.seen[0])
+    assert as_before(numbers())
+
+
+def test_a_solve_inside_of_another(route):
+    route.then = staticmethod(lambda: solved(3, "bregman"))
+    solved(3)
+    assert alone(route.seen[1])
+    assert as_before(numbers())
+
+
+IN_THREADS = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from threadpoolctl import ThreadpoolController
+import bregopt as bo
+from bregopt.threads import threads_for
+
+met, seen = threading.Barrier(4), []
+
+def numbers():
+    return {library["num_threads"] for library in ThreadpoolController().info()}
+
+def one(order):
+    with threads_for(3):
+        met.wait()  # all four are inside at once
+        seen.append(numbers())
+        met.wait()
+
+def solve(n):
+    return bo.nearest_correlation(np.eye(n) + 0.5).status
+
+before = numbers()
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(one, range(4)))
+    assert before == numbers(), numbers()
+    assert seen == [{1}] * 4, seen
+    assert set(pool.map(solve, [3, 20, 5, 40] * 10)) == {"optimal"}
+assert before == numbers(), numbers()
+"""
+
+
+def test_solves_in_several_threads():
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(HELD), "OMP_NUM_THREADS": str(HELD)}
+    subprocess.run([sys.executable, "-c", IN_THREADS], check=True, timeout=120, env=environment)
+
+
+def test_nothing_changes_for_a_user_with_one_thread(route):
+    with threadpool_limits(1, user_api="blas"):
+        solved(3)
+        assert alone(numbers())
+    assert all(map(alone, route.seen))
+
+
+def test_a_number_that_the_user_changes_between_solves_is_kept():
+    solved(3, "bregman")
+    with threadpool_limits(1, user_api="blas"):
+        solved(3, "bregman")
+        assert alone(numbers())
+    assert as_before(numbers())
+
+
+def test_blocks_within_blocks():
+    with threads_for(3), threads_for(SMALL + 1):
+        assert alone(numbers())
+    with threads_for(SMALL + 1):
+        assert as_before(numbers())
+        with threads_for(SMALL):
+            assert alone(numbers())
+        assert as_before(numbers())
+
+
+def graph():
+    return networkx.karate_club_graph()
+
+
+def by_cvxpy(**how):
+    import cvxpy as cp
+
+    import bregopt.cvxpy
+
+    X = cp.Variable((6, 6), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.trace(X)), [X[0, 1] == 1, cp.diag(X)[2:] == 1])
+    problem.solve(**(how or {"solver": bregopt.cvxpy.BREGOPT}))
+    return problem
+
+
+def learned(name):
+    learn = pytest.importorskip("bregopt.learn")
+    rng = np.random.default_rng(0)
+    getattr(learn, name)().fit(rng.normal(size=(40, 4)), np.arange(40) % 2)
+
+
+def online(name, x=None):
+    online = pytest.importorskip("bregopt.online")
+    getattr(online, name)().fit(np.eye(4) if x is None else x, np.ones(4))
+
+
+A = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: bo.nearest_correlation(A),
+        lambda: bo.nearest_correlation(np.eye(3) + 0.1, "logdet"),
+        lambda: bo.nearest_psd(A, divergence="frobenius"),
+        lambda: bo.learn_kernel(np.eye(4), [[0, 1]], [[2, 3]]),
+        lambda: bo.min_balanced_cut(graph()),
+        lambda: bo.max_cut(graph()),
+        lambda: bo.lovasz_theta(graph()),
+        lambda: by_cvxpy(),
+        lambda: by_cvxpy(method="bregopt"),
+        lambda: learned("LogDetMetricLearner"),
+        lambda: learned("VonNeumannMetricLearner"),
+        lambda: learned("SoftMarginMetricLearner"),
+        lambda: learned("KernelLearner"),
+        lambda: online("MEG"),
+        lambda: online("MatrixBurgGradient"),
+        lambda: online("MatrixWinnow"),
+        lambda: online("GeneralMatrixWinnow", np.eye(4)[:, None, :]),
+    ],
+)
+def test_small_matrices_are_factorised_by_one_thread(call, monkeypatch):
+    """Every call of NumPy's decompositions by the package is made at one thread."""
+    seen = []
+
+    def watched(function):
+        def noting(*args, **kwargs):
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("bregopt."):
+                seen.append((function.__name__, numbers()))
+            return function(*args, **kwargs)
+
+        return noting
+
+    call()  # imports and the first look at the libraries are done
+    for name in ("eigh", "eigvalsh", "svd", "inv", "solve"):
+        monkeypatch.setattr(np.linalg, name, watched(getattr(np.linalg, name)))
+    call()
+    assert not [name for name, found in seen if not alone(found)]
+    assert as_before(numbers())
+
+
+def test_both_libraries_are_known_in_a_new_process():
+    code = (
+        "import bregopt as bo; bo.nearest_correlation([[1, 1], [1, 1]])\n"
+        "from bregopt import threads; from threadpoolctl import ThreadpoolController\n"
+        "found = lambda c: sorted(l.filepath for l in c.lib_controllers if l.user_api == 'blas')\n"
+        "assert found(threads._libraries()) == found(ThreadpoolController())\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
