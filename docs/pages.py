@@ -1,20 +1,24 @@
 """The pages beside their code: what each block prints when it is run, and what the page shows.
 
     python docs/pages.py [PAGE ...]
+    python docs/pages.py --made-by SCRIPT [--data FOLDER]
 
 runs the blocks of the pages (all of them by default) and writes what they print into the blocks that show
-something else. Review it as a diff. ``make docs-numbers`` is the same; tests/test_docs.py compares only.
+something else. Review it as a diff. ``make docs-numbers`` is the same; tests/test_docs.py compares only. The
+second form runs the commands that make tables, which may take long, and pastes what they print.
 
 The blocks of a page run in order, in one namespace and one empty folder. A ``text`` block right after a
 Python block is what that one prints, and lines after ``$ bregopt ...`` are what the command prints; both are
 compared up to a line of three dots. A TOML block that begins with ``# name.toml`` is that file. Two comments,
-which no reader sees, stand on lines of their own:
+which no reader sees, stand on lines of their own before a block, and one before a table:
 
 ``<!-- free: iterations, s -->``
     Numbers that differ from machine to machine in the block that follows: those right before or after one of
     the words, in a column under it, or in a line that begins with it.
 ``<!-- python ... -->``
     A Python block that the page does not show: assertions on what its sentences say.
+``<!-- made by: python examples/papers/digits.py --data FOLDER -->``
+    The command that prints the table; of the tables it prints, the one with the same titles of columns.
 """
 
 import argparse
@@ -23,6 +27,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -43,6 +48,8 @@ PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 COMMAND = re.compile(r"^\$ bregopt (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+MADE = re.compile(r"^<!-- made by: (?P<command>.+) -->\n\n(?P<table>(?:\|.*\n)+)", re.MULTILINE)
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:e[-+]?\d+)?(?![A-Za-z_])")
 DOTS = "...\n"
 
@@ -215,11 +222,50 @@ def refresh(page: Path) -> int:
     return wrong
 
 
+def titles(table: str) -> list[str]:
+    """Return the titles of the columns of a table in Markdown."""
+    return [cell.strip() for cell in table.splitlines()[0].strip("|").split("|")]
+
+
+def remake(script: str, data: Path | None) -> None:
+    """Run the commands that name a script and paste the tables they print into the pages, in their order."""
+    printed: dict[str, list[str]] = {}
+
+    def pasted(made: re.Match[str]) -> str:
+        command, old = made["command"], made["table"]
+        if script not in command:
+            return made.group()
+        if command not in printed:
+            printed[command] = TABLE.findall(_output_of(command, data))
+        new = next(table for table in printed[command] if titles(table) == titles(old))
+        printed[command].remove(new)
+        heading = old.splitlines(keepends=True)[:2]  # with the page's alignment
+        return f"<!-- made by: {command} -->\n\n" + "".join([*heading, *new.splitlines(keepends=True)[2:]])
+
+    for page in PAGES:
+        page.write_text(MADE.sub(pasted, page.read_text()))
+
+
+def _output_of(command: str, data: Path | None) -> str:
+    if "FOLDER" in command and data is None:
+        raise SystemExit(f"{command}: say by --data where the data are")
+    with tempfile.TemporaryDirectory() as folder:
+        _, script, *arguments = (str(data) if word == "FOLDER" else word for word in shlex.split(command))
+        call = [sys.executable, str(ROOT / script), *arguments]
+        return subprocess.run(call, check=True, capture_output=True, text=True, cwd=folder).stdout
+
+
 def main() -> None:
-    """Refresh the pages that were asked for."""
+    """Refresh the pages, or the tables, that were asked for."""
     parser = argparse.ArgumentParser(description="Write what the blocks of the pages print into them.")
     parser.add_argument("pages", nargs="*", type=Path, help="all of them by default")
-    for page in [page.resolve() for page in parser.parse_args().pages] or PAGES:
+    parser.add_argument("--made-by", metavar="SCRIPT", help="make the tables of this script instead")
+    parser.add_argument("--data", type=Path, help="the FOLDER of the script")
+    options = parser.parse_args()
+    if options.made_by:
+        remake(options.made_by, options.data and options.data.resolve())
+        return
+    for page in [page.resolve() for page in options.pages] or PAGES:
         wrong = refresh(page)
         if wrong:
             sys.stdout.write(f"{page.relative_to(ROOT)}: {wrong} blocks written\n")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_tables import assert_like_the_pages
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
@@ -38,7 +39,9 @@ def cells(text):
 def test_digits(tmp_path, monkeypatch, capsys):
     needed = ["pendigits.tra", "pendigits.tes"]
     run("digits", monkeypatch, tmp_path, needed, ["--runs", "2"], COUNTS=(30, 120), CYCLES=(1, 5))
-    lines = {tuple(line[:2]): line for line in cells(capsys.readouterr().out)}
+    text = capsys.readouterr().out
+    assert_like_the_pages("digits", text)
+    lines = {tuple(line[:2]): line for line in cells(text)}
     for divergence in ("LogDet", "von Neumann"):  # pairs help the clusters
         assert float(lines[divergence, "120"][5].split()[0]) > 0.1
 
@@ -47,6 +50,7 @@ def test_uci_metrics(tmp_path, monkeypatch, capsys):
     sets = {"iris": -1}
     run("uci_metrics", monkeypatch, tmp_path, ["iris.data"], ["--runs", "1"], SETS=sets, SLOW_RUNS=1)
     text = capsys.readouterr().out
+    assert_like_the_pages("uci_metrics", text)
     assert text.count("| iris |") == 2
     assert "converged" in text
 
@@ -57,7 +61,9 @@ def test_psdboost(tmp_path, monkeypatch, capsys):
     needed = ["pendigits.tra", "pendigits.tes"]
     draws = ["--draws", "1"]
     run("psdboost", monkeypatch, tmp_path, needed, draws, ROUTES=routes, COLOURS=colours, PRICES=(10.0,))
-    values = [line[4] for line in cells(capsys.readouterr().out) if line[1] in routes]
+    text = capsys.readouterr().out
+    assert_like_the_pages("psdboost", text)
+    values = [line[4] for line in cells(text) if line[1] in routes]
     assert len(values) == 4
     for a, b in ((values[0], values[1]), (values[2], values[3])):
         assert float(a) == pytest.approx(float(b), rel=1e-4)
@@ -70,9 +76,9 @@ def test_mnist(tmp_path, monkeypatch, capsys):
     ]
     small = {"IMAGES": 4000, "HELD_OUT": 500, "COUNTS": (500,), "TOTAL_PRICES": (10, 1000)}
     run("mnist", monkeypatch, tmp_path, needed, **small)
-    lines = [
-        line for line in cells(capsys.readouterr().out) if line[0] in ("Euclidean", "LogDet", "von Neumann")
-    ]
+    text = capsys.readouterr().out
+    assert_like_the_pages("mnist", text)
+    lines = [line for line in cells(text) if line[0] in ("Euclidean", "LogDet", "von Neumann")]
     errors = [float(line[3]) for line in lines]
     assert len(errors) == 3
     assert errors[0] < 10
@@ -83,5 +89,7 @@ def test_mnist(tmp_path, monkeypatch, capsys):
 def test_spambase_and_nursery(tmp_path, monkeypatch, capsys):
     needed = ["spambase.data", "nursery.data"]
     run("spambase_nursery", monkeypatch, tmp_path, needed, ["--runs", "1"], COUNTS=(50,))
-    lines = cells(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    assert_like_the_pages("spambase_nursery", text)
+    lines = cells(text)
     assert [line[0] for line in lines] == ["divergence", "LogDet", "von Neumann"] * 2

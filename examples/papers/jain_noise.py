@@ -12,21 +12,25 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from common import print_table
 from matplotlib.figure import Figure
 
 from bregopt.online import burg, gradient
 
 LEVELS = (0.0, 0.1, 0.2, 0.3)
 # Rates that are tried.
-RATES = {"Burg": np.geomspace(3, 3000, 8), "EG": np.geomspace(0.3, 100, 8), "GD": np.geomspace(0.02, 0.9, 8)}
+RATES = {
+    "Burg": np.geomspace(3, 3000, 8),
+    "EG": np.geomspace(0.3, 100, 8),
+    "gradient descent": np.geomspace(0.02, 0.9, 8),
+}
 
 
 def main(folder, quick=False):
     """Run the methods, print their total losses and draw the curves into a folder."""
     n, trials = (10, 100) if quick else (100, 10_000)
     figure = Figure((9, 2.8), layout="constrained")
-    print("total loss and distance to u at the end (learning rate)")
-    print("  noise  " + "".join(f"{name:>26}" for name in RATES))
+    rows = []
     for panel, level in zip(figure.subplots(1, 4), LEVELS, strict=True):
         cells = []
         for name, rates in RATES.items():
@@ -34,13 +38,15 @@ def main(folder, quick=False):
             rate = min(rates, key=lambda rate, name=name, pilot=pilot: run(name, rate, *pilot)[0][-1])
             losses, away = run(name, rate, *stream(n, trials, level, seed=2))
             panel.semilogx(np.arange(1, trials + 1), losses, label=name)
-            cells.append(f"{losses[-1]:>11.4f} {away:.3f} ({rate:>5.2g})")
+            cells.append(f"{losses[-1]:.3f} ({away:.3f})")
         panel.set(title=f"noise {level:.0%}", xlabel="trials")
-        print(f"  {level:>4.0%}   " + "".join(f"{cell:>26}" for cell in cells))
+        rows.append([f"{level:.0%}", *cells])
         if level == 0:
             panel.set_ylabel("total loss")
             panel.legend(frameon=False)
     figure.savefig(folder / "jain_noise.png", dpi=110)
+    print("Total loss, and in brackets the distance from u at the end.\n")
+    print_table(["noise", *RATES], rows)
 
 
 def stream(n, trials, level, seed):

@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from common import print_table
 from matplotlib.figure import Figure
 
 import bregopt as bo
@@ -66,9 +67,12 @@ def online(target, label, trials, folder):
         losses.append(learner.loss_)
         errors.append(error(learner.W_, label))
     bound, best = learner.loss_bound(target), error(target, label)
-    print(f"MEG, eta = {learner.eta_:g}: loss and bound (their ratio), error of 1-NN (target {best:.3f})")
-    for t, loss, missed in list(zip(at, losses, errors, strict=True))[::4]:
-        print(f"  {t:>7} trials  {loss:.4f}  {bound:.4f}  ({bound / loss:.1f})  {missed:.3f}")
+    print(f"MEG, eta = {learner.eta_:g}; the error of the target is {best:.3f}.\n")
+    rows = [
+        [f"{t:,}", f"{loss:.3f}", f"{bound:.3f}", f"{bound / loss:.1f}", f"{missed:.3f}"]
+        for t, loss, missed in zip(at, losses, errors, strict=True)
+    ]
+    print_table(["trials", "loss of MEG", "bound", "bound / loss", "error of 1-NN"], rows[::4])
     figure = Figure((8, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.semilogx(at, losses, label="MEG")
@@ -94,9 +98,8 @@ def projected(target, label, steps, folder):
     figure = Figure((8, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     optimum = problem.solve(solver="bregman").value
-    print(
-        f"DefiniteBoost on {near.sum()} similar pairs (optimum {optimum:.6f}): steps, dual, violation, error"
-    )
+    print(f"\nDefiniteBoost on {near.sum()} similar pairs; the optimum is {optimum:.3f}.\n")
+    rows = []
     for step in ("approximate", "exact"):
         options = {"solver": "definiteboost", "step": step, "corrections": False}
         sol = cut_short(problem, **options, max_iter=steps)
@@ -108,7 +111,7 @@ def projected(target, label, steps, folder):
             errors.append(error(early.X, label))
             if count in at[::4] or count == at[-1]:
                 violation = early.history["violation"][-1]
-                print(f"  {step:<11} {count:>4}  {early.dual_value:.6f}  {violation:.1e}  {errors[-1]:.3f}")
+                rows.append([step, count, f"{early.dual_value:.3f}", f"{violation:.1e}", f"{errors[-1]:.3f}"])
         right.semilogx(at, errors, label=f"{step} steps")
     left.axhline(optimum, ls="--", color="0.5", label="optimum")
     right.axhline(error(target, label), ls="--", color="0.5", label="target")
@@ -117,6 +120,7 @@ def projected(target, label, steps, folder):
     left.legend(frameon=False)
     right.legend(frameon=False, loc="upper right")
     figure.savefig(folder / "tsuda_figure3.png", dpi=110)
+    print_table(["steps by", "steps", "dual", "largest violation", "error of 1-NN"], rows)
 
 
 def cut_short(problem, **options):

@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from common import print_table
 from matplotlib.figure import Figure
 
 from bregopt.online import MatrixWinnow
@@ -23,7 +24,7 @@ def main(folder, quick=False):
     orders, ranks, trials = ((8, 16), (1, 2), 60) if quick else ((8, 16, 32, 64), (1, 2, 4), 600)
     figure = Figure((8, 3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    print("   n  r   random   hard   bound")
+    rows = []
     for r, colour in zip(ranks, ("C0", "C1", "C2"), strict=False):
         bounds, found = [], []
         for n in orders:
@@ -32,7 +33,7 @@ def main(folder, quick=False):
                 [np.mean([mistakes(n, r, trials, hard, s) for s in seeds]) for hard in (False, True)]
             )
             bounds.append(7.18 * r * np.log(n / r))
-            print(f"{n:>4} {r:>2} {found[-1][0]:>8.1f} {found[-1][1]:>6.1f} {bounds[-1]:>7.1f}")
+            rows.append([n, r, *(f"{count:.1f}" for count in (*found[-1], bounds[-1]))])
         for panel, counts in zip(axes, np.array(found).T, strict=True):
             panel.semilogx(orders, counts, "o-", color=colour, label=f"r = {r}")
             panel.semilogx(orders, bounds, "--", color=colour)
@@ -42,6 +43,7 @@ def main(folder, quick=False):
     axes[0].set_ylabel("mistakes; bound dashed")
     axes[0].legend(frameon=False)
     figure.savefig(folder / "warmuth_mistakes.png", dpi=110)
+    print_table(["n", "r", "random", "hard", "bound"], rows)
 
 
 def mistakes(n, r, trials, hard, seed):
