@@ -5,13 +5,12 @@
 Each round runs every case in a process of its own with no variable set, then in one with
 ``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
 lets nearness and a cut keep all threads at any order, against one thread: ``bregopt.threads.SMALL`` is read
-off that table.
+off that table. The other table goes to benchmarks/results/threads.md.
 """
 
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ import sys
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -215,17 +215,20 @@ def main():
         child(options.orders)
         return
     rounds = [[asked(options.orders, one) for one in (False, True)] for _ in range(options.rounds)]
-    print(f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, milliseconds\n")
     key = "problem | n" if options.orders else "call"
     every = "all threads" if options.orders else "no variable set"
-    print(f"| {key} | {every}: wall | CPU | one thread: wall | CPU | ratio: wall | CPU |")
-    print("|" + "---|" * (7 + (key != "call")))
+    lines = [f"{os.cpu_count()} cores, milliseconds, medians of {options.rounds} rounds", ""]
+    lines.append(f"| {key} | {every}: wall | CPU | one thread: wall | CPU | ratio: wall | CPU |")
+    lines.append("|---|" + "--:|" * (7 if options.orders else 6))
     for name in rounds[0][0]:
         free, one = (
             [statistics.median(each[k][name][part] for each in rounds) for part in (0, 1)] for k in (0, 1)
         )
         cells = [*map(shown, [*free, *one]), *(f"{a / b:.2f}" for a, b in zip(free, one, strict=True))]
-        print(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    print("\n".join(lines))
+    if not options.orders:
+        (Path(__file__).parent / "results" / "threads.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
