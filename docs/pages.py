@@ -52,6 +52,7 @@ MADE = re.compile(r"^<!-- made by: (?P<command>.+) -->\n\n(?P<table>(?:\|.*\n)+)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:e[-+]?\d+)?(?![A-Za-z_])")
 DOTS = "...\n"
+GAP = re.compile(r"certified gap +(\S+)$")
 
 # Gaps, residuals and errors in floating point: what is left of them depends on the processor.
 SMALL = 1e-5  # numbers in e-notation up to this are taken for such,
@@ -103,6 +104,8 @@ class Output:
 def agree(above: list[str], shown: str, printed: str, free: tuple[str, ...]) -> bool:
     """Whether a line of a page is what was printed, numbers to the digits that are shown.
 
+    A value and its bound have no more digits than the certified gap at the end of their line leaves them.
+
     Parameters
     ----------
     above : list of str
@@ -110,8 +113,10 @@ def agree(above: list[str], shown: str, printed: str, free: tuple[str, ...]) -> 
     """
     if _words(shown) != _words(printed):
         return False
+    proven = GAP.search(shown)
+    within = float(proven.group(1)) if proven else 0.0
     pairs = zip(NUMBER.finditer(shown), NUMBER.finditer(printed), strict=True)
-    return all(_same(a.group(), b.group()) or _is_free(above, shown, a, free) for a, b in pairs)
+    return all(_same(a.group(), b.group(), within) or _is_free(above, shown, a, free) for a, b in pairs)
 
 
 def _lines(text: str) -> list[str]:
@@ -127,13 +132,16 @@ def _counts(line: str) -> list[str]:
     return [number for number in NUMBER.findall(line) if number.isdigit()]
 
 
-def _same(shown: str, printed: str) -> bool:
+def _same(shown: str, printed: str, within: float = 0.0) -> bool:
+    """Whether two numbers agree, to their digits or `within` a certified gap, relative to them."""
     a, b = float(shown), float(printed)
     if "e" in shown and max(abs(a), abs(b)) <= SMALL:
         low, high = sorted((abs(a), abs(b)))
         return high <= ROUND_OFF or high <= WITHIN * low
     unit = max(_unit(shown), _unit(printed))
-    return abs(a - b) <= 1.01 * unit if unit < 1 or "e" in shown else a == b
+    if unit == 1 and "e" not in shown:
+        return a == b
+    return abs(a - b) <= max(1.01 * unit, within * abs(a))
 
 
 def _unit(number: str) -> float:

@@ -68,6 +68,8 @@ def test_page_prints_what_it_shows(page):
         ("gap 2e-10", "gap 9e-10", (), True),
         ("gap 2e-10", "gap 4e-07", (), False),
         ("gap 4e-07", "gap 2e-10", (), False),
+        ("value 9.7975164 certified gap 4.6e-07", "value 9.7975131 certified gap 4.9e-07", (), True),
+        ("value 9.7975164 certified gap 4.6e-07", "value 9.7975264 certified gap 4.9e-07", (), False),
         ("bound 9.0e+11", "bound 8.0e+11", (), False),
         ("4 iterations, 0.1 s", "5 iterations, 2.3 s", (), False),
         ("4 iterations, 0.1 s", "5 iterations, 2.3 s", ("iterations", "s"), True),

@@ -111,7 +111,7 @@ def projected(target, label, steps, folder):
             errors.append(error(early.X, label))
             if count in at[::4] or count == at[-1]:
                 violation = early.history["violation"][-1]
-                rows.append([step, count, f"{early.dual_value:.3f}", f"{violation:.1e}", f"{errors[-1]:.3f}"])
+                rows.append([step, count, f"{early.dual_value:.3f}", f"{violation:.0e}", f"{errors[-1]:.3f}"])
         right.semilogx(at, errors, label=f"{step} steps")
     left.axhline(optimum, ls="--", color="0.5", label="optimum")
     right.axhline(error(target, label), ls="--", color="0.5", label="target")
