@@ -102,6 +102,32 @@ def test_a_refreshed_page_shows_what_its_code_prints(tmp_path):
         pages.refresh(page)
 
 
+def test_a_table_is_remade_by_its_command(tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text(
+        "import sys\n"
+        "print('| n |\\n|---|\\n| 0 |\\n')\n"
+        "print('| n | v |\\n|---|---|\\n| 1 |', sys.argv[1], '|')\n"
+    )
+    page = tmp_path / "page.md"
+    made = "<!-- made by: python script.py FOLDER -->\n\n| n | v |\n|--:|---|\n"
+    page.write_text(f"Before.\n\n{made}| 2 | old |\n\nAfter.\n")
+    monkeypatch.setattr(pages, "PAGES", [page])
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    pages.remake("script", Path("new"))
+    assert page.read_text() == f"Before.\n\n{made}| 1 | new |\n\nAfter.\n"
+    with pytest.raises(SystemExit):
+        pages.remake("script", None)
+
+
+def test_every_maker_of_a_table_exists():
+    makers = {made["command"] for page in PAGES for made in pages.MADE.finditer(page.read_text())}
+    assert makers
+    for command in makers:
+        program, script, *_ = command.split()
+        assert program == "python"
+        assert (ROOT / script).exists(), command
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_example_runs(example, capsys):
     source = example.read_text()
