@@ -1,14 +1,14 @@
 """bregopt: declare convex problems over positive semidefinite matrices, solve them fast, with a certificate.
 
-This list is the complete public surface, with the learners of `bregopt.online`.
+This list is the complete public surface, with the learners of `bregopt.learn` and `bregopt.online`.
 """
 
-import importlib
-from typing import Any
+import importlib as _importlib
 
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
     ConvergenceWarning,
+    DataWarning,
     InfeasibleRowError,
     PluginWarning,
     SolverError,
@@ -38,6 +38,7 @@ __all__ = [
     "ConvergenceWarning",
     "CrossCheck",
     "Cut",
+    "DataWarning",
     "Expression",
     "InfeasibleRowError",
     "LowRank",
@@ -77,10 +78,14 @@ __all__ = [
     "write_sdpa",
 ]
 
-_LAZY = ("online",)  # packages that need scikit-learn, imported when they are first asked for
+_LAZY = ("learn", "online")  # packages that need scikit-learn, imported when they are first asked for
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LAZY:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, *_LAZY, "__version__"))

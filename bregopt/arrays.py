@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bregopt.errors import DataWarning, warn_caller
+
 __all__ = [
     "EPS",
     "TINY",
@@ -22,6 +24,7 @@ __all__ = [
     "rectangular",
     "span",
     "symmetric_matrix",
+    "symmetrized",
 ]
 
 Array = NDArray[np.float64]
@@ -31,16 +34,29 @@ Mask = NDArray[np.bool_]
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
 TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
 
-# Asymmetry above this fraction of the largest entry is an error; below it is round-off of the caller's.
-SYMMETRY_TOL = 1e-10
+# Asymmetry, as a fraction of the largest entry: up to the first it is round-off of doubles, up to the second
+# that of single precision or of printed digits.
+_ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
 
 
 def rectangular(value: Any, name: str) -> NDArray[Any]:
     """Return `value` as an array of whatever it holds; a ValueError names it if its rows differ in length."""
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
+    return _without_na(value, array) if array.dtype == object and hasattr(value, "to_numpy") else array
+
+
+def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:
+    """Return pandas data of nullable dtypes as numbers, NaN where one is missing; others as they came."""
+    dtypes = value.dtypes if objects.ndim == 2 else [value.dtype]
+    if not all(dtype.kind in "biuf" for dtype in dtypes):
+        return objects
+    if not value.isna().to_numpy().any():
+        return np.asarray(objects.tolist())
+    numbers: NDArray[Any] = value.to_numpy(dtype=float, na_value=np.nan)
+    return numbers
 
 
 def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> Array:
@@ -49,7 +65,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     Parameters
     ----------
     value : array_like
-        Anything numpy reads as real numbers. It is copied.
+        Anything numpy reads as real numbers, and pandas data of nullable dtypes. It is copied.
     name : str
         What the message calls it.
     ndim : int or tuple of int, optional
@@ -78,11 +94,19 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     if not np.isfinite(array).all():
         bad = ~np.isfinite(array)
         where = tuple(int(k) for k in np.argwhere(bad)[0])
-        place = f" at {where if len(where) > 1 else where[0]}" if where else ""
-        raise ValueError(
-            f"{name} has {int(bad.sum())} NaN or Inf value(s), the first{place}; expected finite"
-        )
+        place = f", the first at {_place(value, where)}" if where else ""
+        found = f"{int(bad.sum())} NaN or Inf value(s){place}"
+        raise ValueError(f"{name} has {found}; expected finite numbers: fill or drop it")
     return array
+
+
+def _place(value: Any, where: tuple[int, ...]) -> str:
+    """Return how messages say a place: by its numbers, and by the labels of a DataFrame or Series."""
+    axes = getattr(value, "axes", ())
+    labels = ", ".join(
+        f"{kind} {axis[k]}" for kind, axis, k in zip(("row", "column"), axes, where, strict=False)
+    )
+    return f"{where if len(where) > 1 else where[0]}{labels and f' ({labels})'}"
 
 
 def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
@@ -93,25 +117,60 @@ def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
 def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
     """Return `value` as a new exactly symmetric float64 matrix, or raise an error that names it.
 
-    Asymmetry up to ``1e-10`` of the largest entry is taken for round-off and averaged; more is an error.
+    Asymmetry up to ``1e-10`` of the largest entry is round-off, and the two entries are averaged. Up to
+    ``1e-6`` they are averaged with a :class:`~bregopt.DataWarning`; more is an error.
     """
     matrix = finite_array(value, name, ndim=2)
     if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"{name} has shape {matrix.shape}; expected a square matrix")
+        order = "" if n is None else f", {n} x {n}"
+        raise ValueError(f"{name} has shape {matrix.shape}; expected a square matrix{order}")
     if n is not None and matrix.shape[0] != n:
         raise ValueError(f"{name} is {matrix.shape[0]} x {matrix.shape[0]}; expected {n} x {n}")
     if matrix.size == 0:
         raise ValueError(f"{name} is empty; expected at least one row")
-    if (matrix == matrix.T).all():
+    symmetric: Array = matrix if (matrix == matrix.T).all() else symmetrized(matrix, name, value)
+    return symmetric
+
+
+def symmetrized(matrix: Any, name: str, labelled: Any = None) -> Any:
+    """Return a square matrix, dense or sparse in CSR form, made exactly symmetric, or raise an error.
+
+    Parameters
+    ----------
+    matrix : array or csr_array of shape (n, n)
+        Finite.
+    name : str
+        What messages call it.
+    labelled : DataFrame, optional
+        Where it comes from, for its labels.
+
+    Raises
+    ------
+    ValueError
+        Asymmetry above ``1e-6`` of the largest entry; the message names the pair that differs most.
+
+    Warns
+    -----
+    DataWarning
+        Asymmetry above ``1e-10``.
+    """
+    skew = abs(matrix - matrix.T)
+    if skew.max() == 0:
         return matrix
-    skew = np.abs(matrix - matrix.T)
-    if skew.max() > SYMMETRY_TOL * np.abs(matrix).max():
+    relative = float(skew.max()) / float(abs(matrix).max())
+    if relative > _ROUND_OFF:
         i, j = (int(k) for k in np.unravel_index(int(skew.argmax()), skew.shape))
-        raise ValueError(
-            f"{name} is not symmetric: entry {i, j} is {matrix[i, j]:g} but entry {j, i} is {matrix[j, i]:g}"
+        pair = (
+            f"entry {_place(labelled, (i, j))} is {matrix[i, j]:.10g} but entry {j, i} is {matrix[j, i]:.10g}"
         )
-    symmetrised: Array = (matrix + matrix.T) / 2
-    return symmetrised
+        if relative > _SYMMETRY_TOL:
+            raise ValueError(f"{name} is not symmetric: {pair}; if their mean is meant pass (A + A.T) / 2")
+        warn_caller(
+            f"{name} is symmetric to {relative:.0e} of its largest entry only: {pair}. Means are taken; "
+            "pass (A + A.T) / 2 to say so",
+            DataWarning,
+        )
+    return (matrix + matrix.T) / 2
 
 
 def index_array(value: Any, name: str, n: int) -> IntArray:

@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "ConvergenceWarning",
+    "DataWarning",
     "InfeasibleRowError",
     "PluginWarning",
     "SolverError",
@@ -49,6 +50,10 @@ class SolverError(RuntimeError):
 
 class ConvergenceWarning(UserWarning):
     """The best iterate is returned, but its certificate does not meet the tolerance."""
+
+
+class DataWarning(UserWarning):
+    """The data are taken, but are hardly meant as they are; the message says what was done and what to do."""
 
 
 class PluginWarning(UserWarning):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.interop.graphs import read_graph
 from bregopt.program.rows import Distances, Entries, RankTwo, SparseRows
 from bregopt.solvers.base import Settings
 
@@ -280,6 +281,121 @@ class TestWarmStart:
         with pytest.raises(ValueError, match="warm_start has 4 rows"):
             X = bo.PSD(4)
             bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(4))), [bo.trace(X) == 1]).solve(warm_start=first)
+
+
+class TestValuesThatAreSet:
+    """As CVXPY's: a value is checked when it is set, and copied."""
+
+    def test_they_are_copied_and_read_only(self, X):
+        given = np.diag(np.arange(1.0, N + 1))
+        X.value = given
+        given[0, 0] = 7
+        assert X.value[0, 0] == 1
+        with pytest.raises(ValueError, match="read-only"):
+            X.value[0, 0] = 99
+        u = bo.Variable(upper=2.0)
+        u.value = 2
+        assert (u.value, (u + 1).value) == (2.0, 3.0)
+        u.value = X.value = None
+        assert u.value is X.value is None
+
+    def test_low_rank(self, X):
+        X.value = bo.LowRank(np.ones((N, 1)))
+        assert bo.trace(X).value == N
+        with pytest.raises(ValueError, match=r"value of X has shape \(2, 2\); expected 5 x 5"):
+            X.value = bo.LowRank(np.ones((2, 1)))
+
+    @pytest.mark.parametrize("solver", ["path", "psdboost"])
+    def test_answers_may_be_set_again(self, solver):
+        X, u = bo.PSD(3), bo.Variable(2, nonneg=True, upper=[1.0, 2.0])
+        objective = bo.Minimize(bo.inner(np.ones((3, 3)), X) - bo.sum(u))
+        bo.Problem(objective, [bo.diag(X) == 1, bo.sum(u) <= 2]).solve(solver=solver)
+        matrix, vector = X.value, u.value
+        X.value, u.value = matrix, vector
+        np.testing.assert_array_equal(X.value, matrix)
+        np.testing.assert_array_equal(u.value, vector)
+
+    @pytest.mark.parametrize(
+        ("value", "error", "message"),
+        [
+            (np.ones((7, 2)), ValueError, r"value of X has shape \(7, 2\); expected a square matrix, 5 x 5"),
+            (np.eye(3), ValueError, "value of X is 3 x 3; expected 5 x 5"),
+            (np.triu(np.ones((N, N))), ValueError, "value of X is not symmetric: entry .0, 1. is 1"),
+            (-np.eye(N), ValueError, "value of X has the eigenvalue -1; expected a positive semidefinite"),
+            (np.full((N, N), np.nan), ValueError, "value of X has 25 NaN"),
+            (1j * np.eye(N), TypeError, "value of X is complex"),
+            ("eye", TypeError, "value of X has dtype"),
+        ],
+    )
+    def test_matrices_that_are_refused(self, X, value, error, message):
+        before = X.value
+        with pytest.raises(error, match=message):
+            X.value = value
+        assert X.value is before
+
+    @pytest.mark.parametrize(
+        ("value", "error", "message"),
+        [
+            ([1.0, 2.0, 3.0], ValueError, r"value of u has shape \(3,\); expected \(2,\)"),
+            (1.0, ValueError, r"value of u has shape \(\); expected \(2,\)"),
+            ([0.0, -1.0], ValueError, "value of u is -1 at 1; expected 0 to 4"),
+            ([5.0, 0.0], ValueError, "value of u is 5 at 0; expected 0 to 4"),
+            ([np.inf, 0.0], ValueError, "value of u has 1 NaN or Inf"),
+            (["a", "b"], TypeError, "value of u has dtype"),
+        ],
+    )
+    def test_vectors_that_are_refused(self, value, error, message):
+        u, p = bo.Variable(2, nonneg=True, upper=4.0, name="u"), bo.Parameter(2, name="u")
+        with pytest.raises(error, match=message):
+            u.value = value
+        if "expected 0 to 4" not in message:
+            with pytest.raises(error, match=message.replace("of u", "of parameter u")):
+                p.value = value
+
+
+SYMMETRIC_ARGUMENTS = {
+    "nearest_correlation": lambda A: bo.nearest_correlation(A).X,
+    "inner": lambda A: bo.inner(A, bo.PSD(3)).psd.popitem()[1].adjoint(np.ones(1)),
+    "sparse inner": lambda A: bo.inner(sp.csr_array(A), bo.PSD(3)).psd.popitem()[1].adjoint(np.ones(1)),
+    "graph": lambda A: read_graph(A - np.eye(3)).adjacency.toarray(),
+    "sparse graph": lambda A: read_graph(sp.coo_array(A - np.eye(3))).adjacency.toarray(),
+}
+
+
+class TestAsymmetry:
+    """Round-off is averaged, a little more with a warning, and what is no round-off is refused."""
+
+    @pytest.fixture(params=SYMMETRIC_ARGUMENTS)
+    def consumer(self, request):
+        return SYMMETRIC_ARGUMENTS[request.param]
+
+    @staticmethod
+    def skewed(by):
+        A = np.array([[1.0, 0.9, 0.4], [0.9, 1.0, 0.3], [0.4, 0.3, 1.0]])
+        A[0, 2] += by
+        return A
+
+    def mean(self, by):
+        A = self.skewed(by)
+        return (A + A.T) / 2
+
+    def test_round_off_is_averaged(self, consumer):
+        np.testing.assert_array_equal(consumer(self.skewed(1e-12)), consumer(self.mean(1e-12)))
+
+    @pytest.mark.parametrize("by", [1e-9, 3e-7])
+    def test_that_of_printed_digits_is_averaged_with_a_warning(self, consumer, by):
+        A = self.skewed(by)
+        pair = r"entry \(0, 2\) is 0\.4\d+ but entry \(2, 0\) is 0\.4\. Means are taken"
+        with pytest.warns(bo.DataWarning, match=pair):
+            found = consumer(A)
+        np.testing.assert_array_equal(found, consumer(self.mean(by)))
+        np.testing.assert_array_equal(A, self.skewed(by))
+
+    def test_more_is_refused(self, consumer):
+        with pytest.raises(
+            ValueError, match=r"not symmetric: entry \(0, 2\) is 0.40001 but .* \(A \+ A.T\) / 2"
+        ):
+            consumer(self.skewed(1e-5))
 
 
 SINGULAR = np.array([[1.0, 1.0], [1.0, 1.0]])

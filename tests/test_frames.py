@@ -85,10 +85,38 @@ def test_labels_that_do_not_fit_a_square_matrix():
 
 
 def test_missing_values_are_named():
-    with pytest.raises(ValueError, match=r"A has 2 NaN or Inf value\(s\), the first at \(0, 1\)"):
-        bo.nearest_correlation(frame([[1, np.nan, 0], [np.nan, 1, 0], [0, 0, 1]]))
+    gap = frame([[1, np.nan, 0], [np.nan, 1, 0], [0, 0, 1]])
+    place = r"A has 2 NaN or Inf value\(s\), the first at \(0, 1\) \(row a, column b\); .* fill or drop it"
+    for A in (gap, gap.astype("Float64")):
+        with pytest.raises(ValueError, match=place):
+            bo.nearest_correlation(A)
+    with pytest.raises(ValueError, match=r"weights has 1 NaN .* at 2 \(row c\)"):
+        bo.nearest_correlation(frame(HIGHAM), weights=pd.Series([1, 1, np.nan], NAMES))
     with pytest.raises(TypeError, match="A has dtype object"):
         bo.nearest_correlation(frame([[1, "x", 0], ["x", 1, 0], [0, 0, 1]]))
+
+
+def test_nullable_dtypes_are_read_as_numbers():
+    A, mask = frame(HIGHAM), frame(np.eye(3, k=1) + np.eye(3, k=-1) > 0)
+    plain = bo.nearest_correlation(A, fixed=mask, upper=1.0, weights=pd.Series([1, 2, 3], NAMES))
+    weights = pd.Series([1, 2, 3], NAMES, dtype="Int64")
+    for dtype in ("Float64", "Int64"):
+        found = bo.nearest_correlation(
+            A.astype(dtype),
+            fixed=mask.astype("boolean"),
+            upper=frame(np.ones((3, 3))).astype(dtype),
+            weights=weights,
+        )
+        pd.testing.assert_frame_equal(found.X, plain.X)
+
+
+def test_asymmetry_is_named_by_labels():
+    A = frame(HIGHAM)
+    A.loc["c", "a"] = 0.25
+    with pytest.raises(
+        ValueError, match=r"entry \(0, 2\) \(row a, column c\) is 0 but entry \(2, 0\) is 0.25"
+    ):
+        bo.nearest_correlation(A)
 
 
 def test_frames_are_never_modified():

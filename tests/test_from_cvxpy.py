@@ -83,7 +83,7 @@ NAMES = list(
 def test_every_affine_expression_is_read(name, rng):
     X, x, Y = cp.Variable((N, N), symmetric=True), cp.Variable(4), cp.Variable((3, N))
     G = rng.normal(size=(N, N))
-    X.value, x.value, Y.value = G + G.T, rng.normal(size=4), rng.normal(size=(3, N))
+    X.value, x.value, Y.value = G @ G.T, rng.normal(size=4), rng.normal(size=(3, N))
     ours, cvxpys = values_of(expressions(X, x, Y, rng)[name], X)
     np.testing.assert_allclose(ours, cvxpys, atol=1e-12)
 

@@ -214,6 +214,34 @@ class TestSolution:
         with pytest.raises(dataclasses.FrozenInstanceError):
             nearness().solve().value = 0
 
+    @pytest.mark.parametrize(
+        "kept", [lambda sol: sol, lambda sol: pickle.loads(pickle.dumps(sol)), copy.deepcopy]
+    )
+    @pytest.mark.parametrize("X0", [np.eye(3), bo.LowRank(np.eye(3)[:, :2])])
+    def test_arrays_are_read_only(self, kept, X0):
+        X, u = bo.PSD(3), bo.Variable(2, nonneg=True, name="u")
+        rows = [bo.diag(X)[:2] + u >= 2, X[0, 1] == 0.1]
+        sol = kept(bo.Problem(bo.Minimize(bo.logdet_div(X, X0) + bo.sum(u)), rows).solve(solver="bregman"))
+        held = X0 if isinstance(X0, np.ndarray) else None
+        assert held is None or held.flags.writeable  # the user's own array stays the user's
+        matrix = sol.X.factor if isinstance(sol.X, bo.LowRank) else sol.X
+        for array in (matrix, sol.u["u"], sol.duals[0], *sol.history.values(), sol._raw.u, sol._raw.duals):
+            before = array.copy()
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 99
+            np.testing.assert_array_equal(array, before)
+        sol.X.dense() if isinstance(sol.X, bo.LowRank) else sol.X.copy()[0]
+
+    def test_values_and_duals_are_those_of_the_answer(self):
+        X, u = bo.PSD(2), bo.Variable(2, nonneg=True)
+        row = bo.diag(X) + u == 1
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, [[1, 2], [2, 1]]) + bo.sum(u)), [row]).solve()
+        for value in (X.value, u.value, row.dual_value):
+            with pytest.raises(ValueError, match="read-only"):
+                value += 1
+        assert X.value is sol.X
+        assert row.dual_value is sol.duals[0]
+
     def test_history_is_one_array_a_quantity(self):
         history = nearness().solve().history
         lengths = {len(values) for values in history.values()}

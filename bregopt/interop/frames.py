@@ -51,7 +51,7 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
             f"{name} is a {type(value).__name__} with other labels; "
             "expected those of the matrix, in its order"
         )
-    return value.to_numpy()
+    return value
 
 
 def labelled(solution: Solution, labels: Labels) -> Solution:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import SYMMETRY_TOL, Array, IntArray, finite_array, rectangular, symmetric_matrix
+from bregopt.arrays import Array, IntArray, finite_array, rectangular, symmetric_matrix, symmetrized
 from bregopt.errors import require
 from bregopt.interop.frames import labels_of
 
@@ -140,11 +140,7 @@ def _checked(graph: Any) -> Any:
     if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
         raise ValueError(f"graph has shape {graph.shape}; expected a square adjacency matrix")
     finite_array(graph.tocoo().data, "graph")
-    adjacency = sp.csr_array(graph, dtype=float, copy=True)
-    skew = abs(adjacency - adjacency.T)
-    if skew.nnz and skew.max() > SYMMETRY_TOL * abs(adjacency).max():
-        raise ValueError(f"graph is not symmetric: off by {skew.max():g}; expected an undirected graph")
-    return adjacency
+    return sp.csr_array(symmetrized(sp.csr_array(graph, dtype=float, copy=True), "graph"))
 
 
 def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:

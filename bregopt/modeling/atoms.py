@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    finite_array,
+    index_array,
+    rectangular,
+    symmetric_matrix,
+    symmetrized,
+)
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
@@ -190,14 +198,11 @@ def _pairs(i: Any, j: Any, n: int) -> tuple[IntArray, IntArray]:
 def _sparse_rows(stack: list[Any], n: int, names: list[str]) -> SparseRows:
     parts: list[tuple[IntArray, IntArray, IntArray, Array]] = []
     for k, (matrix, name) in enumerate(zip(stack, names, strict=True)):
-        A = sp.coo_array(matrix)
-        if A.shape != (n, n):
-            raise ValueError(f"{name} has shape {A.shape}; expected {n} x {n}")
-        value = finite_array(A.data, name)
-        skew = sp.coo_array(A - A.T).data
-        if np.abs(skew).max(initial=0.0) > 1e-10 * np.abs(value).max(initial=0.0):
-            raise ValueError(f"{name} is not symmetric: off by {np.abs(skew).max():g}")
+        if matrix.shape != (n, n):
+            raise ValueError(f"{name} has shape {matrix.shape}; expected {n} x {n}")
+        finite_array(sp.coo_array(matrix).data, name)
+        A = sp.coo_array(symmetrized(sp.csr_array(matrix, dtype=float), name))
         i, j = (np.asarray(index, dtype=np.intp) for index in A.coords)
-        parts.append((np.full(len(value), k, dtype=np.intp), i, j, value))
+        parts.append((np.full(A.nnz, k, dtype=np.intp), i, j, A.data))
     fields = (np.concatenate(column) for column in zip(*parts, strict=True))
     return SparseRows.of(len(stack), n, Coordinates(*fields))

@@ -162,13 +162,11 @@ class Problem:
         """Return the answer in the user's terms, and set the values of variables and constraints."""
         found = raw.X is not None
         for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)  # it is the answer's, and the next warm start's
-            X.value = value
+            X._value = value  # read-only, as it is the answer's and the next warm start's
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
             part = raw.u[place].reshape(u.shape) if found else None
-            u.value = float(part) if part is not None and u.shape == () else part
+            u._value = float(part) if part is not None and u.shape == () else part
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, finite_array, symmetric_matrix
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank
 from bregopt.program.rows import Entries
@@ -17,6 +17,8 @@ from bregopt.program.rows import Entries
 __all__ = ["PSD", "Parameter", "Variable"]
 
 _counter = itertools.count()
+
+_VALUE_TOL = 1e-8  # by which a value may miss the cone, relative to its largest entry, or its box
 
 
 class PSD(Operand):
@@ -32,18 +34,43 @@ class PSD(Operand):
     Attributes
     ----------
     value : array of shape (n, n), LowRank or None
-        Set by :meth:`bregopt.Problem.solve`.
+        Set by :meth:`bregopt.Problem.solve`. One of your own is copied, after a check that it is finite,
+        symmetric and positive semidefinite.
 
     Raises
     ------
     TypeError, ValueError
-        If `n` is not a positive integer, or `name` not a string.
+        If `n` is not a positive integer, `name` not a string, or a value set no such matrix.
     """
 
     def __init__(self, n: int, name: str | None = None) -> None:
         self.n = _size(n, "n")
         self.name = _named(name, "X")
-        self.value: Array | LowRank | None = None
+        self._value: Array | LowRank | None = None
+
+    @property
+    def value(self) -> Array | LowRank | None:
+        """The current value, read-only, or None."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = None if value is None else self._checked(value)
+
+    def _checked(self, value: Any) -> Array | LowRank:
+        name = f"value of {self.name}"
+        if isinstance(value, LowRank):
+            if value.shape != self.shape:
+                raise ValueError(f"{name} has shape {value.shape}; expected {self.n} x {self.n}")
+            return value
+        matrix = symmetric_matrix(value, name, self.n)
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        if least < -_VALUE_TOL * np.abs(matrix).max():
+            raise ValueError(
+                f"{name} has the eigenvalue {least:.3g}; expected a positive semidefinite matrix"
+            )
+        matrix.setflags(write=False)
+        return matrix
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,12 +121,14 @@ class Variable(Operand):
     Attributes
     ----------
     value : float, array of that shape, or None
-        Set by :meth:`bregopt.Problem.solve`.
+        Set by :meth:`bregopt.Problem.solve`. One of your own is copied, after a check that it is finite and
+        within the bounds.
 
     Raises
     ------
     TypeError, ValueError
-        Bad shape, name or `nonneg`, bounds that are not numbers, or a lower bound above the upper one.
+        Bad shape, name or `nonneg`, bounds that are not numbers, a lower bound above the upper one, or a
+        value set of another shape or out of bounds.
     """
 
     def __init__(
@@ -126,7 +155,27 @@ class Variable(Operand):
                 f"{self.name}: lower is {self.lower[k]:g} but upper is {self.upper[k]:g} at {k}; "
                 "expected lower <= upper"
             )
-        self.value: Array | float | None = None
+        self._value: Array | float | None = None
+
+    @property
+    def value(self) -> Array | float | None:
+        """The current value, read-only, or None."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = None if value is None else self._checked(value)
+
+    def _checked(self, value: Any) -> Array | float:
+        array = _shaped(value, f"value of {self.name}", self.shape)
+        found = array.ravel()
+        slack = _VALUE_TOL * np.maximum(1.0, np.abs(found))
+        outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
+        if len(outside):
+            k = int(outside[0])
+            expected = f"{self.lower[k]:g} to {self.upper[k]:g}"
+            raise ValueError(f"value of {self.name} is {found[k]:g} at {k}; expected {expected}")
+        return array if self.shape else float(array)
 
     @property
     def size(self) -> int:
@@ -190,11 +239,7 @@ class Parameter(Operand):
 
     @value.setter
     def value(self, value: Any) -> None:
-        array = finite_array(value, f"value of parameter {self.name}")
-        if array.shape != self.shape:
-            raise ValueError(f"value of parameter {self.name} has shape {array.shape}; expected {self.shape}")
-        array.setflags(write=False)  # what is checked once stays so
-        self._value = array
+        self._value = _shaped(value, f"value of parameter {self.name}", self.shape)
 
     def __getitem__(self, key: Any) -> Expression:
         return self.expression()[key]
@@ -224,6 +269,15 @@ def _named(name: Any, prefix: str) -> str:
     if not name:
         raise ValueError("name is empty; expected at least one character, or None")
     return name
+
+
+def _shaped(value: Any, name: str, shape: tuple[int, ...]) -> Array:
+    """Return a value as a finite array of a shape, read-only: what is checked once stays so."""
+    array = finite_array(value, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
+    array.setflags(write=False)
+    return array
 
 
 def _size(n: Any, name: str) -> int:

@@ -97,6 +97,7 @@ class LowRank:
 
     def __setstate__(self, factor: Array) -> None:
         self.factor = factor
+        self.factor.setflags(write=False)  # pickle does not keep it
 
 
 Matrix = Array | LowRank

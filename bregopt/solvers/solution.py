@@ -52,6 +52,9 @@ class StopReason(StrEnum):
 class Solution:
     """An answer and its certificate.
 
+    Its arrays are read-only, so that they stay those that the certificate is of; ``sol.X.copy()`` is one to
+    write to. A DataFrame is a copy already.
+
     Attributes
     ----------
     status : str
@@ -114,6 +117,13 @@ class Solution:
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
 
+    def __post_init__(self) -> None:
+        _protect(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _protect(state)  # pickle does not keep it
+        vars(self).update(state)
+
     @cached_property
     def rank(self) -> Any:
         """The rank of the answer, or of each of its matrices; None where there is none."""
@@ -151,6 +161,18 @@ class Solution:
             f"  stopped    {self.stop_reason}",
         ]
         return "\n".join(lines)
+
+
+def _protect(value: Any) -> None:
+    """Make every array in something read-only."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, dict):
+        for part in value.values():
+            _protect(part)
+    elif isinstance(value, tuple):
+        for part in value:
+            _protect(part)
 
 
 def _rank(X: Matrix) -> int:
