@@ -203,6 +203,41 @@ def test_weights_of_edges_add_up():
     np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 4, 0], [4, 0, 2], [0, 2, 0]])
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [1, 2, 3, 4, 5],
+        [0, 3, 7, 8, 1_000_000_000],
+        ["ann", "bob", "cy", "dee", "eve"],
+        np.array([1, 2, 3, 4, 5], dtype=np.uint8),
+        np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object),
+    ],
+)
+def test_vertices_of_edges_are_those_that_occur(names):
+    path = [(0, 1), (1, 2), (2, 3), (3, 4)]
+    edges = [(names[i], names[j]) for i, j in path]
+    for form in (
+        edges,
+        np.array(edges),
+        tuple(np.array(edges).T),
+        tuple(map(list, zip(*edges, strict=True))),
+    ):
+        graph = read_graph(form, weights=[1.0, 2.0, 3.0, 4.0])
+        assert graph.nodes == list(names)
+        expected = np.zeros((5, 5))
+        expected[[0, 1, 2, 3], [1, 2, 3, 4]] = [1, 2, 3, 4]
+        np.testing.assert_array_equal(graph.adjacency.toarray(), expected + expected.T)
+    found = bo.min_balanced_cut(edges)
+    assert found.cut == 1
+    assert sorted(found.sides[0] + found.sides[1]) == sorted(names)
+    # The order of the partition is that of the sorted names.
+    assert [name for name, side in zip(names, found.partition, strict=True) if side == 1] == found.sides[0]
+
+
+def test_two_edges_of_strings_are_no_matrix():
+    assert read_graph([("a", "b"), ("b", "c")]).nodes == ["a", "b", "c"]
+
+
 def test_two_edges_are_not_a_matrix_of_two_vertices():
     assert read_graph([[0, 1], [1, 2]]).n == 3
     assert read_graph([[0.0, 1.0], [1.0, 0.0]]).n == 2
@@ -224,6 +259,20 @@ def test_the_seed_decides():
     W = random_graph(30, 3, 0.2)
     first, again = (bo.min_balanced_cut(W, seed=5, tol=5e-2) for _ in range(2))
     np.testing.assert_array_equal(first.partition, again.partition)
+
+
+@pytest.mark.parametrize("seed", [np.random.default_rng, np.random.SeedSequence, np.int64])
+def test_seeds_of_numpy(seed):
+    W = random_graph(40, 3, 0.2)
+    first, again = (bo.max_cut(W, seed=seed(5), solver="lowrank", tol=5e-2) for _ in range(2))
+    np.testing.assert_array_equal(first.partition, again.partition)
+    np.testing.assert_array_equal(first.X, again.X)
+
+
+def test_a_generator_goes_on():
+    rng, other = (np.random.default_rng(5) for _ in range(2))
+    bo.max_cut(random_graph(10, 3), seed=rng)
+    assert rng.random() != other.random()
 
 
 def test_scaled_weights_scale_cut_and_bound():
@@ -298,6 +347,14 @@ def test_repr_says_what_was_proven():
         ([[0, 1], [1, 1], [1, 2]], {}, ValueError, "loop at vertex 1"),
         ([[0.5, 1], [1, 2], [0, 2]], {}, TypeError, "graph has edges of dtype"),
         ([[0, -1], [1, 2], [0, 2]], {}, ValueError, "index -1"),
+        ([[0, 1, 2.5], [1, 2, 1.0]], {}, ValueError, r"shape \(2, 3\).*third column goes to weights="),
+        (
+            [("a", 1), ("b", 2), ("c", 3)],
+            {},
+            TypeError,
+            "edges of dtype .*expected integers, or strings alone",
+        ),
+        ([[0.0, 1], [1, 2], [0, 2]], {}, TypeError, r"edges of dtype float64; .*graph.astype\(int\)"),
         ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0]}, ValueError, "weights has length 1"),
         ([[0, 1], [1, 2], [0, 2]], {"weights": [1.0, -1.0, 1.0]}, ValueError, "weights"),
         (np.ones((3, 3)) - np.eye(3), {"weights": [1.0]}, TypeError, "weights"),
@@ -307,6 +364,13 @@ def test_repr_says_what_was_proven():
         (np.ones((3, 3)) - np.eye(3), {"imbalance": None}, TypeError, "imbalance"),
         (np.ones((3, 3)) - np.eye(3), {"seed": -1}, ValueError, "seed is -1"),
         (np.ones((3, 3)) - np.eye(3), {"seed": "a"}, TypeError, "seed is 'a'"),
+        (
+            np.ones((3, 3)) - np.eye(3),
+            {"seed": None},
+            TypeError,
+            "None; expected an integer, a numpy Generator",
+        ),
+        (np.ones((3, 3)) - np.eye(3), {"seed": 1.5}, TypeError, "seed is 1.5; expected an integer"),
         (np.ones((3, 3)) - np.eye(3), {"tol": "a"}, TypeError, "tol is 'a'"),
         (np.ones((3, 3)) - np.eye(3), {"tol": -0.5}, ValueError, "tol is -0.5"),
         (np.ones((3, 3)) - np.eye(3), {"max_iter": 0}, ValueError, "max_iter is 0"),

@@ -24,7 +24,8 @@ class Graph:
     adjacency : csr_array of shape (n, n)
         Symmetric, zero on the diagonal.
     nodes : list
-        What the user calls the vertices: networkx's nodes, the labels of a DataFrame, else ``0 .. n-1``.
+        The user's names of the vertices: networkx's nodes, the labels of a DataFrame, those that occur in
+        edges, sorted, else ``0 .. n-1``.
     """
 
     adjacency: Any
@@ -52,8 +53,8 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
     Parameters
     ----------
     graph : networkx graph, sparse or dense array or DataFrame of shape (n, n), or edges
-        Edges are an integer array of shape ``(m, 2)`` or a pair of index arrays; vertices are then
-        ``0 .. largest index``, and parallel edges add up.
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings. The
+        vertices are those that occur in an edge, and parallel edges add up.
     weights : str or array of shape (m,), optional
         For networkx the name of the edge attribute (without it every edge weighs one); for edges their
         weights. Adjacency matrices carry their own.
@@ -92,7 +93,7 @@ def _is_matrix(graph: Any) -> bool:
     if isinstance(graph, tuple):
         return False
     array = rectangular(graph, "graph")
-    square = array.ndim == 2 and array.shape[0] == array.shape[1]
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind not in "UO"
     return square and not (len(array) == 2 and _two_edges(array))
 
 
@@ -145,7 +146,7 @@ def _checked(graph: Any) -> Any:
 
 def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     edges = rectangular(graph, "graph")
-    if edges.dtype == object or edges.ndim == 0:
+    if edges.ndim == 0:
         raise TypeError(
             f"graph is {type(graph).__name__}; expected a networkx graph, an adjacency matrix or edges"
         )
@@ -153,17 +154,30 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     if not pair_of_arrays:
         edges = edges.T
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.shape[1] == 0:
+        third = "; a third column goes to weights=" if edges.ndim == 2 and len(edges) == 3 else ""
         raise ValueError(
             f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays, or a "
-            "square adjacency matrix"
+            f"square adjacency matrix{third}"
         )
     if edges.dtype.kind not in "iu":
-        raise TypeError(f"graph has edges of dtype {edges.dtype}; expected integers")
-    if edges.min() < 0:
+        edges = _strings(graph, edges)
+    elif edges.min() < 0:
         raise ValueError(f"graph has an edge with index {edges.min()}; expected none below 0")
-    m, n = edges.shape[1], int(edges.max()) + 1
+    m = edges.shape[1]
     weight: Array = np.ones(m) if weights is None else finite_array(weights, "weights", ndim=1)
     if len(weight) != m:
         raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")
-    half = sp.csr_array((weight, tuple(edges)), (n, n))
-    return sp.csr_array(half + half.T), list(range(n))
+    vertices, ends = np.unique(edges, return_inverse=True)
+    n = len(vertices)
+    half = sp.csr_array((weight, tuple(ends.reshape(2, m))), (n, n))
+    return sp.csr_array(half + half.T), vertices.tolist()
+
+
+def _strings(graph: Any, edges: Any) -> Any:
+    """Return edges between vertices that are named by strings; those of another kind are refused."""
+    if not all(isinstance(label, str) for label in np.asarray(graph, dtype=object).ravel()):
+        raise TypeError(
+            f"graph has edges of dtype {edges.dtype}; expected integers, or strings alone: for whole numbers "
+            "graph.astype(int)"
+        )
+    return edges.astype(str)

@@ -20,6 +20,7 @@ __all__ = [
     "generator",
     "idealised_bounds",
     "index_rows",
+    "legacy_generator",
     "pairs_from_labels",
     "percentile_bounds",
     "sq_distances",
@@ -41,7 +42,7 @@ def pairs_from_labels(
     n_pairs : int, "auto" or "all"
         How many, drawn alike from all pairs without repetition; "auto" draws ``40 c^2`` for ``c`` classes.
         Where there are no more than that, all are taken.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -91,7 +92,7 @@ def triplets_from_labels(
         Where a class, or all others, are fewer, all of them are taken.
     n_triplets : int, optional
         Draw so many of them; all by default.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -141,7 +142,7 @@ def percentile_bounds(
     ----------
     X : array_like of shape (n, D)
     percentiles : pair of float, from 0 to 100
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Of 100,000 pairs that stand for all, where there are more.
 
     Returns
@@ -246,8 +247,16 @@ def sq_distances(points: Array, pairs: IntArray) -> Array:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Return numpy's generator for whatever scikit-learn takes as a `random_state`."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    """Return numpy's generator for whatever scikit-learn takes as a `random_state`, or that generator."""
+    return np.random.default_rng(legacy_generator(random_state).randint(2**31 - 1))
+
+
+def legacy_generator(random_state: Any) -> np.random.RandomState:
+    """Return scikit-learn's kind of generator; one on the stream of a numpy Generator where that is given."""
+    if isinstance(random_state, np.random.Generator):
+        return np.random.RandomState(random_state.bit_generator)
+    state: np.random.RandomState = check_random_state(random_state)
+    return state
 
 
 def _pairs(n: int, count: float, rng: np.random.Generator) -> IntArray:

@@ -13,7 +13,7 @@ from bregopt import PSD, LowRank, Minimize, Problem, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Solved, psd_root, validated
-from bregopt.learn.constraints import pairs_from_labels
+from bregopt.learn.constraints import legacy_generator, pairs_from_labels
 from bregopt.learn.kernel_rows import KernelRows
 from bregopt.threads import threads_for
 
@@ -55,7 +55,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         None leaves the limit to the route.
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"method": "cyclic"}``.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Of pairs and landmarks.
 
     Attributes
@@ -202,7 +202,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             self.kernel,
             kernel_params=self.kernel_params,
             n_components=min(self.n_components, len(points)),
-            random_state=self.random_state,
+            random_state=legacy_generator(self.random_state),
         )
         return self._nystroem.fit_transform(points)
 

@@ -38,7 +38,7 @@ class SoftMarginMetricLearner(LinearMetric):
         None leaves the limit to the route.
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"solver": "psdboost"}``.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Of the triplets drawn.
 
     Attributes

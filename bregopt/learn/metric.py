@@ -170,7 +170,7 @@ class LogDetMetricLearner(_PairMetricLearner):
         Newton steps; None leaves the limit to the route.
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"time_limit": 60}``.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Of the pairs drawn.
 
     Attributes

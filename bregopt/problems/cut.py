@@ -24,6 +24,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
+from bregopt.solvers.base import Seed
 from bregopt.solvers.registry import check_options, time_limit
 from bregopt.solvers.solution import Solution
 
@@ -42,7 +43,7 @@ class Cut(Solution):
     Attributes
     ----------
     partition : int array of shape (n,)
-        The side of each vertex, 1 or -1, in the order of the graph.
+        The side of each vertex, 1 or -1, in the order of the graph; of edges in that of the sorted names.
     sides : tuple of two lists
         The vertices of each side, by their names in the graph.
     cut : float
@@ -72,20 +73,21 @@ class Cut(Solution):
 
 
 def min_balanced_cut(
-    graph: Any, weights: Any = None, imbalance: float = 0.0, *, seed: int = 0, **options: Any
+    graph: Any, weights: Any = None, imbalance: float = 0.0, *, seed: Seed = 0, **options: Any
 ) -> Cut:
     """Return a small balanced cut of a graph, and a bound that no balanced cut beats.
 
     Parameters
     ----------
     graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
-        Edges are an int array of shape ``(m, 2)`` or a pair of index arrays. It may fall into components and
-        have isolated vertices.
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings; the
+        vertices are those that occur in an edge. A graph may fall into components, and a networkx graph or a
+        matrix may have isolated vertices.
     weights : str or array of shape (m,), optional
         The networkx edge attribute, or the weights of the edges, none below 0; every edge weighs one without.
     imbalance : float in [0, 1)
         The sides may differ by this fraction of the number of vertices, and always by one where it is odd.
-    seed : int, at least 0
+    seed : int, at least 0, numpy.random.Generator or SeedSequence
         Of the random hyperplanes of the rounding.
     **options
         Of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``time_limit``, ``verbose``...
@@ -125,7 +127,7 @@ def min_balanced_cut(
     return _rounded(relaxed, parsed, side, min(max(relaxed.dual_value, 0.0), cut))
 
 
-def max_cut(graph: Any, weights: Any = None, *, seed: int = 0, **options: Any) -> Cut:
+def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) -> Cut:
     """Return a large cut of a graph, and a bound that no cut exceeds.
 
     Parameters

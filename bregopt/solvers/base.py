@@ -17,7 +17,9 @@ from bregopt.program import Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
-__all__ = ["Answer", "Capabilities", "Settings", "Solver", "Start", "make_settings"]
+__all__ = ["Answer", "Capabilities", "Seed", "Settings", "Solver", "Start", "make_settings"]
+
+Seed = int | np.random.Generator | np.random.SeedSequence
 
 _EXPECTED = {"tol": "above 0 and below 1", "rank_tol": "above 0 and below 1", "time_limit": "above 0"}
 _PENALTY_NAMES = {
@@ -94,8 +96,8 @@ class Settings:
         Seconds.
     verbose : bool
         Print a table of the progress.
-    seed : int
-        Of every random choice.
+    seed : int, numpy.random.Generator or SeedSequence
+        Of every random choice; a generator goes on from where it stands.
     rank_tol : float
         Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
     """
@@ -104,7 +106,7 @@ class Settings:
     max_iter: int | None = None
     time_limit: float | None = None
     verbose: bool = False
-    seed: int = 0
+    seed: Seed = 0
     rank_tol: float = 1e-10
 
     def __post_init__(self) -> None:
@@ -120,8 +122,11 @@ class Settings:
             value = getattr(self, name)
             if value is None and name == "max_iter":
                 continue
+            if name == "seed" and isinstance(value, np.random.Generator | np.random.SeedSequence):
+                continue
             if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
-                raise TypeError(f"{name} is {value!r}; expected an integer")
+                other = ", a numpy Generator or SeedSequence" if name == "seed" else ""
+                raise TypeError(f"{name} is {value!r}; expected an integer{other}")
             if value < least:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
         if not isinstance(self.verbose, bool):

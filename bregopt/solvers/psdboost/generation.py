@@ -15,7 +15,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Faces, LowRank, Penalty, Program, find_faces, is_farkas
-from bregopt.solvers.base import Answer, Start
+from bregopt.solvers.base import Answer, Seed, Start
 from bregopt.solvers.engine import follow_path
 from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.psdboost.incumbent import Incumbent, balanced, trace_bound_on
@@ -276,7 +276,7 @@ def _directions(X: Array) -> Array:
     return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
 
 
-def _sampled(program: Program, seed: int) -> Program | None:
+def _sampled(program: Program, seed: Seed) -> Program | None:
     """Return the program with a sample of its hinge rows at a higher price, None where there are few."""
     bounds = program.bounds
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
