@@ -17,6 +17,7 @@ __all__ = [
     "Array",
     "IntArray",
     "Mask",
+    "check_pair_bounds",
     "covers",
     "finite_array",
     "index_array",
@@ -195,6 +196,18 @@ def positive_number(value: Any, name: str) -> float:
     if number <= 0:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
     return number
+
+
+def check_pair_bounds(upper: Any, lower: Any) -> None:
+    """Refuse one bound on the distances of similar pairs that lies above the one of dissimilar pairs."""
+    if upper is None or lower is None:
+        return
+    most, least = finite_array(upper, "upper"), finite_array(lower, "lower")
+    if most.ndim == least.ndim == 0 and most > least:
+        raise ValueError(
+            f"upper is {most:g} but lower is {least:g}; expected upper <= lower: similar pairs come within "
+            "upper, and dissimilar ones stay beyond lower"
+        )
 
 
 def span(index: IntArray) -> IntArray | slice:

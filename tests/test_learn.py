@@ -286,6 +286,24 @@ def test_hard_pairs_that_contradict_are_refused():
         (LogDetMetricLearner(percentiles=(95, 5)), {}, "percentiles"),
         (LogDetMetricLearner(n_pairs="some"), {}, "n_pairs"),
         (LogDetMetricLearner(upper=[1.0, 2.0]), {}, "upper has 2 values"),
+        (LogDetMetricLearner(upper=5.0, lower=1.0), {}, "upper is 5 but lower is 1; expected upper <= lower"),
+        (VonNeumannMetricLearner(upper=1e3), {}, "upper is 1000 but lower is .*; expected upper <= lower"),
+        (LogDetMetricLearner(upper="far"), {}, "upper has dtype"),
+        (LogDetMetricLearner(), {"y": np.zeros(150)}, "y has 1 class"),
+        (VonNeumannMetricLearner(), {"y": ["a"] * 150}, "y has 1 class, 'a'"),
+        (KernelLearner(), {"y": np.r_[np.zeros(50), np.full(100, -1)]}, "y has 1 class"),
+        (
+            LogDetMetricLearner(),
+            {"y": None, "similar": [[0, 1], [2, 3]]},
+            "no dissimilar pair.*give dissimilar=",
+        ),
+        (LogDetMetricLearner(), {"y": None, "dissimilar": [[0, 60]]}, "no similar pair.*give similar="),
+        (LogDetMetricLearner(n_pairs=1), {}, "no (dis)?similar pair.*larger n_pairs"),
+        (
+            KernelLearner(),
+            {"y": None, "distances": ([[0, 1], [2, 3]], [1.0, 4.0], [2.0, 3.0])},
+            "distances has the lower bound 4 above the upper one 3 at pair 1",
+        ),
         (LogDetMetricLearner(), {"y": None}, "requires y to be passed.*similar="),
         (LogDetMetricLearner(), {"y": None, "similar": [[0, 0]]}, "pairs point 0 with itself"),
         (LogDetMetricLearner(), {"y": None, "similar": [[0, 150]]}, "expected 0 to 149"),
@@ -296,8 +314,56 @@ def test_hard_pairs_that_contradict_are_refused():
     ],
 )
 def test_bad_input_is_named(learner, data, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((ValueError, TypeError), match=text):
         learner.fit(POINTS, **({"y": LABEL} | data))
+
+
+@pytest.mark.parametrize("cls", [*METRICS, KernelLearner, NearestCorrelation])
+def test_unknown_arguments_are_told_by_the_name_of_the_class(cls):
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}\.__init__\(\) got .* 'gama'"):
+        cls(gama=1.0)
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}\.fit\(\) got .* 'pairs'"):
+        cls().fit(POINTS, pairs=[[0, 1]])
+    with pytest.raises(ValueError, match=rf"Invalid parameter 'gama' for estimator {cls.__name__}"):
+        cls().set_params(gama=1.0)
+
+
+class _Derived(LogDetMetricLearner):
+    """One that a user derives, with an initialiser of its own."""
+
+    def __init__(self, gamma=0.5):
+        super().__init__(gamma)
+
+
+def test_learners_may_be_derived():
+    theirs, ours = _Derived().fit(POINTS, LABEL), LogDetMetricLearner(0.5).fit(POINTS, LABEL)
+    assert np.array_equal(theirs.components_, ours.components_)
+    assert list(_Derived().get_params()) == ["gamma"]
+
+
+@pytest.mark.parametrize("learner", [LogDetMetricLearner(), KernelLearner(kernel="rbf", n_components=20)])
+def test_a_generator_of_numpy_draws(learner):
+    first, again = (
+        clone(learner).set_params(random_state=np.random.default_rng(7)).fit(POINTS, LABEL) for _ in range(2)
+    )
+    assert np.array_equal(first.transform(POINTS), again.transform(POINTS))
+    other = clone(learner).set_params(random_state=np.random.default_rng(8)).fit(POINTS, LABEL)
+    assert not np.array_equal(first.transform(POINTS), other.transform(POINTS))
+
+
+def test_packages_that_need_scikit_learn_come_when_they_are_asked_for():
+    code = (
+        "import sys, bregopt as bo\n"
+        "assert 'sklearn' not in sys.modules\n"
+        "assert {'learn', 'online', 'Problem'} <= set(dir(bo)), dir(bo)\n"
+        "assert 'sklearn' not in sys.modules\n"
+        "print(bo.learn.LogDetMetricLearner.__name__, bo.online.MEG.__name__)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["LogDetMetricLearner", "MEG"]
+    assert set(dir(bo)) == {*bo.__all__, "learn", "online", "__version__"}
+    with pytest.raises(AttributeError, match="no attribute 'lern'"):
+        bo.lern
 
 
 def test_a_covariance_without_inverse_is_no_prior():

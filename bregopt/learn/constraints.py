@@ -25,6 +25,7 @@ __all__ = [
     "percentile_bounds",
     "sq_distances",
     "triplets_from_labels",
+    "two_classes",
 ]
 
 _PAIRS_FOR_PERCENTILES = 100_000
@@ -121,7 +122,7 @@ def triplets_from_labels(
     targets, impostors = _whole(n_targets, "n_targets"), _whole(n_impostors, "n_impostors")
     parts = [
         _triplets_of(points, np.flatnonzero(labels == c), np.flatnonzero(labels != c), targets, impostors)
-        for c in _two_classes(labels)
+        for c in two_classes(labels)
     ]
     triplets = np.concatenate(parts)
     if len(triplets) == 0:
@@ -296,7 +297,8 @@ def _labels(y: Any) -> Any:
     return labels
 
 
-def _two_classes(labels: Any) -> Any:
+def two_classes(labels: Any) -> Any:
+    """Return the distinct labels, after checking that there are several."""
     classes = np.unique(labels)
     if len(classes) < 2:
         raise ValueError(f"y has 1 class, {str(classes[0])!r}; expected at least two")

@@ -102,4 +102,10 @@ def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, A
                 f"{name}[{place}] has {len(end)} values for {len(pairs)} pairs; expected one for each"
             )
         ends.append(None if end is None else np.broadcast_to(end, len(pairs)))
+    if ends[0] is not None and ends[1] is not None and (ends[0] > ends[1]).any():
+        k = int(np.flatnonzero(ends[0] > ends[1])[0])
+        raise ValueError(
+            f"{name} has the lower bound {ends[0][k]:g} above the upper one {ends[1][k]:g} at pair {k}; "
+            "expected a tuple (pairs, lower, upper)"
+        )
     return pairs, ends[0], ends[1]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_div
-from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import LinearMetric, map_of, psd_root, softened, validated
-from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds
+from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds, two_classes
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 
@@ -20,10 +22,27 @@ _PRIORS = ("identity", "covariance")
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 
 
+def _named_after(cls: type, method: Callable[..., Any]) -> FunctionType:
+    """Return a copy of a method that Python calls a method of another class."""
+    original: Any = method
+    copy = FunctionType(original.__code__, original.__globals__, method.__name__, original.__defaults__)
+    copy.__kwdefaults__, copy.__doc__ = original.__kwdefaults__, method.__doc__
+    copy.__annotations__, copy.__module__ = original.__annotations__, method.__module__
+    copy.__qualname__ = f"{cls.__name__}.{method.__name__}"
+    return copy
+
+
 class _PairMetricLearner(LinearMetric):
     """A metric that moves as little as possible from a prior one, given bounds on pairs."""
 
     _divergence: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give a learner copies of its own, by whose names Python's messages about arguments call it."""
+        super().__init_subclass__(**options)
+        for method in (_PairMetricLearner.__init__, _PairMetricLearner.fit):
+            if getattr(cls, method.__name__) is method:
+                setattr(cls, method.__name__, _named_after(cls, method))
 
     def __init__(
         self,
@@ -59,7 +78,7 @@ class _PairMetricLearner(LinearMetric):
         y : array_like of shape (n,), optional
             Classes, from which `n_pairs` pairs are drawn where none are given.
         similar, dissimilar : int array_like of shape (k, 2), optional
-            Pairs of rows of `X` that shall be at most `upper`, or at least `lower` apart.
+            Pairs of rows of `X` that shall be at most `upper`, or at least `lower` apart; some of each.
 
         Returns
         -------
@@ -68,7 +87,8 @@ class _PairMetricLearner(LinearMetric):
         Raises
         ------
         TypeError, ValueError
-            Bad input or parameters, a dissimilar pair of equal points, or hard bounds that no metric meets.
+            Bad input or parameters, one class, similar or dissimilar pairs alone, a dissimilar pair of equal
+            points, an upper bound above the lower one, or hard bounds that no metric meets.
         """
         told = similar is not None or dissimilar is not None
         points, labels = validated(self, X, y, told, "similar= and dissimilar= pairs")
@@ -76,9 +96,11 @@ class _PairMetricLearner(LinearMetric):
             near = index_rows(similar, "similar", len(points), 2)
             far = index_rows(dissimilar, "dissimilar", len(points), 2)
         else:
+            two_classes(labels)
             near, far = pairs_from_labels(labels, self.n_pairs, self.random_state)
         prior = self._prior(points)
         self.bounds_ = self._bounds(points, prior)
+        check_pair_bounds(*self.bounds_)
         A = PSD(points.shape[1], name="A")
         rows = self._rows(A, points, near, far, self._unit(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
@@ -99,14 +121,17 @@ class _PairMetricLearner(LinearMetric):
                 f"the dissimilar points {i} and {j} are equal, and no metric moves them apart: drop one, or "
                 "correct its label"
             )
+        for name, pairs in (("similar", near), ("dissimilar", far)):
+            if len(pairs) == 0:
+                raise ValueError(
+                    f"there is no {name} pair; expected some of both kinds: give {name}=, or a larger n_pairs"
+                )
         rows = []
         if apart.any():
             forms = _relative(A, near_by[apart], _of_pairs(upper, "upper", len(near))[apart])
             rows.append(softened(forms <= 1.0, self.gamma, unit))
-        if len(far):
-            forms = _relative(A, far_off, _of_pairs(lower, "lower", len(far)))
-            rows.append(softened(forms >= 1.0, self.gamma, unit))
-        return rows
+        forms = _relative(A, far_off, _of_pairs(lower, "lower", len(far)))
+        return [*rows, softened(forms >= 1.0, self.gamma, unit)]
 
     def _bounds(self, points: Array, prior: Array) -> tuple[Any, Any]:
         """Return the bounds, by percentiles of the prior's squared distances where they are not given."""
@@ -158,8 +183,8 @@ class LogDetMetricLearner(_PairMetricLearner):
     prior : {"identity", "covariance"} or array_like of shape (n_features, n_features)
         ``A0``: the identity, the inverse covariance of the data, or a positive definite matrix.
     upper, lower : float or array_like, optional
-        Bounds on the squared distances of similar and of dissimilar pairs, above 0; an array gives one for
-        each pair.
+        Bounds on the squared distances of similar and of dissimilar pairs, above 0, the upper no larger than
+        the lower; an array gives one for each pair.
     percentiles : pair of float
         Where bounds are not given they are these percentiles of the squared distances under the prior.
     n_pairs : int, "auto" or "all"

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, finite_array, positive_number, rectangular, symmetric_matrix
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    check_pair_bounds,
+    finite_array,
+    positive_number,
+    rectangular,
+    symmetric_matrix,
+)
 from bregopt.interop.frames import labelled, labels_of
 from bregopt.modeling.atoms import sq_distance
 from bregopt.modeling.constraints import Constraint, soft
@@ -46,7 +54,8 @@ def learn_kernel(
     similar, dissimilar : array_like of int, shape (k, 2)
         Pairs of points; one of the two may be empty.
     upper, lower : float or array_like of shape (k,), optional
-        Bounds on the squared distances of the similar and of the dissimilar pairs, above 0. By default
+        Bounds on the squared distances of the similar and of the dissimilar pairs, above 0; of two numbers
+        the upper is no larger than the lower. By default
         ``(1 - shrink) b`` and ``(1 + shrink) b`` with ``b`` the squared distance in ``K0``.
     divergence : {"logdet", "von_neumann", "frobenius"}
     gamma : float, optional
@@ -92,6 +101,7 @@ def learn_kernel(
     far = _pairs(dissimilar, "dissimilar", K.n)
     if len(near) + len(far) == 0:
         raise ValueError("similar and dissimilar are both empty; expected at least one pair")
+    check_pair_bounds(upper, lower)
     rows: list[Constraint] = []
     if len(near):
         rows.append(sq_distance(K, *near.T) <= _bounds(upper, "upper", near, start, 1 - step))
