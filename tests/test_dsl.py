@@ -283,6 +283,50 @@ class TestWarmStart:
             bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(4))), [bo.trace(X) == 1]).solve(warm_start=first)
 
 
+class TestOtherPackagesFunctions:
+    """They do not know our expressions, and the error says what there is instead."""
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (np.trace, "numpy.trace takes no expression of bregopt; use bo.trace"),
+            (np.diag, "numpy.diag takes .*; use bo.diag"),
+            (np.sum, "numpy.sum takes .*; use bo.sum"),
+            (np.mean, "numpy.mean takes .*; there are bo.trace, bo.diag"),
+            (np.linalg.eigvalsh, "numpy.linalg.eigvalsh takes .*; there are bo.trace, bo.diag"),
+            (lambda X: np.vstack([X[0], X[1]]), "numpy.vstack takes"),
+            (lambda X: np.dot(np.ones(N), X[0]), "numpy.dot takes"),
+            (cp.trace, "a function of numpy or CVXPY takes no expression of bregopt; there are bo.trace"),
+            (lambda X: cp.sum(X[0]), "a function of numpy or CVXPY takes"),
+            (lambda X: np.asarray(X, dtype=float), "a function of numpy or CVXPY takes"),
+        ],
+    )
+    def test_they_are_refused(self, X, call, message):
+        with pytest.raises(TypeError, match=message):
+            call(X)
+
+    @pytest.mark.parametrize("matrix", [np.arange(15.0).reshape(3, N), sp.csr_array(np.eye(3, N))])
+    def test_products_still_are_ours(self, X, matrix):
+        row = X[0]
+        dense = matrix.toarray() if sp.issparse(matrix) else matrix
+        np.testing.assert_allclose((matrix @ row).value, dense @ X.value[0])
+        np.testing.assert_allclose((row @ matrix.T).value, X.value[0] @ dense.T)
+        np.testing.assert_allclose((row @ np.arange(5.0)).value, X.value[0] @ np.arange(5.0))
+
+    @pytest.mark.parametrize(
+        ("product", "shapes"),
+        [
+            (lambda X: X @ np.ones(N), r"\(5, 5\) and \(5,\); .* X\[i\] @ v; .* bo.quad_form\(v, X\)"),
+            (lambda X: np.ones((2, N)) @ X, r"\(2, 5\) and \(5, 5\); .*bo.inner\(A, X\)"),
+            (lambda X: X[0] @ np.ones((2, 4)), r"\(5,\) and \(2, 4\); expected \(5,\) and \(5, ..\)"),
+            (lambda X: np.ones((4, 2)) @ X[0], r"\(4, 2\) and \(5,\); expected \(.., 5\) and \(5,\)"),
+        ],
+    )
+    def test_shapes_of_a_product_stand_as_they_were_written(self, X, product, shapes):
+        with pytest.raises(ValueError, match=f"^@ of shapes {shapes}"):
+            product(X)
+
+
 class TestValuesThatAreSet:
     """As CVXPY's: a value is checked when it is set, and copied."""
 

@@ -242,6 +242,28 @@ class TestSolution:
         assert X.value is sol.X
         assert row.dual_value is sol.duals[0]
 
+    @pytest.mark.parametrize(
+        ("objective", "bound", "status"),
+        [(bo.Minimize, -1.0, "infeasible"), (bo.Maximize, 1.0, "unbounded")],
+    )
+    def test_the_card_of_a_problem_without_answer_shows_what_there_is(self, objective, bound, status):
+        X = bo.PSD(3, name="X")
+        far = [X[0, 1] == bound, X[0, 0] + X[1, 1] <= 1] if status == "infeasible" else [X[0, 0] == bound]
+        problem = bo.Problem(objective(bo.trace(X)), far)
+        card = repr(problem.solve(solver="path"))
+        assert problem.status == status
+        assert "nan" not in card
+        assert "gap" not in card
+        assert "value      inf" in card
+
+    def test_one_of_a_kind_has_no_plural(self):
+        X = bo.PSD(2, name="X")
+        one, two = bo.trace(X) == 1, bo.diag(X) >= 0.1
+        assert "1 constraint with 1 row, X" in repr(bo.Problem(bo.Minimize(X[0, 1]), [one]))
+        assert "2 constraints with 3 rows, X" in repr(bo.Problem(bo.Minimize(X[0, 1]), [one, two]))
+        with pytest.warns(bo.ConvergenceWarning):
+            assert "effort     1 iteration, " in repr(nearness().solve(solver="bregman", **LIMITED))
+
     def test_history_is_one_array_a_quantity(self):
         history = nearness().solve().history
         lengths = {len(values) for values in history.values()}

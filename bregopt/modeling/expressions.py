@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["Expression", "Operand", "as_expression"]
 
 _LONGEST_LABEL = 80
+_ATOMS = ("trace", "diag", "sum", "inner", "quad_form", "sq_distance")  # bregopt's, for messages
+
+
+class _NoNumber:
+    """What numpy holds for an operand: of whatever numpy and CVXPY do with it, the error is ours."""
+
+    def __float__(self) -> NoReturn:
+        raise TypeError(_refusal("a function of numpy or CVXPY"))
 
 
 class Operand:
@@ -65,11 +73,17 @@ class Operand:
             raise ValueError("division of an expression by zero")
         return self.expression().times(1 / divisor)
 
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        raise TypeError(_refusal(f"{function.__module__}.{function.__name__}", function.__name__))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return np.array(_NoNumber(), dtype=object)
+
     def __rmatmul__(self, matrix: Any) -> Expression:
         return self.expression().mapped(matrix)
 
-    def __matmul__(self, vector: Any) -> Expression:
-        return self.expression().mapped(np.transpose(_numbers(vector, "factor of @")))
+    def __matmul__(self, matrix: Any) -> Expression:
+        return self.expression().mapped(matrix, left=False)
 
     def __le__(self, other: Any) -> Constraint:
         return _compare(self, other, "<=")
@@ -188,16 +202,21 @@ class Expression(Operand):
             _scaled_label(e.label, factor),
         )
 
-    def mapped(self, matrix: Any) -> Expression:
-        """Return ``matrix @ self`` for a vector expression; the matrix may be sparse, or a vector."""
+    def mapped(self, matrix: Any, left: bool = True) -> Expression:
+        """Return ``matrix @ self``, or ``self @ matrix`` where that is not `left`, for a vector expression.
+
+        The matrix may be sparse, or a vector.
+        """
+        if isinstance(matrix, Operand):
+            _numbers(matrix, "factor of @")
         if not sp.issparse(matrix):
-            matrix = finite_array(matrix, "matrix of @", ndim=(1, 2))
-        shape = matrix.shape[:-1]
-        if len(self.shape) != 1 or matrix.shape[-1] != self.size:
-            raise ValueError(f"@ of shapes {matrix.shape} and {self.shape}: expected (.., k) and (k,)")
-        S = sp.csr_array(np.atleast_2d(matrix) if not sp.issparse(matrix) else matrix)
-        finite_array(S.data, "matrix of @")
-        return self._combined(S, shape, f"A @ {self.label}")
+            matrix = finite_array(matrix, "factor of @", ndim=(1, 2))
+        mapping = matrix if left else matrix.T
+        if len(self.shape) != 1 or mapping.shape[-1] != self.size:
+            raise ValueError(_mismatch(self, matrix.shape, left))
+        S = sp.csr_array(np.atleast_2d(mapping) if not sp.issparse(mapping) else mapping)
+        finite_array(S.data, "factor of @")
+        return self._combined(S, mapping.shape[:-1], f"A @ {self.label}" if left else f"{self.label} @ A")
 
     def summed(self) -> Expression:
         """Return the sum of all elements."""
@@ -260,6 +279,26 @@ def _numbers(value: Any, name: str) -> Array:
             "and a Parameter may be added, or weigh a divergence or gamma, but not multiply a variable"
         )
     return finite_array(value, name)
+
+
+def _mismatch(e: Expression, shape: tuple[int, ...], left: bool) -> str:
+    """Return why a product with numbers is none, its operands in the order in which they were written."""
+    first, second = (shape, e.shape) if left else (e.shape, shape)
+    if len(e.shape) == 1:
+        k = e.size
+        expected = f"(.., {k}) and ({k},)" if left else f"({k},) and ({k}, ..)"
+    else:
+        expected = (
+            f"a vector expression: take one row, {e.label}[i] @ v; for v'Xv there is bo.quad_form(v, X), for "
+            "tr(AX) bo.inner(A, X)"
+        )
+    return f"@ of shapes {first} and {second}; expected {expected}"
+
+
+def _refusal(function: str, name: str = "") -> str:
+    """Return that a function of another package takes no expression, and what there is instead."""
+    own = f"use bo.{name}" if name in _ATOMS else "there are " + ", ".join(f"bo.{atom}" for atom in _ATOMS)
+    return f"{function} takes no expression of bregopt; {own}"
 
 
 def _absorbs(other: Any) -> bool:

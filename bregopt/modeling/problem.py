@@ -182,9 +182,14 @@ class Problem:
         )
 
     def __repr__(self) -> str:
-        rows = sum(c.size for c in self.constraints)
+        rows = _counted(sum(c.size for c in self.constraints), "row")
         orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
-        return f"Problem({self.objective!r}, {len(self.constraints)} constraints with {rows} rows, {orders})"
+        constraints = _counted(len(self.constraints), "constraint")
+        return f"Problem({self.objective!r}, {constraints} with {rows}, {orders})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _flattened(constraints: Any) -> Iterable[Constraint]:

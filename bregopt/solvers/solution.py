@@ -152,12 +152,16 @@ class Solution:
         return plot_convergence(self.history, self.solver, ax)
 
     def __repr__(self) -> str:
-        lines = [
-            f"bregopt solution: {self.status} ({self.solver})",
+        held = [
             f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
             f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
+        ]
+        noun = "iteration" if self.iterations == 1 else "iterations"
+        lines = [
+            f"bregopt solution: {self.status} ({self.solver})",
+            *([f"  value      {self.value:.8g}"] if self.X is None else held),
             f"  answer     {_shape_text(self.X, self.rank)}",
-            f"  effort     {self.iterations} iterations, {self.timings.get('total', 0.0):.3g} s",
+            f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
             f"  stopped    {self.stop_reason}",
         ]
         return "\n".join(lines)
