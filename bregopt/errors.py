@@ -63,8 +63,9 @@ class PluginWarning(UserWarning):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'? Known: ..."`` for error messages about an unknown name."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
+    by_lower_case = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    hint = f"; did you mean {by_lower_case[close[0]]!r}?" if close else "."
     return f"{hint} Known: {', '.join(known)}." if known else f"{hint} None is known."
 
 

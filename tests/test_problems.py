@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.problems.cliques import cliques
 
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 HIGHAM = np.array([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]])
@@ -302,6 +303,132 @@ class TestNearestCorrelation:
     def test_bad_input_is_named(self, arguments, error, message):
         with pytest.raises(error, match=message):
             bo.nearest_correlation(**{"A": HIGHAM, **arguments})
+
+
+class TestIndefiniteFixedBlocks:
+    """They make the problem infeasible, and the answer names the block and its eigenvalue."""
+
+    BLOCK = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])  # of eigenvalue -0.119
+
+    def planted(self, n, at):
+        A, mask = np.eye(n), np.zeros((n, n), dtype=bool)
+        A[np.ix_(at, at)] = self.BLOCK
+        mask[np.ix_(at, at)] = True
+        return A, mask
+
+    @pytest.mark.parametrize("at", [[0, 1, 2], [2, 3, 4], [6, 1, 3]])
+    @pytest.mark.parametrize(
+        "options", [{}, {"min_eigenvalue": 0.05}, {"weights": np.arange(1.0, 8.0)}, {"lower": -0.9}]
+    )
+    def test_the_block_is_named(self, at, options):
+        A, mask = self.planted(7, at)
+        mask[0, 5] = mask[5, 0] = True  # one more pair, of a block that is fine
+        sol = bo.nearest_correlation(A, fixed=mask, **options)
+        assert sol.status == "infeasible"
+        least = np.linalg.eigvalsh(self.BLOCK)[0]
+        named = ", ".join(str(k) for k in sorted(at))
+        assert f"all entries of {named}, " in sol.stop_reason
+        assert f"eigenvalue {least:.3g}, below {options.get('min_eigenvalue', 0):g}" in sol.stop_reason
+        assert repr(sol).endswith(sol.stop_reason)
+
+    def test_by_labels_and_of_overlapping_blocks_the_worst(self):
+        pandas = pytest.importorskip("pandas")
+        A, mask = self.planted(9, [3, 4, 5])
+        A[np.ix_([5, 6, 7], [5, 6, 7])] = [[1, 0.95, -0.9], [0.95, 1, 0.9], [-0.9, 0.9, 1]]
+        mask[np.ix_([5, 6, 7], [5, 6, 7])] = True
+        worst = np.linalg.eigvalsh(A[5:8, 5:8])[0]
+        sol = bo.nearest_correlation(pandas.DataFrame(A, list("abcdefghi"), list("abcdefghi")), fixed=mask)
+        assert (
+            f"all entries of f, g, h, and with a unit diagonal this block has the eigenvalue {worst:.3g}"
+            in (sol.stop_reason)
+        )
+
+    def test_many_members_are_counted(self):
+        A = np.full((12, 12), -0.5) + 1.5 * np.eye(12)
+        sol = bo.nearest_correlation(A, fixed=np.ones((12, 12), dtype=bool))
+        assert "all entries of 0, 1, 2, 3, 4, 5 and 6 more, " in sol.stop_reason
+
+    def test_no_block_is_blamed_where_none_alone_is_wrong(self):
+        A = np.eye(4)
+        cycle = [[0, 1], [1, 2], [2, 3], [3, 0]]
+        for (i, j), value in zip(cycle, [1.0, 1.0, 1.0, -1.0], strict=True):
+            A[i, j] = A[j, i] = value
+        sol = bo.nearest_correlation(A, fixed=cycle)
+        assert sol.status == "infeasible"
+        assert "fixed" not in sol.stop_reason
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_all_blocks_of_chordal_patterns_are_found(self, seed):
+        """Each vertex joins some of a clique that is there, which makes every chordal pattern."""
+        rng = np.random.default_rng(seed)
+        n, known = 12, [{0}]
+        pattern = np.zeros((n, n), dtype=bool)
+        for v in range(1, n):
+            base = sorted(known[rng.integers(len(known))])
+            chosen = rng.permutation(base)[: rng.integers(0, len(base) + 1)]
+            pattern[v, chosen] = pattern[chosen, v] = True
+            known.append({v, *chosen.tolist()})
+        maximal = {frozenset(c) for c in known if not any(c < other for other in known)}
+        order = rng.permutation(n)
+        found = {frozenset(order[list(c)].tolist()) for c in cliques(pattern[np.ix_(order, order)])}
+        assert maximal <= found
+
+
+class TestCovariancesAreNoCorrelations:
+    @pytest.mark.parametrize("scale", [0.01, 20.0])
+    def test_they_are_taken_with_a_warning_that_says_how_to_make_some(self, scale):
+        pandas = pytest.importorskip("pandas")
+        returns = scale * np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 2.0, 3.0]
+        frame = pandas.DataFrame(returns, columns=["a", "b", "c"])
+        with pytest.warns(
+            bo.DataWarning, match=r"on the diagonal, at [ac], .* pass A / np.outer\(s, s\) with s = "
+        ):
+            bo.nearest_correlation(frame.cov())
+        s = np.sqrt(np.diag(frame.cov()))
+        found = bo.nearest_correlation(frame.cov() / np.outer(s, s)).X
+        np.testing.assert_allclose(found, frame.corr(), atol=1e-7)
+
+    def test_diagonals_near_one_are_correlations(self):
+        found = bo.nearest_correlation(HIGHAM - 0.2 * np.eye(3)).X
+        np.testing.assert_allclose(found, bo.nearest_correlation(HIGHAM).X, atol=1e-6)
+
+    def test_priors_of_any_scale_are_fine_in_logdet(self):
+        assert bo.nearest_correlation(3 * np.eye(2), "logdet").status == "optimal"
+        assert bo.nearest_correlation(bo.LowRank(3 * np.eye(2)), "von_neumann").status == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bo.nearest_correlation(HIGHAM, min_eig=0.1), "nearest_correlation .* mean 'min_eigenvalue'"),
+        (lambda: bo.nearest_correlation(HIGHAM, weigths=1), "nearest_correlation .* mean 'weights'"),
+        (lambda: bo.nearest_correlation(HIGHAM, warmstart=True), "nearest_correlation .* mean 'warm_start'"),
+        (lambda: bo.nearest_correlation(HIGHAM, metod="cyclic"), "nearest_correlation .* mean 'method'"),
+        (
+            lambda: bo.nearest_correlation(HIGHAM, solver="path", method="cyclic"),
+            "'method' with solver='path'",
+        ),
+        (lambda: bo.nearest_psd(HIGHAM, constraint=[]), "nearest_psd .* mean 'constraints'"),
+        (lambda: bo.learn_kernel(np.eye(3), [[0, 1]], [], gama=1), "learn_kernel .* mean 'gamma'"),
+        (lambda: bo.soft_margin((np.ones((1, 2)),) * 2, c=1.0), "soft_margin .* mean 'C'"),
+        (lambda: bo.max_cut(np.ones((3, 3)) - np.eye(3), weight=1), "max_cut .* mean 'weights'"),
+        (
+            lambda: bo.min_balanced_cut([(0, 1), (1, 2)], inbalance=0.2),
+            "min_balanced_cut .* mean 'imbalance'",
+        ),
+        (lambda: bo.lovasz_theta([(0, 1), (1, 2)], toll=1), "lovasz_theta .* mean 'tol'"),
+    ],
+)
+def test_unknown_arguments_are_told_beside_the_functions_own(call, message):
+    with pytest.raises(TypeError, match=message.replace(" .* mean", r" has no argument '\w+'; did you mean")):
+        call()
+
+
+def test_options_of_routes_still_pass():
+    assert (
+        bo.nearest_correlation(HIGHAM, solver="bregman", method="cyclic", warm_start=False).status
+        == "optimal"
+    )
 
 
 class TestNearestPsd:

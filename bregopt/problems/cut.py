@@ -7,6 +7,7 @@ difference of the sizes of the sides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +22,7 @@ from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.arguments import check_arguments
 from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
@@ -110,7 +112,7 @@ def min_balanced_cut(
     ----------
     Lang (2005), Fixing two weaknesses of the spectral method; Kulis, Sustik, Dhillon (2009), §6.4.
     """
-    rng = _generator(seed, options)
+    rng = _generator(min_balanced_cut, seed, options)
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights)
         n, slack = parsed.n, _largest_imbalance(parsed.n, imbalance)
@@ -149,7 +151,7 @@ def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) 
     Goemans and Williamson (1995), Improved approximation algorithms for maximum cut and satisfiability
     problems using semidefinite programming, J. ACM 42.
     """
-    rng = _generator(seed, options)
+    rng = _generator(max_cut, seed, options)
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights, signed=True)
         X = PSD(parsed.n, name="X")
@@ -182,6 +184,7 @@ def lovasz_theta(graph: Any, **options: Any) -> Solution:
     ----------
     Lovász (1979), On the Shannon capacity of a graph, IEEE Trans. Inform. Theory 25.
     """
+    check_arguments(lovasz_theta, options)
     parsed = read_graph(graph, signed=True)
     X = PSD(parsed.n, name="X")
     i, j = sp.triu(parsed.adjacency, 1).nonzero()
@@ -196,10 +199,11 @@ def _relaxed(problem: Problem, options: dict[str, Any]) -> Solution:
         return problem.solve(**options)
 
 
-def _generator(seed: Any, options: dict[str, Any]) -> np.random.Generator:
+def _generator(function: Callable[..., Cut], seed: Any, options: dict[str, Any]) -> np.random.Generator:
     """Return the generator of a seed; options are looked at before any work."""
     if "warm_start" in options:
         raise TypeError("a cut has no option 'warm_start': each graph is a problem of its own")
+    check_arguments(function, options)
     own = {name: value for name, value in options.items() if name != "solver"}
     check_options(options.get("solver", "auto"), {**own, "seed": seed})
     return np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from bregopt.modeling.constraints import Constraint, soft
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.arguments import check_arguments
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
@@ -90,6 +91,7 @@ def learn_kernel(
     >>> round(float(sol.X[0, 0] + sol.X[1, 1] - 2 * sol.X[0, 1]), 4)
     1.5
     """
+    check_arguments(learn_kernel, options)
     labels = labels_of(K0, "K0")
     start: Matrix = K0 if isinstance(K0, LowRank) else symmetric_matrix(K0, "K0")
     step = positive_number(shrink, "shrink")

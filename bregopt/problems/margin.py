@@ -14,6 +14,7 @@ from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
+from bregopt.problems.arguments import check_arguments
 from bregopt.solvers.solution import Solution
 
 __all__ = ["soft_margin"]
@@ -66,6 +67,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     >>> bool(sol.u["rho"] > 0)
     True
     """
+    check_arguments(soft_margin, options)
     far, near = _differences(comparisons)
     features = _features(comparisons)
     R, D = far.shape

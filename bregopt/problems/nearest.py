@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
-from bregopt.interop.frames import aligned, labelled, labels_of
+from bregopt.errors import DataWarning, warn_caller
+from bregopt.interop.frames import Labels, aligned, labelled, labels_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
+from bregopt.problems.arguments import check_arguments
 from bregopt.problems.certified import certified
+from bregopt.problems.cliques import least_block
 from bregopt.problems.objective import nearness
 from bregopt.program.certificate import certify
 from bregopt.program.lowrank import LowRank, Matrix
@@ -24,6 +27,10 @@ from bregopt.solvers.solution import Solution
 from bregopt.threads import threads_for
 
 __all__ = ["nearest_correlation", "nearest_psd"]
+
+_FAR_FROM_ONE = 0.5  # what half of a diagonal misses one by where it is of no correlations
+_ROUND_OFF = 1e-10  # of the eigenvalues of blocks with unit diagonal
+_SHOWN = 6  # indices of a block, in messages
 
 
 def nearest_psd(
@@ -61,6 +68,7 @@ def nearest_psd(
     >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
     [[1.5, 1.5], [1.5, 1.5]]
     """
+    check_arguments(nearest_psd, options)
     labels = labels_of(A, "A")
     target = _target(A)
     X = PSD(target.shape[0], name="X")
@@ -117,8 +125,19 @@ def nearest_correlation(
     TypeError, ValueError
         Bad input; the message names the argument.
 
+    Warns
+    -----
+    DataWarning
+        Where `A` looks like a covariance, with a diagonal far from 1 (Frobenius only), or is asymmetric by
+        more than the round-off of doubles.
+    ConvergenceWarning
+        If the certificate does not meet `tol`.
+
     Notes
     -----
+    Where all entries of a block are `fixed`, and it has an eigenvalue below `min_eigenvalue`, the problem is
+    infeasible, and the answer's `stop_reason` names the block and the eigenvalue.
+
     With ``S`` the diagonal matrix of the roots of the weights, the variable is ``Y = S (X - t I) S`` for
     ``t = min_eigenvalue``, which is positive semidefinite where ``X`` has no eigenvalue below ``t``.
 
@@ -133,6 +152,7 @@ def nearest_correlation(
     >>> bo.nearest_correlation(A).X[0].round(4).tolist()
     [1.0, 0.7607, 0.1573]
     """
+    check_arguments(nearest_correlation, options)
     labels = labels_of(A, "A")
     target = _target(A)
     n = target.shape[0]
@@ -146,9 +166,14 @@ def nearest_correlation(
         objective = frobenius_div(Y, moved, weights=H)
     else:
         objective = nearness(divergence, Y, target, "A")
-    rows = _correlation_rows(Y, t, s, _fixed(mask, target, 1 - t), _bounded(lower, upper, mask, 1 - t))
+    kept = _fixed(mask, target, 1 - t)
+    rows = _correlation_rows(Y, t, s, kept, _bounded(lower, upper, mask, 1 - t))
+    if divergence == "frobenius":
+        _expect_correlations(target.diagonal(), labels)
     problem = Problem(Minimize(objective), rows)
     solution = problem.solve(**options)
+    if solution.status in ("infeasible", "infeasible_inaccurate"):
+        return _with_reason(solution, mask, kept, t, labels)
     solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
     return labelled(_moved_back(solution, s, t), labels)
 
@@ -161,6 +186,33 @@ class _Entries:
     j: IntArray
     lo: Array
     hi: Array
+
+
+def _expect_correlations(diagonal: Array, labels: Labels) -> None:
+    """Warn where the matrix looks like a covariance; a LogDet or von Neumann prior may be of any scale."""
+    k = int(np.argmax(np.abs(diagonal - 1)))
+    if np.median(np.abs(diagonal - 1)) > _FAR_FROM_ONE:
+        warn_caller(
+            f"A has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
+            "correlations have 1. Of a covariance pass A / np.outer(s, s) with s = np.sqrt(np.diag(A))",
+            DataWarning,
+        )
+
+
+def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, labels: Labels) -> Solution:
+    """Return an infeasible answer with the fixed block that proves it, if one alone does."""
+    C = np.eye(len(mask))
+    C[kept.i, kept.j] = C[kept.j, kept.i] = kept.lo
+    block, least = least_block(mask | mask.T, C)
+    if least > t - _ROUND_OFF:
+        return solution
+    names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
+    more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
+    reason = (
+        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with a unit "
+        f"diagonal this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
+    )
+    return replace(solution, stop_reason=reason)
 
 
 def _correlation_rows(Y: PSD, t: float, s: Array, fixed: _Entries, bounded: _Entries) -> list[Constraint]:

@@ -31,6 +31,7 @@ __all__ = [
     "Route",
     "check_options",
     "explain",
+    "option_names",
     "own_options",
     "register_solver",
     "route",
@@ -175,12 +176,18 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
     if options.keys() <= Settings.__dataclass_fields__.keys():
         Settings(**options)
         return
-    known = {name for cls in _all().values() for name in cls.Settings.__dataclass_fields__}
+    known = option_names(solver)
     for name in options:
         if name not in known:
             raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
     for cls in _all().values():
         _own_settings(cls, options)
+
+
+def option_names(solver: Any) -> set[str]:
+    """Return the options that a route knows; with "auto" those that any route knows."""
+    classes = _all().values() if solver == "auto" else [_named(solver)[1]]
+    return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
 
 
 def settings(solver: Any, options: dict[str, Any]) -> Settings:

@@ -1,0 +1,34 @@
+"""Arguments of ready-made problems: their own, and the options that they hand on to a solver."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from bregopt.errors import did_you_mean
+from bregopt.solvers.registry import option_names
+
+__all__ = ["check_arguments"]
+
+_OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve beside the options of a solver
+
+
+def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse an option that neither a ready-made function nor its solver knows, before any work.
+
+    Raises
+    ------
+    TypeError
+        The message suggests the closest of the function's own arguments and of the options.
+    """
+    solver = options.get("solver", "auto")
+    asked = options.keys() - _OF_SOLVE
+    if not asked:
+        return
+    known = option_names(solver)
+    for name in sorted(asked - known):
+        own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        chosen = "" if solver == "auto" else f" with solver={solver!r}"
+        hint = did_you_mean(name, {*own, *_OF_SOLVE, *known})
+        raise TypeError(f"{function.__name__} has no argument {name!r}{chosen}{hint}")
