@@ -97,6 +97,7 @@ def _warnings_on_one_line() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", bo.ConvergenceWarning)
+        warnings.simplefilter("always", bo.DataWarning)
         warnings.simplefilter("always", bo.PluginWarning)
         warnings.showwarning = show
         yield

@@ -321,6 +321,13 @@ def test_bad_matrices_are_2_and_named(tmp_path, capsys, name):
     assert (tmp_path / name).read_bytes() == content
 
 
+def test_asymmetry_of_printed_digits_warns(tmp_path, capsys):
+    (tmp_path / "A.csv").write_text("1,0.123456789\n0.12345679,1\n")
+    assert run("solve", tmp_path / "A.csv", *NEAREST) == 0
+    assert "bregopt: warning: " in (err := capsys.readouterr().err)
+    assert "entry (0, 1) is 0.123456789 but entry (1, 0) is 0.12345679. Means are taken" in err
+
+
 @pytest.mark.parametrize("array", [1j * np.eye(2), np.array([[None]])], ids=["complex", "object"])
 def test_arrays_of_other_kinds_are_2(tmp_path, capsys, array):
     np.save(tmp_path / "A.npy", array)

@@ -649,6 +649,8 @@ class TestBadInput:
     def test_unknown_solver_and_options(self):
         X = bo.PSD(2)
         problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.trace(X) == 1])
+        with pytest.raises(ValueError, match="unknown solver 'SCS'.* CVXPY's run by .*, backend='SCS'"):
+            problem.solve(solver="SCS")
         with pytest.raises(ValueError, match="unknown solver 'bergman'; did you mean 'bregman'"):
             problem.solve(solver="bergman")
         with pytest.raises(TypeError, match="no option 'tool'; did you mean 'tol'"):

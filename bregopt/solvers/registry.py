@@ -250,7 +250,9 @@ def _named(solver: Any) -> tuple[str, type[Solver]]:
         raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
     known = _names()
     if solver not in known:
-        raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}")
+        # CVXPY writes the names of its solvers in capitals.
+        of_cvxpy = f" CVXPY's run by solver='cvxpy', backend={solver!r}." if solver.isupper() else ""
+        raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}{of_cvxpy}")
     return solver, _load(solver)
 
 
