@@ -327,6 +327,12 @@ class TestOtherPackagesFunctions:
             product(X)
 
 
+def test_indices_out_of_range_are_named(X):
+    for call in (lambda: X[5], lambda: X[0][5], lambda: bo.Variable(2, name="u")["a"]):
+        with pytest.raises(ValueError, match=r"index of (X|X\[...\]|u), "):
+            call()
+
+
 class TestValuesThatAreSet:
     """As CVXPY's: a value is checked when it is set, and copied."""
 
@@ -649,7 +655,7 @@ class TestBadInput:
     def test_unknown_solver_and_options(self):
         X = bo.PSD(2)
         problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.trace(X) == 1])
-        with pytest.raises(ValueError, match="unknown solver 'SCS'.* CVXPY's run by .*, backend='SCS'"):
+        with pytest.raises(ValueError, match=r"unknown solver 'SCS'.* CVXPY's run by .*, backend='SCS'"):
             problem.solve(solver="SCS")
         with pytest.raises(ValueError, match="unknown solver 'bergman'; did you mean 'bregman'"):
             problem.solve(solver="bergman")

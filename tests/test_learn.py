@@ -308,6 +308,8 @@ def test_hard_pairs_that_contradict_are_refused():
         (LogDetMetricLearner(), {"y": None, "similar": [[0, 0]]}, "pairs point 0 with itself"),
         (LogDetMetricLearner(), {"y": None, "similar": [[0, 150]]}, "expected 0 to 149"),
         (LogDetMetricLearner(), {"y": None, "dissimilar": [[101, 142]]}, "101 and 142 are equal"),
+        (LogDetMetricLearner(solver_options=5), {}, "solver_options is 5; expected a dict"),
+        (NearestCorrelation(5), {}, "estimator is 5; expected 'pairwise'"),
         (SoftMarginMetricLearner(), {"y": None}, "requires y to be passed.*triplets="),
         (SoftMarginMetricLearner(), {"y": np.zeros(150)}, "1 class"),
         (SoftMarginMetricLearner(n_targets=0), {}, "n_targets"),

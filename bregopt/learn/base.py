@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ class Solved(BaseEstimator):
 
     def _options(self) -> dict[str, Any]:
         """Return the options for :meth:`bregopt.Problem.solve`."""
-        return {"tol": self.tol, "max_iter": self.max_iter, **(self.solver_options or {})}
+        further = {} if self.solver_options is None else self.solver_options
+        if not isinstance(further, Mapping):
+            raise TypeError(f"solver_options is {further!r}; expected a dict, such as {{'time_limit': 60}}")
+        return {"tol": self.tol, "max_iter": self.max_iter, **further}
 
     def _solve(self, problem: Problem, advice: str) -> Any:
         """Solve, keep the solution, and return its matrix; a ValueError gives advice where there is none."""

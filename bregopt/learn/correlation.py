@@ -128,11 +128,11 @@ class NearestCorrelation(Solved):
         """Return variances, correlations, and counts where they are pairwise complete."""
         if self._takes_gaps():
             return pairwise_complete(points, _names(self))
+        if self.estimator != "precomputed" and not hasattr(self.estimator, "fit"):
+            raise ValueError(
+                f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
+            )
         if isinstance(self.estimator, str):
-            if self.estimator != "precomputed":
-                raise ValueError(
-                    f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
-                )
             return *_standardised(symmetric_matrix(points, "X"), _names(self)), None
         self.estimator_ = clone(self.estimator).fit(points)
         covariance = symmetric_matrix(self.estimator_.covariance_, "covariance_ of the estimator")

@@ -153,7 +153,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
 
 def sum(expression: Any) -> Expression:
     """Return the sum of all elements of an expression."""
-    return as_expression(expression).summed()
+    return as_expression(expression, "expression of sum").summed()
 
 
 def _matrix(X: Any, atom: str) -> PSD:

@@ -165,7 +165,10 @@ class Expression(Operand):
         return self
 
     def __getitem__(self, key: Any) -> Expression:
-        numbers = np.arange(self.size).reshape(self.shape)[key]
+        try:
+            numbers = np.arange(self.size).reshape(self.shape)[key]
+        except IndexError as error:
+            raise ValueError(f"index of {self.label}, of shape {self.shape}: {error}") from None
         if np.size(numbers) == 0:
             raise ValueError(f"index of {self.label} is empty; expected at least one element")
         return self._taken(np.ravel(numbers), np.shape(numbers), f"{self.label}[...]")
@@ -262,13 +265,13 @@ class Expression(Operand):
         return f"Expression({self.label}, shape={self.shape})"
 
 
-def as_expression(value: Any) -> Expression:
-    """Return an operand or numbers as an expression."""
+def as_expression(value: Any, name: str = "constant") -> Expression:
+    """Return an operand or numbers as an expression; messages call numbers by the name."""
     if isinstance(value, Operand):
         return value.expression()
-    numbers = _numbers(value, "constant")
+    numbers = _numbers(value, name)
     if numbers.size == 0:
-        raise ValueError(f"a constant has shape {numbers.shape}: it is empty; expected at least one number")
+        raise ValueError(f"{name} has shape {numbers.shape}: it is empty; expected at least one number")
     return Expression(numbers.shape, numbers.ravel(), label="constant")
 
 
