@@ -46,7 +46,7 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
-    return _without_na(value, array) if array.dtype == object and hasattr(value, "to_numpy") else array
+    return _without_na(value, array) if array.dtype == object and hasattr(value, "isna") else array
 
 
 def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:
@@ -54,7 +54,7 @@ def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:
     dtypes = value.dtypes if objects.ndim == 2 else [value.dtype]
     if not all(dtype.kind in "biuf" for dtype in dtypes):
         return objects
-    if not value.isna().to_numpy().any():
+    if not np.asarray(value.isna()).any():
         return np.asarray(objects.tolist())
     numbers: NDArray[Any] = value.to_numpy(dtype=float, na_value=np.nan)
     return numbers

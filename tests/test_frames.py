@@ -110,6 +110,15 @@ def test_nullable_dtypes_are_read_as_numbers():
         pd.testing.assert_frame_equal(found.X, plain.X)
 
 
+def test_arrays_of_pandas_are_read_as_numbers():
+    plain = bo.nearest_correlation(HIGHAM, weights=[1.0, 2.0, 3.0]).X
+    np.testing.assert_array_equal(
+        bo.nearest_correlation(HIGHAM, weights=pd.array([1, 2, 3], dtype="Int64")).X, plain
+    )
+    with pytest.raises(ValueError, match=r"weights has 1 NaN or Inf .* at 1"):
+        bo.nearest_correlation(HIGHAM, weights=pd.array([1, None, 3], dtype="Int64"))
+
+
 def test_asymmetry_is_named_by_labels():
     A = frame(HIGHAM)
     A.loc["c", "a"] = 0.25

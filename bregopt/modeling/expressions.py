@@ -210,10 +210,8 @@ class Expression(Operand):
 
         The matrix may be sparse, or a vector.
         """
-        if isinstance(matrix, Operand):
-            _numbers(matrix, "factor of @")
         if not sp.issparse(matrix):
-            matrix = finite_array(matrix, "factor of @", ndim=(1, 2))
+            matrix = _numbers(matrix, "factor of @", ndim=(1, 2))
         mapping = matrix if left else matrix.T
         if len(self.shape) != 1 or mapping.shape[-1] != self.size:
             raise ValueError(_mismatch(self, matrix.shape, left))
@@ -275,13 +273,13 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
     return Expression(numbers.shape, numbers.ravel(), label="constant")
 
 
-def _numbers(value: Any, name: str) -> Array:
+def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Array:
     if isinstance(value, Operand):
         raise TypeError(
             f"{name} is an expression ({value!r}); expected numbers. Products of variables are not affine, "
             "and a Parameter may be added, or weigh a divergence or gamma, but not multiply a variable"
         )
-    return finite_array(value, name)
+    return finite_array(value, name, ndim)
 
 
 def _mismatch(e: Expression, shape: tuple[int, ...], left: bool) -> str:

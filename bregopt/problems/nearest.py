@@ -203,7 +203,7 @@ def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, label
     """Return an infeasible answer with the fixed block that proves it, if one alone does."""
     C = np.eye(len(mask))
     C[kept.i, kept.j] = C[kept.j, kept.i] = kept.lo
-    block, least = least_block(mask | mask.T, C)
+    block, least = least_block(mask, C)
     if least > t - _ROUND_OFF:
         return solution
     names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
