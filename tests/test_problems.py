@@ -420,7 +420,7 @@ class TestCovariancesAreNoCorrelations:
     ],
 )
 def test_unknown_arguments_are_told_beside_the_functions_own(call, message):
-    with pytest.raises(TypeError, match=message.replace(" .* mean", r" has no argument '\w+'; did you mean")):
+    with pytest.raises(TypeError, match=message.replace(" .* mean", r" has no option '\w+'; did you mean")):
         call()
 
 

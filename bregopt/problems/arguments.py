@@ -31,4 +31,4 @@ def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> No
         own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
         chosen = "" if solver == "auto" else f" with solver={solver!r}"
         hint = did_you_mean(name, {*own, *_OF_SOLVE, *known})
-        raise TypeError(f"{function.__name__} has no argument {name!r}{chosen}{hint}")
+        raise TypeError(f"{function.__name__} has no option {name!r}{chosen}{hint}")
