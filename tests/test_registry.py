@@ -256,6 +256,22 @@ class TestSolution:
         assert "gap" not in card
         assert "value      inf" in card
 
+    def test_a_printed_problem_shows_its_rows(self):
+        X, u = bo.PSD(2, name="X"), bo.Variable(3, name="u")
+        rows = [bo.diag(X) == 1, bo.soft(X[0, 1] >= 0.5), bo.sum(u) <= bo.trace(X)]
+        lines = str(bo.Problem(bo.Maximize(-bo.logdet_div(X, np.eye(2)) + u[0]), rows)).splitlines()
+        assert lines == [
+            "maximize    -logdet_div(X) + u[...]",
+            "subject to  diag(X) == 1   (2 rows)",
+            "            soft(X[0, 1] >= 0.5)",
+            "            sum(u) - trace(X) <= 0",
+            "over        X 2 x 2 psd, u (3,)",
+        ]
+        assert str(bo.Problem(bo.Minimize(bo.trace(X)))) == "minimize    trace(X)\nover        X 2 x 2 psd"
+        mu = bo.Parameter(value=2.0, name="mu")
+        weighed = bo.Minimize(0.5 * (mu * bo.frobenius_div(X, np.eye(2))) - X[0, 1])
+        assert repr(weighed) == "Minimize(0.5 mu frobenius_div(X) - X[0, 1])"
+
     def test_one_of_a_kind_has_no_plural(self):
         X = bo.PSD(2, name="X")
         one, two = bo.trace(X) == 1, bo.diag(X) >= 0.1

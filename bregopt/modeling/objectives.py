@@ -36,6 +36,13 @@ class DivergenceTerm:
     parameter: Parameter | None = None
     weights: Array | None = None
 
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
+        parameter = "" if self.parameter is None else f"{self.parameter.name} "
+        return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
+
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveExpression:
@@ -120,11 +127,16 @@ class Minimize:
                     f"{t.weight:g}; expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
                 )
 
-    def __repr__(self) -> str:
-        parts = [f"{t.divergence}_div({t.X.name})" for t in self.expression.terms]
+    @property
+    def label(self) -> str:
+        """How messages call the expression."""
+        parts = [t.label for t in self.expression.terms]
         if not self.expression.affine.is_constant:
             parts.append(self.expression.affine.label)
-        return f"{type(self).__name__}({' + '.join(parts) or '0'})"
+        return " + ".join(parts).replace("+ -", "- ") or "0"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.label})"
 
 
 class Maximize(Minimize):

@@ -181,6 +181,15 @@ class Problem:
             _raw=raw,
         )
 
+    def __str__(self) -> str:
+        """Return the problem as on paper: the objective, a line for each constraint, and the variables."""
+        constraints = [f"{c.label}{f'   ({c.size} rows)' if c.size > 1 else ''}" for c in self.constraints]
+        matrices = [f"{X.name} {X.n} x {X.n} psd" for X in self.matrices]
+        variables = [f"{u.name}{f' {u.shape}' if u.shape else ''}" for u in self.variables]
+        lines = [f"{type(self.objective).__name__.lower():<12}{self.objective.label}"]
+        lines += [f"{'' if k else 'subject to':<12}{text}" for k, text in enumerate(constraints)]
+        return "\n".join([*lines, f"{'over':<12}{', '.join(matrices + variables)}"])
+
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")
         orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
