@@ -242,6 +242,12 @@ class TestSolution:
         assert X.value is sol.X
         assert row.dual_value is sol.duals[0]
 
+    def test_dimacs_errors_are_read_only(self):
+        X = bo.PSD(2)
+        sol = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve()
+        with pytest.raises(ValueError, match="read-only"):
+            sol.dimacs[0] = 0
+
     @pytest.mark.parametrize(
         ("objective", "bound", "status"),
         [(bo.Minimize, -1.0, "infeasible"), (bo.Maximize, 1.0, "unbounded")],

@@ -145,7 +145,9 @@ class Solution:
             return None
         if any(program.divergences) or not program.bounds.all_hard:
             return None
-        return dimacs_errors(program, raw.X, raw.u, raw.duals)
+        errors = dimacs_errors(program, raw.X, raw.u, raw.duals)
+        errors.setflags(write=False)
+        return errors
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
