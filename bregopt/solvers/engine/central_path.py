@@ -34,6 +34,7 @@ _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose
 _FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
 _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
 _PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
+_SLOW = 4  # such steps, after which the system in the rows takes over: near an answer it keeps more digits
 _LOST = 1e3  # times the best iterate's error: there is no way back
 
 
@@ -81,8 +82,12 @@ class _Path:
                 if step >= limit:
                     return self._answer(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                new = self._engine.advance(at, 0.0)
-                if new is None or worst > _LOST * least or step - found >= _PATIENCE:
+                slow, lost = step - found >= _SLOW, worst > _LOST * least
+                new = None if lost else self._engine.advance(at, 0.0)
+                if (new is None or slow) and (in_rows := self._engine.in_rows()) is not None:
+                    self._engine, found = in_rows, step
+                    new = self._engine.advance(best, 0.0)
+                if new is None or step - found >= _PATIENCE:
                     return self._answer(best, StopReason.STALLED, step)
                 at, step = new, step + 1
         except CutShort as cut:

@@ -15,6 +15,7 @@ rows, where these are sparse, and only decompositions see the face.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from bregopt.solvers.engine.action import RowAction
 from bregopt.solvers.engine.ends import Ends, Sides
 from bregopt.solvers.engine.iterate import Direction, Iterate, Pair
 from bregopt.solvers.engine.lengths import TO_BOUNDARY, dual_length, primal_length
+from bregopt.solvers.engine.row_system import LARGEST_IN_ROWS, RowSystem
 from bregopt.solvers.engine.scene import Pull, Scene, Solve
 from bregopt.solvers.engine.systems import system_for
 
@@ -81,6 +83,18 @@ class PrimalDual:
         on_face = any(face.codimension for face in self._faces)
         self._system = system_for(self._A, program.B, exact, fixed or on_face, direct)
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
+
+    def in_rows(self) -> PrimalDual | None:
+        """Return the method with its system in the rows; None where it is so already or would be too large.
+
+        The system in the entries of ``X`` divides by the slacks of the rows, which loses digits as these
+        vanish.
+        """
+        if isinstance(self._system, RowSystem) or self._A.m > LARGEST_IN_ROWS:
+            return None
+        other = copy.copy(self)
+        other._system = RowSystem(self._A, self._program.B, direct=True)
+        return other
 
     def begin(
         self,

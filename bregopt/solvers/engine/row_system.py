@@ -16,9 +16,9 @@ from bregopt.solvers.engine.gram import Gram
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients
 from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
 
-__all__ = ["RowSystem"]
+__all__ = ["LARGEST_IN_ROWS", "RowSystem"]
 
-_LARGEST_DENSE = 6_000  # rows of a system that is formed
+LARGEST_IN_ROWS = 6_000  # rows of a system that is formed
 _DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
 _CG_STEPS = 300
 _CG_TOL = 1e-3
@@ -35,7 +35,7 @@ class RowSystem:
         self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
         blocks = range(len(A.orders))
         self._actions = [RowAction(A, b) for b in blocks]
-        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= _LARGEST_DENSE else None
+        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= LARGEST_IN_ROWS else None
 
     @property
     def direct(self) -> bool:
