@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bregopt.errors import DataWarning, warn_caller
+from bregopt.memory import check_memory
 
 __all__ = [
     "EPS",
@@ -82,6 +83,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     if isinstance(value, float) and math.isfinite(value) and _accepts(ndim, 0):
         return np.array(value)  # as most prices and bounds are
     if sp.issparse(value):
+        check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
         value = value.toarray()
     raw = rectangular(value, name)
     if raw.dtype.kind == "c":

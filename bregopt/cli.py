@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import math
 import os
@@ -30,7 +31,7 @@ _SOLVED, _BAD_INPUT, _NO_ANSWER, _NOT_SOLVED, _INTERRUPTED, _BROKEN_PIPE = 0, 2,
 _EXIT_STATUS = """\
 exit status:
   0  solved: the certificate meets the tolerance (check: the routes agree)
-  2  bad input: the message says which
+  2  bad input, or a problem too large for the memory of this machine: the message says which
   3  infeasible or unbounded, proven
   4  not solved to the tolerance; the best answer is written (check: the routes disagree, or one alone
      takes the problem)
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 solved, 2 bad input, 3 infeasible or unbounded, 4 not solved to tolerance, 130 interrupted.
+        0 solved, 2 bad input or too little memory, 3 infeasible or unbounded, 4 not solved to tolerance,
+        130 interrupted.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        with _warnings_on_one_line():
+        with _warnings_on_one_line(), _any_character():
             status: int = options.run(options)
             sys.stdout.flush()
             return status
@@ -82,12 +84,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, message = _NOT_SOLVED, f"not solved: {error}"
     except (ValueError, TypeError, OSError, ImportError) as error:
         status, message = _BAD_INPUT, f"error: {error}"
+    except MemoryError as error:
+        status, message = _BAD_INPUT, f"error: this machine has too little memory for the problem ({error})"
     _say(message)
     return status
 
 
 def _say(message: str) -> None:
     sys.stderr.write(f"bregopt: {message}\n")
+
+
+@contextmanager
+def _any_character() -> Iterator[None]:
+    """Print a character that the terminal cannot show as an escape, as Python does for messages."""
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        yield
+        return
+    stdout, errors = sys.stdout, sys.stdout.errors
+    stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        stdout.reconfigure(errors=errors)
 
 
 @contextmanager
@@ -185,14 +203,14 @@ def _check_writable(path: Path) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    spec, table = _load(options)
+    spec = _load(options)
     _check_outputs(options.output, spec.problem)
     settings = {**spec.options, **_settings(options)}
     solution = spec.problem.solve(options.solver or spec.solver, **settings)
     report = _in_sdpa_terms(spec.problem, solution) if _is_sdpa(options.file) else ""
     sys.stdout.write(f"{spec.title}\n{solution!r}\n{report}")
     for path in options.output:
-        _WRITERS[path.suffix.lower()](path, spec.problem, solution, table)
+        _WRITERS[path.suffix.lower()](path, spec, solution)
     return _STATUS.get(solution.status, _NOT_SOLVED)
 
 
@@ -202,7 +220,7 @@ def _check(options: argparse.Namespace) -> int:
             f"argument --solver: check compares routes, but {options.solver[0]} is the only one; "
             "name at least two, or none for all that take the problem"
         )
-    spec, _ = _load(options)
+    spec = _load(options)
     # What the spec says for its own route means nothing to the others.
     common = {name: value for name, value in spec.options.items() if name in _COMMON}
     report = bo.cross_check(spec.problem, options.solver, **{**common, **_settings(options)})
@@ -247,7 +265,7 @@ def _matrix_spec(options: argparse.Namespace) -> str:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    spec, _ = _load(options)
+    spec = _load(options)
     spec.problem.explain(options.solver or spec.solver)
     return _SOLVED
 
@@ -262,18 +280,18 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(options).items() if name in _COMMON}
 
 
-def _load(options: argparse.Namespace) -> tuple[Spec, Table | None]:
-    """Return the problem, and the table that it came from where FILE is a matrix."""
+def _load(options: argparse.Namespace) -> Spec:
+    """Return the problem of FILE."""
     path = options.file
     if path.suffix.lower() == ".toml" or _is_sdpa(path):
         for name in ("problem", "divergence", "key"):
             if getattr(options, name) is not None:
                 raise ValueError(f"argument --{name} is for a matrix; {path} says itself what to solve")
-        return _from_sdpa(path) if _is_sdpa(path) else load_spec(path), None
+        return _from_sdpa(path) if _is_sdpa(path) else load_spec(path)
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: files of type {path.suffix!r} are not read; expected {_ACCEPTED}")
     table = read_matrix(path, options.key)
-    return _from_matrix(path, table, options.problem, options.divergence or "frobenius"), table
+    return _from_matrix(path, table, options.problem, options.divergence or "frobenius")
 
 
 def _is_sdpa(path: Path) -> bool:
@@ -311,7 +329,7 @@ def _from_matrix(path: Path, table: Table, problem: str | None, divergence: str)
     X = bo.PSD(len(A), name="X")
     rows = [bo.diag(X) == 1] if problem == _NEAREST_CORRELATION else []
     objective = bo.Minimize(_DIVERGENCES[divergence](X, A))
-    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows))
+    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows), labelled=table)
 
 
 def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
@@ -321,11 +339,11 @@ def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
             raise ValueError(f"argument --output: {path} holds one matrix, the problem has {n}; use .npz")
 
 
-def _write_npz(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+def _write_npz(path: Path, spec: Spec, solution: bo.Solution) -> None:
     """Write ``X`` (``factor`` where low rank; ``X_name`` where several), ``u_name`` and ``dual_k``."""
     found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
     arrays: dict[str, Any] = {}
-    for X, value in zip(problem.matrices, found, strict=True) if solution.X is not None else ():
+    for X, value in zip(spec.problem.matrices, found, strict=True) if solution.X is not None else ():
         kind, held = ("factor", value.factor) if isinstance(value, bo.LowRank) else ("X", value)
         arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = held
     arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
@@ -333,20 +351,20 @@ def _write_npz(path: Path, problem: bo.Problem, solution: bo.Solution, table: Ta
     np.savez(path, **arrays)
 
 
-def _write_json(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+def _write_json(path: Path, spec: Spec, solution: bo.Solution) -> None:
     """Write what is known about the answer; numbers that are not finite become null."""
     names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
     report = {name: _plain(getattr(solution, name)) for name in names}
     path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _write_csv(path: Path, problem: bo.Problem, solution: bo.Solution, table: Table | None) -> None:
+def _write_csv(path: Path, spec: Spec, solution: bo.Solution) -> None:
     if solution.X is None:
         _say(f"warning: there is no X to write to {path}")
-    elif table is None:
+    elif spec.labelled is None or solution.X.shape != spec.labelled.values.shape:
         write_csv(path, solution.X)
     else:
-        write_csv(path, solution.X, table.index, table.columns)
+        write_csv(path, solution.X, spec.labelled.index, spec.labelled.columns)
 
 
 def _plain(value: Any) -> Any:

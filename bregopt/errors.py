@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
@@ -21,6 +24,7 @@ __all__ = [
     "SolverError",
     "UnsupportedProblemError",
     "did_you_mean",
+    "import_whole",
     "require",
     "warn_caller",
 ]
@@ -78,10 +82,35 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+@contextmanager
+def _held_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the block; only the main thread can be interrupted."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:  # None: a handler that Python did not set
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
+
+
+def import_whole(module: str) -> Any:
+    """Import a module; Ctrl-C waits for the end, as half a module would stay in this process."""
+    if module in sys.modules:
+        return importlib.import_module(module)  # after the import of another thread
+    with _held_interrupt():
+        return importlib.import_module(module)
+
+
 def require(module: str, extra: str) -> Any:
     """Import an optional module, or raise an ImportError that names the extra to install."""
     try:
-        return importlib.import_module(module)
+        return import_whole(module)
     except ImportError as error:
         package = module.split(".")[0]
         raise ImportError(f"{package} is needed here: pip install 'bregopt[{extra}]'") from error

@@ -232,8 +232,8 @@ def test_what_is_passed_on_says_so_and_takes_our_options():
 
 
 def test_a_problem_too_large_for_memory_is_passed_on(monkeypatch):
-    monkeypatch.setattr("bregopt.solvers.path.route._memory", lambda: 1)
     problem, _, _ = max_cut()
+    monkeypatch.setattr("bregopt.solvers.path.route.shortage", lambda _: "too little memory")
     for other in ("psdboost.PSDBoost", "lowrank.LowRankRoute"):
         monkeypatch.setattr(f"bregopt.solvers.{other}.refusal", lambda *_: "not today")
     problem.solve(solver=BREGOPT)

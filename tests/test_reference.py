@@ -325,6 +325,14 @@ def test_backend_goes_by_kind_and_size():
         ({"backend": 3}, TypeError, "backend is 3"),
         ({"backend_options": 7}, TypeError, "backend_options is 7; expected a dict"),
         ({"backend_options": {"no_such": 1}}, TypeError, "no_such"),
+        (
+            {"backend_options": {"verbose": True}},
+            ValueError,
+            "has 'verbose', which is no option of a backend",
+        ),
+        ({"backend_options": {"solver": "SCS"}}, ValueError, "has 'solver', which is no option of a backend"),
+        ({"backend_options": {1: 1}}, TypeError, "has the key 1; expected the name of an option"),
+        ({"max_iter": 10**30}, ValueError, f"max_iter is {10**30}; expected at most 2147483647"),
         ({"backnd": "SCS"}, TypeError, "did you mean 'backend'"),
     ],
 )
@@ -376,6 +384,31 @@ def test_cvxpy_is_imported_only_to_solve():
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "backend CLARABEL" in found.stdout
+
+
+def test_ctrl_c_during_the_import_leaves_no_half_of_cvxpy():
+    """The signal comes while CVXPY's first module is executed; then the same process solves."""
+    code = """
+import builtins, signal, sys
+import bregopt as bo
+taken, real = [], builtins.__import__
+def importing(name, *rest):
+    if name.startswith("cvxpy.") and not taken:
+        taken.append(name)
+        signal.raise_signal(signal.SIGINT)
+    return real(name, *rest)
+builtins.__import__ = importing
+X = bo.PSD(2)
+problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1])
+try:
+    problem.solve("cvxpy")
+except KeyboardInterrupt:
+    assert taken
+    builtins.__import__ = real
+    print(problem.solve("cvxpy").status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "optimal\n", done.stderr
 
 
 def test_asked_again_in_the_users_units(data):

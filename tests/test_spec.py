@@ -1,7 +1,9 @@
 """Spec files, the evaluator behind them, their schema, and the readers of matrices."""
 
 import contextlib
+import gzip
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt import memory
 from bregopt.interop import spec as spec_module
 from bregopt.interop.evaluate import FUNCTIONS, evaluate
 from bregopt.interop.matrices import read_matrix, write_csv
@@ -308,6 +311,79 @@ def test_mtx_keeps_sparse_sparse(tmp_path, rng):
     np.testing.assert_array_equal(read_matrix(tmp_path / "A.mtx").values, S.toarray())
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+def test_mtx_reads_as_scipy_does(tmp_path, rng, dense, symmetry, field):
+    if dense and field == "pattern":
+        pytest.skip("the format has no dense patterns")
+    A = rng.integers(-9, 9, size=(4, 4)) + (0.25 if field == "real" else 0)
+    A = A + A.T if symmetry == "symmetric" else A[:, :3]
+    path = tmp_path / "A.mtx"
+    scipy.io.mmwrite(path, A if dense else sp.coo_array(A), "a comment", field, symmetry=symmetry)
+    expected, found = scipy.io.mmread(path), read_matrix(path).values
+    assert sp.issparse(found) is not dense
+    assert (found.dtype.kind == "i") is (field == "integer")
+    assert (sp.csr_array(found) != sp.csr_array(expected)).nnz == 0
+    with pytest.raises(ValueError, match="the file may be cut"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+        read_matrix(path)
+
+
+def test_the_mtx_file_that_killed_the_process_is_read(tmp_path):
+    path = tmp_path / "A.mtx"  # without a newline after the last value
+    path.write_bytes(b"%%MatrixMarket matrix array real symmetric\n2 2\n1\n0\n1 ")
+    np.testing.assert_array_equal(read_matrix(path).values, np.eye(2))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".mtx", ".csv"])
+def test_damaged_files_are_read_or_refused(tmp_path, rng, suffix):
+    path = tmp_path / f"A{suffix}"
+    A = np.round(rng.normal(size=(3, 3)), 3)
+    write = {
+        ".npy": lambda: np.save(path, A),
+        ".npz": lambda: np.savez_compressed(path, A=A),
+        ".mtx": lambda: scipy.io.mmwrite(path, A + A.T),
+        ".csv": lambda: np.savetxt(path, A, delimiter=","),
+    }
+    write[suffix]()
+    content = path.read_bytes()
+    damaged = [content[:k] for k in range(0, len(content), 7)]
+    for k in rng.integers(len(content), size=200):
+        damaged.append(content[:k] + bytes(rng.integers(256, size=1).tolist()) + content[k + 1 :])
+    for part in damaged:
+        path.write_bytes(part)
+        with contextlib.suppress(ValueError, TypeError):
+            found = read_matrix(path).values
+            assert np.isfinite(found.toarray() if sp.issparse(found) else found).all()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".dat-s.gz"])
+def test_what_unpacks_to_more_than_memory_is_refused_with_the_numbers(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(memory, "memory", lambda: 10**8)
+    path = tmp_path / f"A{suffix}"
+    if suffix == ".npz":
+        np.savez_compressed(path, A=np.zeros(3 * 10**6))
+    else:
+        path.write_bytes(gzip.compress(bytes(10**7)))
+    assert path.stat().st_size < 10**5
+    with pytest.raises(
+        ValueError, match=r"unpacked, is too large: .* GB of memory, this machine has 0\.1 GB"
+    ):
+        (read_matrix if suffix == ".npz" else bo.read_sdpa)(path)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".mtx", ".csv", ".toml", ".dat-s"])
+def test_only_regular_files_are_read(tmp_path, suffix):
+    pipe, device = tmp_path / f"pipe{suffix}", tmp_path / f"device{suffix}"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    read = {".toml": load_spec, ".dat-s": bo.read_sdpa}.get(suffix, read_matrix)
+    for path in (pipe, device):
+        with pytest.raises(ValueError, match=f"{path.name}.*it is a folder, pipe or device"):
+            read(path)
+
+
 BAD_FILES = {
     "empty.csv": (b"", "empty"),
     "blank.csv": (b"\n , \n", "empty"),
@@ -328,7 +404,37 @@ BAD_FILES = {
     "text.npz": (b"1 2 3", "cannot be read as .npz"),
     "empty.mtx": (b"", "cannot be read as .mtx"),
     "text.mtx": (b"1 2 3", "cannot be read as .mtx"),
-    "letter.mtx": (b"%%MatrixMarket matrix array real general\n1 2\n1\nx\n", "cannot be read as .mtx"),
+    "letter.mtx": (
+        b"%%MatrixMarket matrix array real general\n1 2\n1\nx\n",
+        "line 4: 'x'; expected a number",
+    ),
+    "cut.mtx": (b"%%MatrixMarket matrix array real symmetric\n2 2\n1\n0\n", "line 2: .* 3 entries; .* not 2"),
+    "long.mtx": (b"%%MatrixMarket matrix array real general\n1 1\n1\n2\n", "line 2: .* 1 entries; .* not 2"),
+    "few.mtx": (b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n", "2 entries; .* not 1"),
+    "huge.mtx": (
+        b"%%MatrixMarket matrix coordinate real general\n9000000000000 1 0\n",
+        "72000.0 GB of memory",
+    ),
+    "size.mtx": (b"%%MatrixMarket matrix array real general\n-1 1\n1\n", "line 2: the size -1"),
+    "sizes.mtx": (b"%%MatrixMarket matrix array real general\n1\n1\n", "line 2: 1 words"),
+    "none.mtx": (b"%%MatrixMarket matrix array real general\n% 1 1\n", "line 3: 0 words"),
+    "outside.mtx": (
+        b"%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n",
+        "line 3: i is 3; .* 1 to 2",
+    ),
+    "half.mtx": (b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1.5 1\n", "line 3: j is 1.5; "),
+    "twice.mtx": (
+        b"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n%\n1 2 1\n",
+        "line 5: the entry at 2 1 of line 3 once more; expected each entry once",
+    ),
+    "wide.mtx": (b"%%MatrixMarket matrix array real symmetric\n2 1\n1\n1\n", "line 2: a symmetric .* 2 x 1"),
+    "whole.mtx": (b"%%MatrixMarket matrix array integer general\n1 1\n1.5\n", "line 3: the value 1.5"),
+    "large.mtx": (b"%%MatrixMarket matrix array real general\n1 1\n1e999\n", "NaN or Inf"),
+    "skew.mtx": (
+        b"%%MatrixMarket matrix array real skew-symmetric\n1 1\n",
+        "array real skew-symmetric; expected",
+    ),
+    "dots.mtx": (b"%%MatrixMarket matrix array pattern general\n1 1\n", "array pattern general; expected"),
     "A.txt": (b"1", "'.txt' are not read"),
     "A": (b"1", "are not read"),
 }
@@ -591,7 +697,7 @@ def test_missing_and_unreadable_specs(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         load_spec(tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="not a TOML file"):
+    with pytest.raises(ValueError, match=r"cannot be read as \.toml: it is not UTF-8"):
         load_spec(tmp_path / "binary.toml")
 
 

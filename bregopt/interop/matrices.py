@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import csv
+import io
+import math
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
+from bregopt.interop.files import ARRAYS, read_bytes, read_text
+from bregopt.interop.matrix_market import read_matrix_market
+from bregopt.memory import check_memory
 
 __all__ = ["SUFFIXES", "Table", "read_matrix", "write_csv"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
 
-# What readers of damaged files raise.
-_DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    MemoryError,
-    OverflowError,
-    csv.Error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-_LARGEST_INTEGER = 2**53
+_LARGEST_INTEGER = 2**53  # up to which a double tells integers apart
+_HEADERS: dict[tuple[int, int], Callable[[Any], tuple[tuple[int, ...], bool, Any]]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # differs in the names of fields alone
+}
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +85,6 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
         raise ValueError(f"{path}: files of type {path.suffix!r} are not read, only {', '.join(SUFFIXES)}")
     if key is not None and path.suffix.lower() != ".npz":
         raise ValueError(f"{path}: key is {key!r}, but only .npz files have keys")
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
     table = reader(path, key)
     return Table(_checked(table.values, str(path)), table.index, table.columns)
 
@@ -116,24 +112,46 @@ def _checked(values: Any, name: str) -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Say of which file it is when a reader fails inside."""
+    """Say of which file it is when a reader of the standard library or of numpy fails inside."""
     try:
         yield
-    except _DAMAGED as error:
+    except Exception as error:  # damaged bytes make these readers raise anything, even TokenError
         raise ValueError(f"{path} cannot be read as {path.suffix}: {error}") from error
 
 
 def _read_npy(path: Path, key: str | None) -> Table:
-    with _reading(path), path.open("rb") as file:
-        return Table(np.lib.format.read_array(file, allow_pickle=False))
+    return Table(_array(path, read_bytes(path, ARRAYS)))
 
 
 def _read_npz(path: Path, key: str | None) -> Table:
-    with _reading(path), zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-    name = _chosen(path, key, names)
-    with _reading(path), np.load(path, allow_pickle=False) as arrays:
-        return Table(arrays[name])
+    packed = io.BytesIO(read_bytes(path, ARRAYS))
+    with _reading(path):
+        archive = zipfile.ZipFile(packed)
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    member = members[_chosen(path, key, list(members))]
+    check_memory(ARRAYS * member.file_size, f"{path}, unpacked,")
+    with _reading(path):
+        if member.compress_type not in _PACKED:
+            raise ValueError(f"{member.filename} is packed by a method that numpy does not use")
+        content = archive.read(member)  # never more than the size above
+    return Table(_array(path, content))
+
+
+def _array(path: Path, content: bytes) -> Any:
+    """Return the array in the bytes of an ``.npy`` file, of which there are as many as its header says."""
+    file = io.BytesIO(content)
+    with _reading(path):
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"its format has version {version}; expected one of {list(_HEADERS)}")
+        shape, by_columns, dtype = _HEADERS[version](file)
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects; expected numbers")
+        found, expected = len(content) - file.tell(), dtype.itemsize * math.prod(shape)
+        if found != expected:
+            raise ValueError(f"{found} bytes follow the header; expected {expected} for shape {shape}")
+        order: Literal["C", "F"] = "F" if by_columns else "C"
+        return np.ndarray(shape, dtype, content, offset=file.tell(), order=order).copy()
 
 
 def _chosen(path: Path, key: str | None, names: list[str]) -> str:
@@ -147,9 +165,7 @@ def _chosen(path: Path, key: str | None, names: list[str]) -> str:
 
 
 def _read_mtx(path: Path, key: str | None) -> Table:
-    with _reading(path):
-        matrix = scipy.io.mmread(path)
-    return Table(sp.csr_array(matrix) if sp.issparse(matrix) else matrix)
+    return Table(read_matrix_market(path))
 
 
 def _read_csv(path: Path, key: str | None) -> Table:
@@ -171,8 +187,9 @@ def _read_csv(path: Path, key: str | None) -> Table:
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
     """Return the cells of each line that is not blank, with its number."""
-    with _reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, strict=True)
+    text = io.StringIO(read_text(path), newline="")
+    with _reading(path):
+        reader = csv.reader(text, strict=True)
         lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     lines = [(number, row) for number, row in lines if any(row)]
     if not lines:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.interop.files import Lines, number, read_bytes, unpacked
+from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
@@ -38,20 +39,9 @@ SUFFIXES = (".dat-s", ".dat-s.gz")
 
 _PUNCTUATION = str.maketrans("{}(),", "     ")
 _COMMENT = ('"', "*")
-_COLUMNS = 5  # matrix, block, i, j, value
+_COLUMNS = ("matrix", "block", "i", "j", "value")
+_DIAGONAL = 100  # bytes of an element: bounds, a column and its numbers
 _LARGEST = np.finfo(float).max / 2  # an entry off the diagonal counts twice
-
-
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """The lines of a file, punctuation and comments blanked, and the way to say what is wrong in one."""
-
-    path: Path
-    lines: list[str]
-
-    def error(self, line: int, found: str, expected: str) -> ValueError:
-        """Return the error for the line of that index."""
-        return ValueError(f"{self.path}, line {line + 1}: {found}; expected {expected}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,30 +112,24 @@ def read_sdpa(path: str | Path) -> Problem:
         raise source.error(at - 1, f"the size of block {sizes.index(0) + 1} is 0", "a size that is not zero")
     if max(sizes) < 2:
         raise source.error(at - 1, "all blocks are diagonal: a linear program", "a block of size 2 or more")
+    diagonal = sum(abs(size) for size in sizes if size < 2)
+    check_memory(_DIAGONAL * diagonal, f"the {diagonal} elements of diagonal blocks in {path}")
     c, at = _numbers(source, at, m, f"the {m} numbers of c")
     return _problem(sizes, np.array(c), _entries(source, at, m, np.array(sizes)))
 
 
-def _source(path: Path) -> _Source:
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+def _source(path: Path) -> Lines:
+    raw = read_bytes(path)
     if path.suffix.lower() == ".gz":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} cannot be read as gzip: {error}") from error
+        raw = unpacked(path, raw)
     # Latin-1 takes any byte, so that a comment may be in any encoding; what is no number is found later.
     text = raw.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").translate(_PUNCTUATION).rstrip()
     if not text:
         raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
-    return _Source(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
+    return Lines(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
 
 
-def _numbers(source: _Source, at: int, count: int, name: str) -> tuple[list[float], int]:
+def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float], int]:
     """Return `count` numbers from line `at` on, and the line after them; text may follow the last."""
     found: list[float] = []
     while len(found) < count:
@@ -153,7 +137,7 @@ def _numbers(source: _Source, at: int, count: int, name: str) -> tuple[list[floa
             raise source.error(at - 1, f"the file ends after {len(found)} numbers", name)
         for token in source.lines[at].partition("=")[0].split():
             try:
-                value = _number(token)
+                value = number(token)
             except ValueError:
                 if len(found) == count:
                     break  # what follows is text
@@ -167,7 +151,7 @@ def _numbers(source: _Source, at: int, count: int, name: str) -> tuple[list[floa
     return found, at
 
 
-def _integers(source: _Source, at: int, count: int, name: str) -> tuple[list[int], int]:
+def _integers(source: Lines, at: int, count: int, name: str) -> tuple[list[int], int]:
     values, after = _numbers(source, at, count, name)
     for value in values:
         if not value.is_integer():
@@ -175,15 +159,12 @@ def _integers(source: _Source, at: int, count: int, name: str) -> tuple[list[int
     return [int(value) for value in values], after
 
 
-def _number(token: str) -> float:
-    if "_" in token:  # Python reads 1_0 as ten
-        raise ValueError(token)
-    return float(token)
-
-
-def _entries(source: _Source, at: int, m: int, sizes: IntArray) -> _Entries:
+def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
     """Return the entries from line `at` on: checked, sorted by block, matrix and place, each once."""
-    line, table = _table(source, at)
+    line = source.written(at)
+    if not line:
+        raise source.error(len(source.lines) - 1, "the file ends here", "entries after it, 5 numbers a line")
+    table = source.table(line, _COLUMNS)
     whole, value = table[:, :4], table[:, 4]
     size = np.abs(sizes)
 
@@ -191,8 +172,8 @@ def _entries(source: _Source, at: int, m: int, sizes: IntArray) -> _Entries:
         if bad.any():
             k = int(bad.argmax())
             numbers = (f"{number:.17g}" for number in table[k])
-            names = dict(zip(("matrix", "block", "i", "j", "value"), numbers, strict=True))
-            raise source.error(int(line[k]), found.format(**names), expected)
+            names = dict(zip(_COLUMNS, numbers, strict=True))
+            raise source.error(line[k], found.format(**names), expected)
 
     too_large = ~(np.abs(table) <= _LARGEST)
     refuse(too_large.any(axis=1), "the entry {matrix} {block} {i} {j} {value}", "finite numbers")
@@ -206,37 +187,10 @@ def _entries(source: _Source, at: int, m: int, sizes: IntArray) -> _Entries:
     refuse(outside, "an entry at {i} {j} of block {block}", f"1 to {size[block[outside.argmax()]]}")
     refuse((i != j) & (sizes[block] < 2), "an entry at {i} {j} of the diagonal block {block}", "i = j")
     row, first, second = (index.astype(np.intp) for index in (matrix, low - 1, high - 1))
-    return _each_once(source, line, _Entries(row, block, first, second, value))
+    return _each_once(source, np.array(line), _Entries(row, block, first, second, value))
 
 
-def _table(source: _Source, at: int) -> tuple[IntArray, Array]:
-    """Return the indices of the lines that are not blank, and their numbers."""
-    line = [k for k, text in enumerate(source.lines[at:], start=at) if text.strip()]
-    if not line:
-        raise source.error(len(source.lines) - 1, "the file ends here", "entries after it, 5 numbers a line")
-    try:
-        table = np.loadtxt([source.lines[k] for k in line], ndmin=2, comments=None)
-    except ValueError:
-        raise source.error(*next(_faults(source, line))) from None
-    if table.shape[1] != _COLUMNS:
-        raise source.error(*next(_faults(source, line)))
-    return np.array(line), table
-
-
-def _faults(source: _Source, line: Sequence[int]) -> Iterator[tuple[int, str, str]]:
-    """Find the lines that are no entry: their index, what was found there and what was expected."""
-    for k in line:
-        words = source.lines[k].split()
-        if len(words) != _COLUMNS:
-            yield k, f"{len(words)} words", "5 numbers: matrix, block, i, j and value"
-        for word in words:
-            try:
-                _number(word)
-            except ValueError:
-                yield k, repr(word), "a number"
-
-
-def _each_once(source: _Source, line: IntArray, entries: _Entries) -> _Entries:
+def _each_once(source: Lines, line: IntArray, entries: _Entries) -> _Entries:
     order = np.lexsort((line, entries.j, entries.i, entries.row, entries.block))
     e, line = entries.take(order), line[order]
     places = np.stack([e.block, e.row, e.i, e.j])

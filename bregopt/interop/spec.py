@@ -22,7 +22,8 @@ import scipy.sparse as sp
 from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
 from bregopt.interop.evaluate import FUNCTIONS, evaluate
-from bregopt.interop.matrices import read_matrix
+from bregopt.interop.files import read_text
+from bregopt.interop.matrices import Table, read_matrix
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
@@ -57,12 +58,15 @@ class Spec:
         "auto", or the name of a route.
     options : dict
         Keywords for :meth:`bregopt.Problem.solve`.
+    labelled : Table, optional
+        The square matrix with labels among the data; None where there are several or none.
     """
 
     title: str
     problem: Problem
     solver: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)
+    labelled: Table | None = None
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -71,7 +75,7 @@ def load_spec(path: str | Path) -> Spec:
     Parameters
     ----------
     path : str or Path
-        A ``.toml`` file. Files that it names are sought beside it.
+        A ``.toml`` file. Files that it names lie in its folder or below.
 
     Returns
     -------
@@ -85,19 +89,19 @@ def load_spec(path: str | Path) -> Spec:
         Not TOML, unknown or missing keys, bad data, a bad expression. Messages start with path and key.
     """
     path = Path(path)
+    document = _document(path)
     with _named(str(path)):
-        document = _document(path)
         _check_keys(document, "spec")
         title = _typed(document.get("title", path.stem), str, "title")
         sections = {key: _typed(document.get(key, {}), dict, key) for key in KEYS["spec"][1:]}
-        data = _data(sections["data"], path.parent)
+        data, labelled = _data(sections["data"], path.parent)
         variables = _variables(sections["variables"])
         _check_distinct(data, variables)
         problem = _problem(sections["problem"], {**data, **variables})
         _check_used(variables, problem)
         with _named("solve"):
             solver, options = _solve(sections["solve"])
-        return Spec(title, problem, solver, options)
+        return Spec(title, problem, solver, options, labelled[0] if len(labelled) == 1 else None)
 
 
 def self_contained(path: str | Path) -> str:
@@ -117,7 +121,7 @@ def self_contained(path: str | Path) -> str:
 def _contained(value: Any, folder: Path) -> Any:
     if not isinstance(value, dict) or "factor" in value:
         return value
-    held = _from_file(value, folder)
+    held = _array(value, _from_file(value, folder))
     if isinstance(held, LowRank):
         return {"factor": held.factor.tolist()}
     return (held.toarray() if sp.issparse(held) else held).tolist()
@@ -157,26 +161,34 @@ def _named(place: str) -> Iterator[None]:
 
 
 def _document(path: Path) -> dict[str, Any]:
+    text = read_text(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError("no such file") from None
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from error
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"not a TOML file: {error}") from error
+        raise ValueError(f"{path}: not a TOML file: {error}") from error
 
 
-def _data(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    values = {}
+def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Table]]:
+    """Return the data by name, and the square matrices with labels among them."""
+    values, labelled = {}, []
     for name, value in table.items():
         _check_name(name, "data")
         with _named(f"data.{name}"):
-            if isinstance(value, dict):
-                values[name] = _factor(value) if "factor" in value else _from_file(value, folder)
-            else:
+            if not isinstance(value, dict):
                 values[name] = _inline(value)
-    return values
+            elif "factor" in value:
+                values[name] = _factor(value)
+            else:
+                held = _from_file(value, folder)
+                values[name] = _array(value, held)
+                labelled += [held] if _labels_a_square(held) else []
+    return values, labelled
+
+
+def _labels_a_square(table: Table) -> bool:
+    """Whether a table is a square matrix with labels that are the same for rows and columns."""
+    labels = {found for found in (table.index, table.columns) if found is not None}
+    return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
 
 
 def _inline(value: Any) -> Any:
@@ -197,16 +209,33 @@ def _factor(table: dict[str, Any]) -> LowRank:
     return LowRank(finite_array(table["factor"], "factor", ndim=2))
 
 
-def _from_file(table: dict[str, Any], folder: Path) -> Any:
+def _from_file(table: dict[str, Any], folder: Path) -> Table:
     _check_keys(table, "file")
     if "file" not in table:
         raise ValueError('file is missing; expected { file = "name.csv" }')
     name = _typed(table["file"], str, "file")
     key = _typed(table["key"], str, "key") if "key" in table else None
-    values = read_matrix(folder / name, key).values
+    return read_matrix(_beside(name, folder), key)
+
+
+def _array(table: dict[str, Any], held: Table) -> Any:
+    """Return the values read from a file as its entry in the spec says."""
+    values = held.values
     if not _typed(table.get("low_rank", False), bool, "low_rank"):
         return values
     return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1))
+
+
+def _beside(name: str, folder: Path) -> Path:
+    """Return the path of a file that a spec names; links that lead out of the spec's folder count as out."""
+    path = folder / name
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise ValueError(f"file is {name!r}, which cannot be followed: {error}") from error
+    if not inside:
+        raise ValueError(f"file is {name!r}, outside the spec's folder; expected one in it or below it")
+    return path
 
 
 def _variables(table: dict[str, Any]) -> dict[str, PSD | Variable]:

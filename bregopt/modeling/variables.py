@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, finite_array, symmetric_matrix
+from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank
 from bregopt.program.rows import Entries
@@ -19,6 +21,10 @@ __all__ = ["PSD", "Parameter", "Variable"]
 _counter = itertools.count()
 
 _VALUE_TOL = 1e-8  # by which a value may miss the cone, relative to its largest entry, or its box
+_LARGEST_ORDER = 2**31 - 1  # the number of entries fits an integer of 64 bits
+# Bytes of a declared element before it is in any program: the indices of an order; two bounds, a column and
+# a coefficient of a variable or parameter; two indices, a value and their copies of an entry of a matrix.
+_ORDER, _ELEMENT, _ENTRY = 16, 100, 48
 
 
 class PSD(Operand):
@@ -46,6 +52,9 @@ class PSD(Operand):
     def __init__(self, n: int, name: str | None = None) -> None:
         self.n = _size(n, "n")
         self.name = _named(name, "X")
+        if self.n > _LARGEST_ORDER:
+            raise ValueError(f"n of {self.name} is {n}; expected at most {_LARGEST_ORDER}")
+        check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
         self._value: Array | LowRank | None = None
 
     @property
@@ -92,6 +101,7 @@ class PSD(Operand):
             raise ValueError(f"index of {self.name}, {self.n} x {self.n}: {error}") from None
         if np.size(i) == 0:
             raise ValueError(f"index of {self.name} is empty; expected at least one entry")
+        check_memory(_ENTRY * np.size(i), f"an expression of {np.size(i)} entries of {self.name}")
         shape = np.shape(i)
         entries = Entries(self.n, np.ravel(i), np.ravel(j), np.ones(np.size(i)))
         label = f"{self.name}[{int(i)}, {int(j)}]" if shape == () else f"{self.name}[...]"
@@ -142,6 +152,7 @@ class Variable(Operand):
     ) -> None:
         self.shape = _shape(shape)
         self.name = _named(name, "u")
+        check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         if not isinstance(nonneg, bool):
             raise TypeError(f"nonneg of {self.name} is {nonneg!r}; expected True or False")
         if nonneg and lower is not None:
@@ -223,6 +234,7 @@ class Parameter(Operand):
     ) -> None:
         self.shape = _shape(shape)
         self.name = _named(name, "p")
+        check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         self._value: Array | None = None
         if value is not None:
             self.value = value

@@ -13,7 +13,8 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean
-from bregopt.program import Matrix, Penalty, Program, trace_bound
+from bregopt.memory import shortage
+from bregopt.program import Block, LowRank, Matrix, Penalty, Program, trace_bound
 from bregopt.solvers.progress import Progress
 from bregopt.solvers.solution import StopReason
 
@@ -22,6 +23,7 @@ __all__ = ["Answer", "Capabilities", "Seed", "Settings", "Solver", "Start", "mak
 Seed = int | np.random.Generator | np.random.SeedSequence
 
 _EXPECTED = {"tol": "above 0 and below 1", "rank_tol": "above 0 and below 1", "time_limit": "above 0"}
+_LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, as foreign solvers take it
 _PENALTY_NAMES = {
     Penalty.HINGE: "soft rows with a hinge",
     Penalty.LOGDET: "soft rows with the LogDet penalty",
@@ -46,6 +48,9 @@ class Capabilities:
         How rows may bend.
     needs_trace_bound : bool
         Whether the rows must bound the trace of each block.
+    matrices : int
+        How many dense matrices of a block's order it holds at once, at least; 0 for none. A problem for
+        which they do not fit into memory is refused with the numbers.
     """
 
     objectives: frozenset[str]
@@ -53,6 +58,7 @@ class Capabilities:
     variables: bool = True
     penalties: frozenset[Penalty] = frozenset(Penalty)
     needs_trace_bound: bool = False
+    matrices: int = 0
 
     def refusal(self, program: Program) -> str | None:
         """Return why the route does not take the program, None where it does."""
@@ -79,7 +85,13 @@ class Capabilities:
                 if trace_bound(program, b) is None:
                     rows = f"it needs rows that bound the trace of {block.name}"
                     return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
-        return None
+        return shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+
+
+def _order(block: Block) -> int:
+    """Return the order of the matrix that a route holds for a block: of a low-rank ``X0`` its range space."""
+    X0 = None if block.nearness is None else block.nearness.X0
+    return min(block.n, X0.factor.shape[1]) if isinstance(X0, LowRank) else block.n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +130,7 @@ class Settings:
                 raise TypeError(f"{name} is {value!r}; expected a number")
             if not 0 < float(value) < (math.inf if name == "time_limit" else 1):
                 raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
-        for name, least in (("max_iter", 1), ("seed", 0)):
+        for name, least, largest in (("max_iter", 1, _LARGEST_COUNT), ("seed", 0, math.inf)):
             value = getattr(self, name)
             if value is None and name == "max_iter":
                 continue
@@ -129,6 +141,8 @@ class Settings:
                 raise TypeError(f"{name} is {value!r}; expected an integer{other}")
             if value < least:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
+            if int(value) > largest:
+                raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
         if not isinstance(self.verbose, bool):
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bregopt.errors import import_whole
 from bregopt.modeling.problem import Problem
 
 __all__ = ["from_cvxpy"]
@@ -33,7 +34,7 @@ def from_cvxpy(problem: Any) -> Problem:
     ValueError
         A parameter has no value.
     """
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     from bregopt.interop.cvxpy_problems.lower import lower
 

@@ -86,7 +86,7 @@ class Bregman:
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1
+        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1, matrices=8
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 

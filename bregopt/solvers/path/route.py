@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bregopt.memory import shortage
 from bregopt.program import Program, find_faces, is_ray
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
@@ -27,7 +27,6 @@ _MANY = 300  # rows of a first working set,
 _ORDERS = 4  # or so many times the order,
 _TIMES = 3  # and how many times as many make it worth while,
 _HARD_WORK = 4e9  # where a step on all of them takes so many operations
-_SHARE = 0.8  # of the machine's memory
 
 
 class PathSettings(base.Settings):
@@ -50,10 +49,7 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        needed, there = memory_needed(program), _memory()
-        if there is not None and needed > _SHARE * there:
-            return f"it would need {needed / 1e9:.1f} GB of memory, this machine has {there / 1e9:.1f} GB"
-        return None
+        return shortage(memory_needed(program))
 
     def choice(self, program: Program, settings: Any) -> str:
         large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
@@ -117,11 +113,3 @@ def memory_needed(program: Program) -> int:
     # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
     unknowns = program.m - rest + min(rest, 2 * triangles)
     return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * unknowns**2)
-
-
-def _memory() -> int | None:
-    """Return the machine's memory in bytes, None where the system does not say."""
-    names = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in names:
-        return None
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

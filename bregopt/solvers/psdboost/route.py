@@ -100,6 +100,7 @@ class PSDBoost:
         blocks=1,
         penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
         needs_trace_bound=True,
+        matrices=4,
     )
     Settings: ClassVar[type[base.Settings]] = PSDBoostSettings
 

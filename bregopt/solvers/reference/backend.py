@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from bregopt.clock import checkpoint, foreign, interrupt, remaining
-from bregopt.errors import SolverError, did_you_mean
+from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
 
-__all__ = ["Backend", "Word", "check_backend", "choose_backend"]
+__all__ = ["Backend", "Word", "check_backend", "check_backend_options", "choose_backend"]
 
 # Largest order at which Clarabel takes about a second, by kind of objective: LogDet needs a cone of order 2n,
 # von Neumann 2(n - 1) cones. The time of SCS grows more slowly, and it is less accurate.
 _CLARABEL_ORDER = {"logdet": 20, "von_neumann": 12}
 _CLARABEL_ORDER_OTHERWISE = 50
+# What cvxpy.Problem.solve takes for itself; everything else goes to the backend.
+_CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
+_CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
 _SCS_STEPS = 100_000
 _SCS_INTERRUPTED = -5  # SCS listens to Ctrl-C itself, and CVXPY takes its word for a failure
 _FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below in reasonable time
@@ -63,7 +66,7 @@ class Backend:
         CutShort
             If there is no time to compile the problem, or at a Ctrl-C.
         """
-        import cvxpy as cp
+        cp = import_whole("cvxpy")
 
         checkpoint(seconds=compiling)
         options = self._options(tol, steps)
@@ -114,11 +117,25 @@ def check_backend(name: Any) -> None:
     """Raise a TypeError or ValueError unless `name` is that of an installed CVXPY solver."""
     if not isinstance(name, str):
         raise TypeError(f"backend is {name!r}; expected the name of a CVXPY solver, such as 'CLARABEL'")
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     installed = cp.installed_solvers()
     if name.upper() not in installed:
         raise ValueError(f"unknown backend {name!r}{did_you_mean(name.upper(), installed)}")
+
+
+def check_backend_options(options: Any) -> None:
+    """Raise a TypeError or ValueError unless `options` is a dict of options of a backend."""
+    if not isinstance(options, Mapping):
+        raise TypeError(f"backend_options is {options!r}; expected a dict")
+    for name in options:
+        if not isinstance(name, str):
+            raise TypeError(f"backend_options has the key {name!r}; expected the name of an option")
+        if name in _CVXPYS_OWN:
+            raise ValueError(
+                f"backend_options has {name!r}, which is no option of a backend; "
+                "expected options in the backend's own words; backend and verbose are options of this route"
+            )
 
 
 def choose_backend(program: Program, name: str | None) -> str:

@@ -17,7 +17,13 @@ from bregopt.program.certificate import divergence_of
 from bregopt.solvers import base
 from bregopt.solvers.base import Answer, Capabilities, Start
 from bregopt.solvers.progress import Progress, reason
-from bregopt.solvers.reference.backend import Backend, Word, check_backend, choose_backend
+from bregopt.solvers.reference.backend import (
+    Backend,
+    Word,
+    check_backend,
+    check_backend_options,
+    choose_backend,
+)
 from bregopt.solvers.reference.proofs import elastic, recession, recession_box
 from bregopt.solvers.reference.scaling import Scaled, scale, unscaled
 from bregopt.solvers.reference.translate import Translation, as_declared, joined
@@ -51,8 +57,8 @@ class ReferenceSettings(base.Settings):
         super().__post_init__()
         if self.backend is not None:
             check_backend(self.backend)
-        if self.backend_options is not None and not isinstance(self.backend_options, Mapping):
-            raise TypeError(f"backend_options is {self.backend_options!r}; expected a dict")
+        if self.backend_options is not None:
+            check_backend_options(self.backend_options)
 
 
 class Reference:
@@ -64,7 +70,8 @@ class Reference:
         "Diamond, Boyd (2016), CVXPY: A Python-Embedded Modeling Language for Convex Optimization, JMLR 17"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"linear", "logdet", "von_neumann", "frobenius", "weights"})
+        objectives=frozenset({"linear", "logdet", "von_neumann", "frobenius", "weights"}),
+        matrices=20,
     )
     Settings: ClassVar[type[base.Settings]] = ReferenceSettings
 

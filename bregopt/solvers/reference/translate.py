@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.errors import import_whole
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share
 
 __all__ = ["Translation", "as_declared", "joined"]
@@ -113,7 +114,7 @@ def _translated(
     shares : sequence of Share
         Of the bounds, that are to be parameters.
     """
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     X = tuple(cp.Variable((block.n, block.n), PSD=True, name=block.name) for block in program.blocks)
     u = _variables(program, columns)
@@ -136,7 +137,7 @@ def _translated(
 
 def _variables(program: Program, columns: Sequence[tuple[str, int]]) -> tuple[Any, ...]:
     """Return the ordinary variables, each in its box."""
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     ends = np.cumsum([0, *(size for _, size in columns)])
     variables = []
@@ -169,7 +170,7 @@ def _coefficients(A: LinearMap) -> list[Any]:
 
 def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -> Any:
     """Return ``A(X) + B u`` of some rows, without the variables that they do not mention."""
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     acting = [(cp.Constant(M), cp.vec(X_b, order="F")) for M, X_b in zip(maps, X, strict=True)]
     slopes = [(sp.csr_matrix(B[:, place]), part) for place, part in _placed(u)]
@@ -215,7 +216,7 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     end : array or cvxpy.Expression
         The same with parameters, which the divergences of ratios cannot have.
     """
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
@@ -234,7 +235,7 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
 
 
 def _objective(block: Block, X: Any) -> Any:
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     linear = cp.vdot(block.C, X)
     return linear if block.nearness is None else linear + _divergence(block.nearness, block.n, X)
@@ -242,7 +243,7 @@ def _objective(block: Block, X: Any) -> Any:
 
 def _divergence(nearness: Nearness, n: int, X: Any) -> Any:
     """Return ``mu D(X, X0)`` in CVXPY's atoms."""
-    import cvxpy as cp
+    cp = import_whole("cvxpy")
 
     mu, X0 = nearness.mu, np.asarray(nearness.X0)
     if nearness.divergence == "logdet":

@@ -1,0 +1,130 @@
+"""Bytes and lines of files: regular ones only, and never more than memory holds, packed or unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.memory import check_memory
+
+__all__ = ["ARRAYS", "Lines", "number", "read_bytes", "read_text", "unpacked"]
+
+# Bytes that a reader holds for each byte of a file. In text "1," becomes strings and a number; an array is
+# copied when it is read, checked and made symmetric.
+TEXT, ARRAYS = 30, 4
+_CHUNK = 2**24  # bytes that are unpacked at a time
+
+
+def read_bytes(path: Path, held: int = TEXT) -> bytes:
+    """Return the content of a file.
+
+    Parameters
+    ----------
+    path : Path
+    held : int
+        How many bytes its reader holds for each byte of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        No such file.
+    ValueError
+        A folder, pipe or device, a file that may not be read, or one too large for this machine.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{path} cannot be read: it is a folder, pipe or device; expected a file")
+        check_memory(held * found.st_size, str(path))
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a UTF-8 file without its byte-order mark; raises as :func:`read_bytes` does."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} cannot be read as {path.suffix}: it is not UTF-8 text ({error})") from error
+
+
+def unpacked(path: Path, packed: bytes) -> bytes:
+    """Return the content of gzip data; a ValueError where it is damaged or larger than memory holds."""
+    parts: list[bytes] = []
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            while part := file.read(_CHUNK):
+                parts.append(part)
+                check_memory(TEXT * _CHUNK * len(parts), f"{path}, unpacked,")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read as gzip: {error}") from error
+    return b"".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The lines of a text file, comments blanked, and the errors that name one of them."""
+
+    path: Path
+    lines: list[str]
+
+    def error(self, line: int, found: str, expected: str) -> ValueError:
+        """Return the error for the line of that index."""
+        return ValueError(f"{self.path}, line {line + 1}: {found}; expected {expected}")
+
+    def written(self, at: int) -> list[int]:
+        """Return the indices of the lines from `at` on that are not blank."""
+        return [k for k, text in enumerate(self.lines[at:], start=at) if text.strip()]
+
+    def table(self, which: Sequence[int], columns: Sequence[str]) -> Array:
+        """Return the numbers of lines that each hold one number for each of the `columns`.
+
+        Raises
+        ------
+        ValueError
+            The first line that holds something else.
+        """
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of lines without a number
+            table = np.loadtxt([self.lines[k] for k in which], ndmin=2, comments=None)
+            if table.shape == (len(which), len(columns)):
+                return table
+        return np.array(list(self._rows(which, columns)))  # slower, and names the line at fault
+
+    def _rows(self, which: Sequence[int], columns: Sequence[str]) -> Iterator[list[float]]:
+        for k in which:
+            words = self.lines[k].split()
+            if len(words) != len(columns):
+                raise self.error(k, f"{len(words)} words", _listed(columns))
+            try:
+                yield [number(word) for word in words]
+            except ValueError as error:
+                raise self.error(k, repr(error.args[0]), "a number") from None
+
+
+def number(word: str) -> float:
+    """Return a word as a number; a ValueError whose argument is the word where it is none."""
+    if "_" in word:  # Python reads 1_0 as ten
+        raise ValueError(word)
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(word) from None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    *first, last = columns
+    return f"{len(columns)} numbers: {', '.join(first)} and {last}" if first else f"1 number: {last}"
