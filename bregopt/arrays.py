@@ -14,6 +14,8 @@ from bregopt.memory import check_memory
 
 __all__ = [
     "EPS",
+    "LARGEST",
+    "SMALLEST",
     "TINY",
     "Array",
     "IntArray",
@@ -36,6 +38,9 @@ Mask = NDArray[np.bool_]
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
 TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
 
+# Magnitudes of data: the fourth power, which is the square of a product, summed over the entries of a matrix
+# of order 10^5, is a double. Bounds and entries may be smaller; what sets a scale may not.
+SMALLEST, LARGEST = 1e-70, 1e70
 # Asymmetry, as a fraction of the largest entry: up to the first it is round-off of doubles, up to the second
 # that of single precision or of printed digits.
 _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
@@ -78,9 +83,9 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     TypeError
         Complex, object, string or boolean-valued input that is not numbers.
     ValueError
-        NaN, Inf, or another number of dimensions.
+        NaN, Inf, a magnitude above `LARGEST`, or another number of dimensions.
     """
-    if isinstance(value, float) and math.isfinite(value) and _accepts(ndim, 0):
+    if isinstance(value, float) and abs(value) <= LARGEST and _accepts(ndim, 0):
         return np.array(value)  # as most prices and bounds are
     if sp.issparse(value):
         check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
@@ -100,6 +105,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
         place = f", the first at {_place(value, where)}" if where else ""
         found = f"{int(bad.sum())} NaN or Inf value(s){place}"
         raise ValueError(f"{name} has {found}; expected finite numbers: fill or drop it")
+    _check_magnitude(array, name, 0.0)
     return array
 
 
@@ -110,6 +116,15 @@ def _place(value: Any, where: tuple[int, ...]) -> str:
         f"{kind} {axis[k]}" for kind, axis, k in zip(("row", "column"), axes, where, strict=False)
     )
     return f"{where if len(where) > 1 else where[0]}{labels and f' ({labels})'}"
+
+
+def _check_magnitude(array: Array, name: str, least: float) -> None:
+    """Raise a ValueError where the largest magnitude is above `LARGEST`, or below `least` and not zero."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST or 0 < largest < least:
+        raise ValueError(
+            f"{name} has magnitude {largest:.3g}; expected 0 or {least:g} to {LARGEST:g}: take other units"
+        )
 
 
 def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
@@ -131,6 +146,7 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
         raise ValueError(f"{name} is {matrix.shape[0]} x {matrix.shape[0]}; expected {n} x {n}")
     if matrix.size == 0:
         raise ValueError(f"{name} is empty; expected at least one row")
+    _check_magnitude(matrix, name, SMALLEST)
     symmetric: Array = matrix if (matrix == matrix.T).all() else symmetrized(matrix, name, value)
     return symmetric
 
@@ -197,6 +213,7 @@ def positive_number(value: Any, name: str) -> float:
     number = float(finite_array(value, name, ndim=0))
     if number <= 0:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
+    _check_magnitude(np.array(number), name, SMALLEST)
     return number
 
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -130,6 +132,24 @@ def test_csv_keeps_labels(tmp_path):
     table = read_matrix(tmp_path / "X.csv")
     assert table.index == table.columns == ("bonds", "shares")
     np.testing.assert_allclose(table.values, 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("text", [",b,s\nb,1,1.5\ns,1.5,1\n", "b,s\n1,1.5\n1.5,1\n", "b,1,1.5\ns,1.5,1\n"])
+def test_csv_keeps_labels_of_a_spec(tmp_path, text):
+    (tmp_path / "A.csv").write_text(text)
+    path = spec(tmp_path, data='A = { file = "A.csv" }')
+    assert run("solve", path, "--output", tmp_path / "X.csv") == 0
+    given, found = read_matrix(tmp_path / "A.csv"), read_matrix(tmp_path / "X.csv")
+    assert (found.index, found.columns) == (given.index, given.columns)
+
+
+def test_labels_of_two_files_are_nobodys(tmp_path):
+    (tmp_path / "A.csv").write_text("b,s\n1,1.5\n1.5,1\n")
+    (tmp_path / "B.csv").write_text("c,d\n1,0\n0,1\n")
+    data = 'A = { file = "A.csv" }\nB = { file = "B.csv" }'
+    path = spec(tmp_path, data=data, rows=["inner(B, X) == 2"])
+    assert run("solve", path, "--output", tmp_path / "X.csv") == 0
+    assert read_matrix(tmp_path / "X.csv").columns is None
 
 
 def test_low_rank_answers_are_written_as_factors(tmp_path):
@@ -451,6 +471,41 @@ def test_a_failing_route_is_4(matrix, monkeypatch, capsys):
     assert capsys.readouterr().err == "bregopt: not solved: the backend gave up\n"
 
 
+def test_memory_that_runs_out_is_2(matrix, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr(bo.Problem, "solve", fail)
+    assert run("solve", matrix, *NEAREST) == 2
+    message = "this machine has too little memory for the problem (Unable to allocate 7.28 TiB)"
+    assert capsys.readouterr().err == f"bregopt: error: {message}\n"
+
+
+HUGE = {
+    "spec.toml": "[variables]\nX = {{ psd = {n} }}\n[problem]\nminimize = 'X[0, 0]'",
+    "sum.toml": "[variables]\nX = {{ psd = {n} }}\n[problem]\nminimize = 'sum(X)'",
+    "vector.toml": "[variables]\nu = {{ shape = {n}000 }}\n[problem]\nminimize = 'sum(u)'",
+    "matrix.dat-s": "1\n1\n{n}\n1\n1 1 1 1 1\n0 1 1 1 1\n",
+    "diagonal.dat-s": "1\n2\n2 -{n}000\n1\n1 1 1 1 1\n",
+    "sparse.mtx": "%%MatrixMarket matrix coordinate real symmetric\n{n} {n} 1\n1 1 1\n",
+    "dense.mtx": "%%MatrixMarket matrix array real symmetric\n{n} {n}\n1\n",
+}
+
+
+@pytest.mark.parametrize("n", [10_000_000, 10**12, 10**30])
+@pytest.mark.parametrize("name", HUGE)
+def test_sizes_that_memory_does_not_hold_are_2(tmp_path, capsys, name, n):
+    tracemalloc.start()
+    path = tmp_path / name
+    path.write_text(HUGE[name].format(n=n))
+    assert run("solve", path, *(NEAREST if path.suffix == ".mtx" else [])) == 2
+    assert tracemalloc.get_traced_memory()[1] < 2e9
+    tracemalloc.stop()
+    message = capsys.readouterr().err
+    numbers = r"it would need [\d.]+ GB of memory, this machine has|expected at most 2147483647|size|entries"
+    assert re.search(numbers, message), message
+
+
 def test_interrupted_is_130(matrix, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -480,6 +535,17 @@ def test_python_m_bregopt_is_the_same():
     done = program("solve", "none.toml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "bregopt: error: none.toml: no such file\n"
+
+
+def test_a_terminal_without_umlauts_gets_an_escape_and_the_outputs_are_written(tmp_path):
+    path = tmp_path / "spec.toml"
+    text = spec(tmp_path).read_text()
+    path.write_text(f'\ufefftitle = "Mäßig"\n{text}', encoding="utf-8")  # as Windows writes it, with a mark
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = program("solve", path, "--output", tmp_path / "X.csv", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("M\\xe4\\xdfig\nbregopt solution: optimal")
+    assert read_matrix(tmp_path / "X.csv").values.shape == (2, 2)
 
 
 def test_start_is_lean():

@@ -691,6 +691,29 @@ def test_bad_specs_say_where(tmp_path, name):
     assert str(caught.value).startswith(str(path))
 
 
+@pytest.mark.parametrize("how", ["above", "absolute", "link", "linked folder"])
+def test_files_outside_of_the_folder_of_a_spec_are_refused(tmp_path, how):
+    (tmp_path / "secret.csv").write_text("2,0.5\n0.5,1\n")
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (folder / "out").symlink_to(tmp_path)
+    names = {"above": "../secret.csv", "absolute": tmp_path / "secret.csv", "link": "link.csv"}
+    name = names.get(how, "out/secret.csv")
+    path = written(folder, GOOD.replace("[[2.0, 0.5], [0.5, 1.0]]", f'{{ file = "{name}" }}'))
+    with pytest.raises(ValueError, match=r"data.A: file is '.*secret|link.*', outside the spec's folder"):
+        load_spec(path)
+    for inside in ("A.csv", "data/A.csv", "data/../A.csv"):
+        (folder / "data").mkdir(exist_ok=True)
+        (folder / inside).write_text("2,0.5\n0.5,1\n")
+        written(folder, GOOD.replace("[[2.0, 0.5], [0.5, 1.0]]", f'{{ file = "{inside}" }}'))
+        assert load_spec(path).problem.matrices[0].n == 2
+    (folder / "circle.csv").symlink_to("circle.csv")
+    written(folder, GOOD.replace("[[2.0, 0.5], [0.5, 1.0]]", '{ file = "circle.csv" }'))
+    with pytest.raises(ValueError, match=r"circle\.csv"):
+        load_spec(path)
+
+
 def test_missing_and_unreadable_specs(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none.toml: no such file"):
         load_spec(tmp_path / "none.toml")

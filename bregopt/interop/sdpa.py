@@ -11,7 +11,6 @@ with all matrices block-diagonal. (D) is the problem that is read and written he
 from __future__ import annotations
 
 import gzip
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import LARGEST, Array, IntArray
 from bregopt.interop.files import Lines, number, read_bytes, unpacked
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
@@ -41,7 +40,6 @@ _PUNCTUATION = str.maketrans("{}(),", "     ")
 _COMMENT = ('"', "*")
 _COLUMNS = ("matrix", "block", "i", "j", "value")
 _DIAGONAL = 100  # bytes of an element: bounds, a column and its numbers
-_LARGEST = np.finfo(float).max / 2  # an entry off the diagonal counts twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +142,10 @@ def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float]
                 raise source.error(at, f"{token!r} after {len(found)} numbers", name) from None
             if len(found) == count:
                 raise source.error(at, f"{token!r} after {count} numbers", f"{name} and no more")
-            if not math.isfinite(value):
-                raise source.error(at, f"{token!r}", f"finite numbers for {name}")
+            if not abs(value) <= LARGEST:
+                raise source.error(
+                    at, f"{token!r}", f"finite numbers of magnitude at most {LARGEST:g} for {name}"
+                )
             found.append(value)
         at += 1
     return found, at
@@ -175,8 +175,9 @@ def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
             names = dict(zip(_COLUMNS, numbers, strict=True))
             raise source.error(line[k], found.format(**names), expected)
 
-    too_large = ~(np.abs(table) <= _LARGEST)
-    refuse(too_large.any(axis=1), "the entry {matrix} {block} {i} {j} {value}", "finite numbers")
+    too_large = ~(np.abs(table) <= LARGEST)
+    found = "the entry {matrix} {block} {i} {j} {value}"
+    refuse(too_large.any(axis=1), found, f"finite numbers of magnitude at most {LARGEST:g}")
     refuse((whole % 1 != 0).any(axis=1), "an entry at {matrix} {block} {i} {j}", "four integers")
     matrix, block, i, j = whole.T
     refuse((matrix < 0) | (matrix > m), "an entry of matrix {matrix}", f"0 to {m}")

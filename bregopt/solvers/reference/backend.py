@@ -21,6 +21,7 @@ _CLARABEL_ORDER_OTHERWISE = 50
 # What cvxpy.Problem.solve takes for itself; everything else goes to the backend.
 _CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
+_PANIC = "PanicException"  # of a solver written in Rust; it derives from BaseException, and none exports it
 _SCS_STEPS = 100_000
 _SCS_INTERRUPTED = -5  # SCS listens to Ctrl-C itself, and CVXPY takes its word for a failure
 _FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below in reasonable time
@@ -84,6 +85,10 @@ class Backend:
                     interrupt()
                 problem.unpack_results(found, chain, inverse)
         except (cp.SolverError, ArithmeticError) as error:
+            raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
+        except BaseException as error:
+            if type(error).__name__ != _PANIC:
+                raise
             raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
         return Word(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
 
