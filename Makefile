@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 # The oldest CVXPY that bregopt supports; .venv has the newest.
 OLDEST_CVXPY := 1.6.0
 
-.PHONY: demo test oldest slow lint docs docs-numbers clean
+.PHONY: demo test oldest slow fuzz lint docs docs-numbers clean
 
 demo: $(STAMP)
 	$(BIN)/bregopt demo
@@ -21,6 +21,11 @@ oldest: $(OLDEST)/.installed
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow
+
+# make fuzz TRIALS=1000 SEED=7; the seed is printed, and each failure with the command that repeats it.
+TRIALS ?= 100000
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz.py --trials $(TRIALS) $(if $(SEED),--seed $(SEED))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -143,9 +143,8 @@ def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float]
             if len(found) == count:
                 raise source.error(at, f"{token!r} after {count} numbers", f"{name} and no more")
             if not abs(value) <= LARGEST:
-                raise source.error(
-                    at, f"{token!r}", f"finite numbers of magnitude at most {LARGEST:g} for {name}"
-                )
+                expected = f"finite numbers for {name}, of magnitude {LARGEST:g} at most"
+                raise source.error(at, f"{token!r}", expected)
             found.append(value)
         at += 1
     return found, at
@@ -177,7 +176,7 @@ def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
 
     too_large = ~(np.abs(table) <= LARGEST)
     found = "the entry {matrix} {block} {i} {j} {value}"
-    refuse(too_large.any(axis=1), found, f"finite numbers of magnitude at most {LARGEST:g}")
+    refuse(too_large.any(axis=1), found, f"finite numbers, of magnitude {LARGEST:g} at most")
     refuse((whole % 1 != 0).any(axis=1), "an entry at {matrix} {block} {i} {j}", "four integers")
     matrix, block, i, j = whole.T
     refuse((matrix < 0) | (matrix > m), "an entry of matrix {matrix}", f"0 to {m}")
