@@ -802,9 +802,8 @@ def main():
     fuzz.run(options.processes)
     for (name, outcome), count in sorted(fuzz.outcomes.items()):
         print(f"{count:8d}  {name:<16} {outcome}")
-    print(
-        f"{len(fuzz.failures)} failures in {len(trials)} trials, {time.perf_counter() - begin:.0f} s, seed {seed}"
-    )
+    seconds = time.perf_counter() - begin
+    print(f"{len(fuzz.failures)} failures in {len(trials)} trials, {seconds:.0f} s, seed {seed}")
     return 1 if fuzz.failures else 0
 
 

@@ -740,3 +740,63 @@ def test_several_matrices_are_declared_and_refused_with_a_reason(capsys):
     assert "1 matrix variable, the problem has 2" in said
     with pytest.raises(bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: cvxpy"):
         problem.solve(solver="bregman")
+
+
+# --- Magnitudes and sizes -----------------------------------------------------------------------------
+
+EYE = np.eye(2)
+BEYOND = {
+    "price": lambda s: s * bo.trace(bo.PSD(2)),
+    "bound": lambda s: bo.trace(bo.PSD(2)) <= s,
+    "row": lambda s: bo.inner(s * EYE, bo.PSD(2)),
+    "box": lambda s: bo.Variable(lower=-s),
+    "gamma": lambda s: bo.soft(bo.trace(bo.PSD(2)) <= 1, gamma=s),
+    "factor": lambda s: bo.LowRank(s * EYE),
+    "correlation": lambda s: bo.nearest_correlation(s * EYE, divergence="von_neumann"),
+    "weights": lambda s: bo.nearest_correlation(EYE, weights=s * np.ones((2, 2))),
+    "margin": lambda s: bo.soft_margin((s * EYE, EYE)),
+}
+
+
+@pytest.mark.parametrize("size", [1e71, 1e155, 1e308])
+@pytest.mark.parametrize("name", BEYOND)
+def test_magnitudes_whose_squares_overflow_are_refused(name, size):
+    number = re.escape(f"{size:.3g}")
+    with pytest.raises(ValueError, match=rf"has magnitude {number}; expected 0 or \S+ to 1e.70"):
+        BEYOND[name](size)
+
+
+@pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
+@pytest.mark.parametrize("size", [1e-60, 1.0, 1e60])
+def test_within_the_magnitudes_units_do_not_matter(divergence, size):
+    A = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+    found = bo.nearest_psd(size * A, lambda X: bo.trace(X) == 3 * size, divergence=divergence, tol=1e-8)
+    at_one = bo.nearest_psd(A, lambda X: bo.trace(X) == 3, divergence=divergence, tol=1e-8)
+    assert found.status == at_one.status == "optimal"
+    np.testing.assert_allclose(found.X / size, at_one.X, atol=1e-5)
+
+
+SIZES = {
+    "order": lambda: bo.PSD(10**30),
+    "entries": lambda: bo.sum(bo.PSD(10**7)),
+    "vector": lambda: bo.Variable(10**13),
+    "matrix": lambda: bo.Variable((10**10, 10**10)),
+    "parameter": lambda: bo.Parameter(10**13),
+    "sparse": lambda: bo.frobenius_div(bo.PSD(10**7), sp.eye_array(10**7)),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_memory_does_not_hold_are_refused_before_they_are_made(name):
+    with pytest.raises(
+        ValueError, match=r"it would need [\d.]+ GB of memory|at most 2147483647"
+    ):
+        SIZES[name]()
+
+
+@pytest.mark.parametrize("solver", ["path", "psdboost", "cvxpy"])
+def test_routes_refuse_matrices_that_memory_does_not_hold(solver):
+    X = bo.PSD(10**6)
+    problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.trace(X) == 1])
+    with pytest.raises(bo.UnsupportedProblemError, match=r"it would need [\d.]+ GB of memory"):
+        problem.solve(solver=solver)

@@ -332,6 +332,7 @@ def test_backend_goes_by_kind_and_size():
         ),
         ({"backend_options": {"solver": "SCS"}}, ValueError, "has 'solver', which is no option of a backend"),
         ({"backend_options": {1: 1}}, TypeError, "has the key 1; expected the name of an option"),
+        ({"time_limit": 10**400}, ValueError, "expected a number above 0 and below 1e.70"),
         ({"max_iter": 10**30}, ValueError, f"max_iter is {10**30}; expected at most 2147483647"),
         ({"backnd": "SCS"}, TypeError, "did you mean 'backend'"),
     ],

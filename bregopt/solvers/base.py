@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import LARGEST, Array
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program, trace_bound
@@ -22,7 +22,11 @@ __all__ = ["Answer", "Capabilities", "Seed", "Settings", "Solver", "Start", "mak
 
 Seed = int | np.random.Generator | np.random.SeedSequence
 
-_EXPECTED = {"tol": "above 0 and below 1", "rank_tol": "above 0 and below 1", "time_limit": "above 0"}
+_EXPECTED = {
+    "tol": "above 0 and below 1",
+    "rank_tol": "above 0 and below 1",
+    "time_limit": f"above 0 and below {LARGEST:g}",
+}
 _LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, as foreign solvers take it
 _PENALTY_NAMES = {
     Penalty.HINGE: "soft rows with a hinge",
@@ -128,7 +132,8 @@ class Settings:
                 continue
             if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise TypeError(f"{name} is {value!r}; expected a number")
-            if not 0 < float(value) < (math.inf if name == "time_limit" else 1):
+            number: Any = value  # not float(value), which integers of any size are not
+            if not 0 < number < (LARGEST if name == "time_limit" else 1):
                 raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
         for name, least, largest in (("max_iter", 1, _LARGEST_COUNT), ("seed", 0, math.inf)):
             value = getattr(self, name)
