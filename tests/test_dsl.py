@@ -788,9 +788,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_that_memory_does_not_hold_are_refused_before_they_are_made(name):
-    with pytest.raises(
-        ValueError, match=r"it would need [\d.]+ GB of memory|at most 2147483647"
-    ):
+    with pytest.raises(ValueError, match=r"it would need [\d.]+ GB of memory|at most 2147483647"):
         SIZES[name]()
 
 

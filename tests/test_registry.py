@@ -399,3 +399,14 @@ def test_matrices_are_generated_where_a_step_on_all_rows_is_too_much(D, R, first
     problem = bo.Problem(bo.Maximize(rho), [bo.soft(rows, gamma=10 / R), bo.trace(X) == 1])
     chosen = [route.solver for route in registry.routes(problem.program()) if route.chosen]
     assert chosen == [first]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), np.linalg.LinAlgError("singular")])
+def test_arithmetic_that_breaks_down_is_an_error_of_the_route(monkeypatch, error):
+    def breaks(*_):
+        raise error
+
+    monkeypatch.setattr(registry.driver, "run", breaks)
+    X = bo.PSD(2)
+    with pytest.raises(bo.SolverError, match=f"path left the range of doubles .{error}.; take units"):
+        bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve("path")

@@ -10,7 +10,6 @@ matrix is large and there are hardly more rows than fix its diagonal.
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +17,11 @@ from importlib.metadata import entry_points
 from numbers import Real
 from typing import Any
 
+from numpy.linalg import LinAlgError
+
 from bregopt import clock
-from bregopt.errors import PluginWarning, UnsupportedProblemError, did_you_mean, warn_caller
+from bregopt.arrays import LARGEST
+from bregopt.errors import PluginWarning, SolverError, UnsupportedProblemError, did_you_mean, warn_caller
 from bregopt.program import Program
 from bregopt.solvers import driver
 from bregopt.solvers.base import Settings, Solver, make_settings
@@ -59,6 +61,7 @@ _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal
 
 # Beyond these, matrices are better generated than held whole (benchmarks/margins.py).
 _HARD_WORK, _LARGE_ORDER = 1e11, 500
+_NEAR_ONE = "take units in which the numbers of the problem are nearer to one"
 _FEW_MORE = 10  # rows than the order, up to which the factor of a large matrix is looked for
 
 _registered: dict[str, type[Solver]] = {}
@@ -140,7 +143,10 @@ def solve(
     """
     with clock.limited(time_limit(options)), threads_for(_order(program)):
         cls = _choose(program, solver, options)
-        return driver.run(cls(), program, cls.Settings(**options), start, warn)
+        try:
+            return driver.run(cls(), program, cls.Settings(**options), start, warn)
+        except (ArithmeticError, LinAlgError) as error:
+            raise SolverError(f"{cls.name} left the range of doubles ({error}); {_NEAR_ONE}") from error
 
 
 def time_limit(options: Mapping[str, Any]) -> float | None:
@@ -148,8 +154,8 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
 
     The clock starts with it before a route is chosen, which then refuses a bad one.
     """
-    limit = options.get("time_limit")
-    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < float(limit) < math.inf:
+    limit: Any = options.get("time_limit")
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < limit < LARGEST:
         return None
     return float(limit)
 

@@ -60,7 +60,8 @@ def first_iterate(
     d = _DUAL * _dual_size(program, costs)
     Z = [d * np.eye(face.n) for face in faces]
     at = engine.begin(X, _middle(program), _mean_eigenvalue(program, faces, X) * d, None, Z)
-    assert at is not None
+    if at is None:
+        raise ArithmeticError("no first iterate is positive definite")
     return at
 
 
