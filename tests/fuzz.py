@@ -801,11 +801,13 @@ def main():
     trials = range(options.first, options.first + options.trials)
     print(f"seed {seed}, trials {trials.start} to {trials.stop - 1}", flush=True)
     begin, fuzz = time.perf_counter(), Fuzz(seed, trials, options.seconds)
-    fuzz.run(options.processes)
+    with contextlib.suppress(KeyboardInterrupt):  # what was run until then is reported
+        fuzz.run(options.processes)
     for (name, outcome), count in sorted(fuzz.outcomes.items()):
         print(f"{count:8d}  {name:<16} {outcome}")
     seconds = time.perf_counter() - begin
-    print(f"{len(fuzz.failures)} failures in {len(trials)} trials, {seconds:.0f} s, seed {seed}")
+    count = fuzz.outcomes.total()
+    print(f"{len(fuzz.failures)} failures in {count} trials, {seconds:.0f} s, seed {seed}")
     return 1 if fuzz.failures else 0
 
 
