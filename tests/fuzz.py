@@ -22,6 +22,7 @@ import gzip
 import io
 import multiprocessing
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -369,11 +370,32 @@ WORDS = [
     "%",
     '"',
 ]
+NUMBERS = [
+    "0",
+    "1",
+    "2",
+    "-1",
+    "0.5",
+    "-2.5",
+    "3",
+    "1e-9",
+    "1e9",
+    "1e60",
+    "-1e-60",
+    "100",
+    "1e5",
+    "123456789",
+]
 WORDS += ["psd", "X", "solver", "general", "symmetric", "integer", "complex", "[", "]", "=", "**", "'", "#"]
 
 
 def mutated(rng, content):
-    """Return bytes with some cut, changed, doubled or put in."""
+    """Return bytes with some cut, changed, doubled or put in, or with words in place of others."""
+    words = list(re.finditer(rb"[\w.+-]+", content))
+    if rng.random() < 0.6:  # what comes out is often read, and goes deeper
+        old, new = (words[k] for k in rng.integers(len(words), size=2))
+        word = new.group() if rng.random() < 0.5 else NUMBERS[rng.integers(len(NUMBERS))].encode()
+        return content[: old.start()] + word + content[old.end() :]
     content = bytearray(content)
     for _ in range(rng.integers(1, 4)):
         at, kind = int(rng.integers(len(content) + 1)), rng.integers(6)
