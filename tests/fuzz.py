@@ -751,7 +751,7 @@ class Fuzz:
 
     def __init__(self, seed, trials, seconds, work=_work):
         self.seed, self.seconds, self.work = seed, seconds, work
-        self.outcomes, self.failures = Counter(), []
+        self.outcomes, self.failures, self.over = Counter(), [], False
         self._todo, self._lock = iter(trials), threading.Lock()
 
     def run(self, processes):
@@ -794,6 +794,8 @@ class Fuzz:
 
     def _note(self, trial, outcome, trace):
         with self._lock:
+            if self.over:  # interrupted: the workers end with this process
+                return
             name = target_of(trial).__name__
             failed = outcome.startswith("FAILED")
             self.outcomes[name, "FAILED" if failed else outcome] += 1
@@ -825,6 +827,7 @@ def main():
     begin, fuzz = time.perf_counter(), Fuzz(seed, trials, options.seconds)
     with contextlib.suppress(KeyboardInterrupt):  # what was run until then is reported
         fuzz.run(options.processes)
+    fuzz.over = True
     for (name, outcome), count in sorted(fuzz.outcomes.items()):
         print(f"{count:8d}  {name:<16} {outcome}")
     seconds = time.perf_counter() - begin
