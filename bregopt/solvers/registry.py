@@ -155,9 +155,8 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
     The clock starts with it before a route is chosen, which then refuses a bad one.
     """
     limit: Any = options.get("time_limit")
-    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 < limit < LARGEST:
-        return None
-    return float(limit)
+    known = isinstance(limit, Real) and not isinstance(limit, bool)
+    return float(limit) if known and 0 < limit < LARGEST else None
 
 
 def translate(program: Program, solver: str) -> Any:
