@@ -363,7 +363,6 @@ FOREIGN = {
     "no bo.PSD variable": no_matrix,
     "the power 3": power,
     "constraint 1 has no variable": constant_row,
-    "squares of some entries": some_squares,
     "variable second matrix": entropy_of_the_second,
     "hermitian": hermitian,
 }

@@ -674,7 +674,7 @@ class TestWeights:
         plain = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1]).solve(tol=1e-13)
         weighted = bo.Problem(
             bo.Minimize(bo.frobenius_div(X, A, weights=np.full((6, 6), 3.0))), [bo.diag(X) == 1]
-        ).solve(solver="bregman", tol=1e-9)
+        ).solve(solver="bregman", tol=1e-12)
         np.testing.assert_allclose(weighted.X, plain.X, atol=1e-6)
         assert weighted.value == pytest.approx(9 * plain.value)
 

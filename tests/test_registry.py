@@ -99,10 +99,10 @@ class TestPlugins:
             problem.explain(tol=-1)
 
     @pytest.mark.parametrize("options", [{}, {"method": "newton"}])
-    def test_explain_names_the_majorisation_of_weights(self, options, capsys):
+    def test_explain_names_the_method_of_weights(self, options, capsys):
         X = bo.PSD(2)
         weighted(X).explain(**options)
-        assert "-> bregman        takes it: weighted majorisation" in capsys.readouterr().out
+        assert "-> bregman        takes it: elementwise weights" in capsys.readouterr().out
 
     def test_incomplete_class_is_refused(self):
         with pytest.raises(TypeError, match=r"lacks name, summary"):

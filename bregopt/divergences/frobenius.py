@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array, Mask
 from bregopt.divergences.spectrum import PositiveSpectrum
+from bregopt.linalg import root_of
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
+
+_ROUND_OFF = 1e-14  # of the norm: what a multiplier may lack to be psd
+_SHRINKINGS = 3  # of a multiplier, each making room for what the one before left
 
 
 def psd_part(Y: Array) -> Array:
@@ -56,7 +62,10 @@ class Frobenius:
 
 
 class WeightedFrobenius:
-    """``||H o (X - X0)||_F^2`` with positive elementwise weights `H` of shape ``(n, n)``."""
+    """``||H o (X - X0)||_F^2`` with elementwise weights `H` of shape ``(n, n)``, none below zero.
+
+    An entry of weight zero is one that is not known: no value of it costs anything.
+    """
 
     name: ClassVar[str] = "weighted_frobenius"
     infinite_outside_cone: ClassVar[bool] = False
@@ -74,11 +83,94 @@ class WeightedFrobenius:
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)
 
-    def dual_term(self, W: Array, mu: float, X: Array) -> float:
-        # For any psd S, dropping <S, X> >= 0 leaves an unconstrained quadratic; the best S is the
-        # gradient at the optimum, so the bound is tight there and valid everywhere.
-        S = psd_part(W + mu * self.gradient(X))
-        rest = W - S
-        if not np.isfinite(rest).all():
+    def dual_term(
+        self, W: Array, mu: float, X: Array, S: Array | None = None, largest: Array | None = None
+    ) -> float:
+        """Return a lower bound on ``<W, .> + mu D(., X0)`` over psd matrices.
+
+        For any psd ``S``, dropping ``<S, X> >= 0`` leaves a minimum entry by entry. The multiplier of
+        ``X psd`` at the optimum makes that tight.
+
+        Parameters
+        ----------
+        W, X : array of shape (n, n)
+        mu : float
+        S : array of shape (n, n), optional
+            It is made psd; without it, the psd part of the gradient at `X` is taken.
+        largest : array of shape (n,), optional
+            Bounds on the diagonal of the matrices; infinite where there is none.
+        """
+        S = psd_part(W + mu * self.gradient(X)) if S is None else _made_psd(S)
+        largest = np.full(len(X), np.inf) if largest is None else largest
+        reach = np.where(np.isinf(largest), np.maximum(X.diagonal(), 0.0), largest)
+        bound = _ByEntry(mu * self.H**2, self.X0, np.where(reach > 0, reach, 1.0), largest)
+        open_ended = (self.H.diagonal() == 0) & np.isinf(largest)
+        if open_ended.any():  # there W - S must not be negative, with what is moved there
+            for _ in range(_SHRINKINGS):
+                S = _below(S, W.diagonal() - bound.moved(W - S).sum(axis=1), open_ended)
+        return bound.least(W - S)
+
+
+def _made_psd(S: Array) -> Array:
+    """Return `S` with round-off on its diagonal where that makes it psd, its psd part otherwise."""
+    lifted = S + _ROUND_OFF * np.linalg.norm(S) * np.eye(len(S))
+    return psd_part(S) if root_of(lifted) is None else lifted
+
+
+def _below(S: Array, most: Array, where: Mask) -> Array:
+    """Return a psd matrix like `S` whose diagonal is at most `most` in some places, or zero there."""
+    diagonal = S.diagonal()
+    too_large = where & (diagonal > np.maximum(most, 0.0))
+    if not too_large.any():
+        return S
+    ratio = np.divide(np.maximum(most, 0.0), diagonal, out=np.ones(len(S)), where=too_large)
+    factor = np.where(too_large, np.sqrt(ratio * (1 - 4 * EPS)), 1.0)
+    return factor[:, None] * S * factor
+
+
+@dataclass(frozen=True, eq=False)
+class _ByEntry:
+    """A lower bound on ``<R, X> + <curvature o (X - X0), X - X0>`` over psd ``X``: a minimum for each entry.
+
+    Off the diagonal, an entry's minimiser may be beyond ``e = sqrt(reach_i reach_j)``. The part of its slope
+    that takes it there goes to the diagonal, as ``2 |X_ij| <= X_ii e / reach_i + X_jj e / reach_j``.
+    """
+
+    curvature: Array
+    X0: Array
+    reach: Array
+    largest: Array
+
+    @cached_property
+    def _end(self) -> Array:
+        root = np.sqrt(self.reach)
+        return np.outer(root, root)
+
+    def moved(self, R: Array) -> Array:
+        """Return what goes to the diagonal, row by row."""
+        return np.abs(self._split(R)[1]) * self._end / self.reach[:, None]
+
+    def least(self, R: Array) -> float:
+        """Return the bound, ``-inf`` where the diagonal has none."""
+        at, excess = self._split(R)
+        slope = R.diagonal() - self.moved(R).sum(axis=1)
+        own, centre = self.curvature.diagonal(), self.X0.diagonal()
+        beyond = np.where(slope < 0, np.inf, 0.0)
+        free = centre - np.divide(slope, 2 * own, out=np.zeros_like(slope), where=own > 0)
+        diagonal = np.clip(np.where(own > 0, free, beyond), 0.0, self.largest)
+        if not np.isfinite(diagonal).all():
             return -math.inf
-        return float(np.vdot(rest, self.X0) - np.sum((rest / self.H) ** 2) / (4 * mu))
+        terms = self.curvature * (at - self.X0) ** 2 + (R - excess) * at
+        np.fill_diagonal(terms, own * (diagonal - centre) ** 2 + slope * diagonal)
+        total = float(terms.sum())
+        return total if math.isfinite(total) else -math.inf
+
+    def _split(self, R: Array) -> tuple[Array, Array]:
+        """Return where each entry is least, and the part of its slope that goes to the diagonal."""
+        known, end = self.curvature > 0, self._end
+        free = self.X0 - np.divide(R, 2 * self.curvature, out=np.zeros_like(R), where=known)
+        at = np.where(known, np.clip(free, -end, end), 0.0)
+        excess = np.where(np.abs(free) > end, R + 2 * self.curvature * (at - self.X0), 0.0)
+        excess = np.where(known, excess, R)
+        np.fill_diagonal(excess, 0.0)
+        return at, excess

@@ -219,21 +219,27 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
     X : PSD
     X0 : array_like of shape (n, n), symmetric
         It need not be positive semidefinite.
-    weights : array_like of shape (n, n), symmetric, above 0, optional
-        ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``.
+    weights : array_like of shape (n, n), symmetric, from 0, optional
+        ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. An entry of weight 0 is not
+        known: that of ``X0`` does not count.
 
     Raises
     ------
     TypeError, ValueError
-        If ``X0`` or `weights` is not symmetric or not of the order of ``X``, or a weight is not above 0.
+        If ``X0`` or `weights` is not symmetric or not of the order of ``X``, a weight is
+        below 0, or all of them are 0.
     """
     X = _variable(X, "frobenius_div")
     if isinstance(X0, LowRank):
         raise TypeError("X0 of frobenius_div is LowRank, whose range it does not keep: pass X0.dense()")
     start = symmetric_matrix(X0, "X0 of frobenius_div", X.n)
     H = None if weights is None else symmetric_matrix(weights, "weights of frobenius_div", X.n)
-    if H is not None and (H <= 0).any():
-        raise ValueError(f"weights of frobenius_div has the value {H.min():g}; expected numbers above 0")
+    if H is not None and (H < 0).any():
+        raise ValueError(f"weights of frobenius_div has the value {H.min():g}; expected numbers from 0")
+    if H is not None and not H.any():
+        raise ValueError("weights of frobenius_div are all 0, so that no entry counts; expected one above 0")
+    if H is not None:
+        start = np.where(H > 0, start, 0.0)
     term = DivergenceTerm("frobenius", X, start, weights=H)
     return ObjectiveExpression((term,), as_expression(0.0))
 

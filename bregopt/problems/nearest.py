@@ -107,8 +107,9 @@ def nearest_correlation(
     min_eigenvalue : float, from 0 and below 1
         Smallest eigenvalue wanted; Frobenius only.
     weights : array_like of shape (n,) or (n, n), optional
-        Above 0, Frobenius only. A vector ``w`` measures ``||W^1/2 (X - A) W^1/2||_F^2`` with ``W`` its
-        diagonal matrix; a symmetric matrix ``H`` measures ``||H o (X - A)||_F^2``, entry by entry.
+        Frobenius only. A vector ``w``, above 0, measures ``||W^1/2 (X - A) W^1/2||_F^2`` with ``W`` its
+        diagonal matrix; a symmetric matrix ``H``, from 0, measures ``||H o (X - A)||_F^2``, entry by entry.
+        An entry of weight 0 is not known: that of `A` does not count.
     **options
         For :meth:`bregopt.Problem.solve`.
 
@@ -258,10 +259,12 @@ def _weights(value: Any, n: int, divergence: str) -> tuple[Array, Array | None]:
     weights = finite_array(value, "weights", ndim=(1, 2))
     if weights.shape not in ((n,), (n, n)):
         raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")
-    if (weights <= 0).any():
-        raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0")
     if weights.ndim == 1:
+        if (weights <= 0).any():
+            raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0 for rows")
         return np.sqrt(weights), None
+    if (weights < 0).any():
+        raise ValueError(f"weights has the value {weights.min():g}; expected numbers from 0 for entries")
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 
@@ -349,7 +352,7 @@ def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: 
     raw = solution._raw
     assert raw is not None
     with threads_for(len(Y)):
-        certificate = certify(problem.program(), (Y,), raw.u, raw.duals)
+        certificate = certify(problem.program(), (Y,), raw.u, raw.duals, S=raw._S)
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
     return certified(solution, certificate, X=Y)

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.divergences import WeightedFrobenius
 from bregopt.program.anchor import divergence_of
 from bregopt.program.consistency import least_seen
 from bregopt.program.eigenvalue_bound import smallest_eigenvalue
@@ -26,7 +27,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 from bregopt.program.thin import ThinMatrix, ThinProgram, thin_program
-from bregopt.program.trace_bound import trace_bounds
+from bregopt.program.trace_bound import diagonal_bounds, trace_bounds
 
 __all__ = [
     "Certificate",
@@ -104,6 +105,7 @@ def certify(
     y: Array,
     faces: Sequence[Face] | None = None,
     sharp: bool = True,
+    S: Sequence[Array | None] | None = None,
 ) -> Certificate:
     """Return what a primal and a dual point prove; `y` is clipped to its range first.
 
@@ -119,6 +121,9 @@ def certify(
     sharp : bool
         Whether a smallest eigenvalue of ``C - A*(y)`` above zero is computed where the trace of ``X`` is
         known, and raises the bound; otherwise a factorisation is enough.
+    S : sequence of arrays of shape (n_b, n_b) or None, optional
+        Multipliers of ``X psd``, for blocks with elementwise weights: their minimum over psd matrices has no
+        closed form. Without it the gradient at `X` stands in.
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
@@ -129,7 +134,7 @@ def certify(
         if block.nearness is not None
     ]
     primal = math.fsum([linear, *divergences]) if all(map(math.isfinite, divergences)) else math.inf
-    dual, dual_residual, cost = _dual(program, X, u, y, faces, sharp)
+    dual, dual_residual, cost = _dual(program, X, u, y, faces, sharp, S)
     residual, loss = _misses(program, X, u, y, activity)
     residual = max(residual, _cone_residual(program, X))
     return _certificate(program, primal, dual - cost, loss, residual, dual_residual)
@@ -262,7 +267,13 @@ def _linear_value(
 
 
 def _dual(
-    program: Program, X: Sequence[Matrix], u: Array, y: Array, faces: Sequence[Face] | None, sharp: bool
+    program: Program,
+    X: Sequence[Matrix],
+    u: Array,
+    y: Array,
+    faces: Sequence[Face] | None,
+    sharp: bool,
+    S: Sequence[Array | None] | None,
 ) -> tuple[float, float, float]:
     """Return Lagrange's bound, how far the multipliers miss its domain, relatively, and the cost of that."""
     terms, residual, cost = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0
@@ -271,7 +282,11 @@ def _dual(
             W = block.C - program.A.adjoint(y, b)
             divergence = divergence_of(block.nearness)
             at, mu = np.asarray(X[b]), block.nearness.mu
-            terms.append(min(divergence.dual_term(W, mu, at), least_seen(divergence, W, mu, at)))
+            if isinstance(divergence, WeightedFrobenius):
+                own, largest = None if S is None else S[b], diagonal_bounds(program)[b]
+                terms.append(divergence.dual_term(W, mu, at, own, largest))
+            else:
+                terms.append(min(divergence.dual_term(W, mu, at), least_seen(divergence, W, mu, at)))
             continue
         bound = trace_bounds(program)[b]
         Z = slack(program, b, y, X[b], faces)

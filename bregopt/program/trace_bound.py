@@ -15,9 +15,10 @@ from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows
 
-__all__ = ["TraceBound", "trace_bound", "trace_bounds", "with_trace_row"]
+__all__ = ["TraceBound", "diagonal_bounds", "trace_bound", "trace_bounds", "with_trace_row"]
 
 _found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
+_diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,25 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
         t = _scattered(program.m, at[row], 1 / w[tightest])
         best = _tighter(best, TraceBound(value, bool(equal[row].all()), t))
     return best
+
+
+def diagonal_bounds(program: Program) -> tuple[Array, ...]:
+    """Return :func:`_diagonal_bound` of every block; found once and kept while the program lives."""
+    if program not in _diagonals:
+        _diagonals[program] = tuple(_diagonal_bound(program, b) for b in range(len(program.blocks)))
+    return _diagonals[program]
+
+
+def _diagonal_bound(program: Program, block: int) -> Array:
+    """Return the largest that each ``X_ii`` can be by one hard row on the diagonal; infinite without one.
+
+    A row ``sum_i w_i X_ii <= b`` with all ``w_i`` above zero bounds each entry that it holds by ``b / w_i``.
+    """
+    largest = np.full(program.blocks[block].n, np.inf)
+    W, at = _diagonal_rows(program, block)
+    row = np.repeat(np.arange(len(at)), np.diff(W.indptr))
+    np.minimum.at(largest, W.indices, program.bounds.hi[at][row] / W.data)
+    return largest
 
 
 def _scattered(m: int, rows: IntArray, value: Array | float) -> Array:

@@ -158,11 +158,12 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where to start from: an earlier answer to a program with the same rows."""
+    """Where to start from: an earlier answer to a program with the same rows; `S` as in :class:`Answer`."""
 
     X: tuple[Matrix, ...]
     u: Array
     y: Array
+    S: Sequence[Array | None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +187,8 @@ class Answer:
         Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
     iteration_bound : float, optional
         On the iterations that the route can need for the tolerance, where its theory has one.
+    S : sequence of arrays of shape (n_b, n_b) or None, optional
+        Multipliers of ``X psd``, of blocks with elementwise weights.
     """
 
     X: Sequence[Any]
@@ -197,6 +200,7 @@ class Answer:
     citation: str = ""
     y_on_faces: Array | None = None
     iteration_bound: float | None = None
+    S: Sequence[Array | None] | None = None
 
     @classmethod
     def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:

@@ -148,10 +148,10 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
     """
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
-    certificate = certify(program, answer.X, answer.u, answer.y, sharp=False)
+    certificate = certify(program, answer.X, answer.u, answer.y, sharp=False, S=answer.S)
     if certificate.meets(tol):
         return answer, certificate
-    certificate = certify(program, answer.X, answer.u, answer.y)
+    certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
     try:
@@ -213,7 +213,7 @@ def _started(start: Solution | None, program: Program, m: int) -> Start | None:
         for X, block in zip(start.X, program.blocks, strict=True)
     )
     y = np.pad(start.duals, (0, program.m - m))
-    return Start(tuple(start.X) if fits else (), start.u, y)
+    return Start(tuple(start.X) if fits else (), start.u, y, start._S if fits else None)
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
@@ -266,6 +266,7 @@ def _solution(
         citation=answer.citation or solver.citation,
         iteration_bound=answer.iteration_bound,
         _program=program,
+        _S=answer.S,
         _ray=None if held or infeasible else tuple(answer.X),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -115,6 +116,7 @@ class Solution:
     iteration_bound: float | None = None
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
+    _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
 
     def __post_init__(self) -> None:

@@ -130,6 +130,8 @@ class Lowered:
         for b, (X, block) in enumerate(zip(self.problem.matrices, program.blocks, strict=True)):
             if solution._raw.X is None:
                 slack = -program.A.adjoint(y, b)
+            elif solution._raw._S is not None and solution._raw._S[b] is not None:
+                slack = np.asarray(solution._raw._S[b])
             elif block.nearness is None:
                 slack = block.C - program.A.adjoint(y, b)
             elif block.nearness.divergence == "frobenius":

@@ -199,17 +199,16 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
     """Return a sum of squares of all entries as a squared Frobenius distance, weighted if need be."""
     upper = np.triu_indices(X.n)
     H2, b = square.quadratic[upper], square.linear[upper]
-    if (H2 <= 0).any():
-        raise UnsupportedProblemError(
-            f"the objective has squares of some entries of {X.name} only; expected squares of all"
-        )
     target = np.zeros((X.n, X.n))
-    target[upper] = b / H2
+    nearest = np.divide(b, H2, out=np.zeros_like(b), where=H2 > 0)  # without a square: weight zero
+    target[upper] = nearest
     target = target + np.triu(target, 1).T
-    constant = square.constant - float(b @ (b / H2))
+    constant = square.constant - float(b @ nearest)
     weights = square.quadratic + np.triu(square.quadratic, 1).T
     weights[~np.eye(X.n, dtype=bool)] /= 2  # an entry and its mirror image share what the pair weighs
     mu = float(weights[0, 0])
+    if not weights.any():
+        raise UnsupportedProblemError(f"the squares of {X.name} in the objective are all times zero")
     if np.ptp(weights) <= _ZERO * mu * X.n:
         return mu * frobenius_div(X, target) + constant
     return frobenius_div(X, target, weights=np.sqrt(weights)) + constant

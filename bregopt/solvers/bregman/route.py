@@ -30,7 +30,7 @@ __all__ = ["Bregman", "BregmanSettings"]
 _Algorithm = Callable[[Program, Any, Start | None, Progress], Answer]
 _METHODS = ("auto", "newton", "cyclic")
 _MANY = 300  # rows that may rest, from which a working set pays
-_WEIGHTED = "weighted majorisation"
+_WEIGHTED = "weighted"
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
@@ -40,8 +40,9 @@ _DYKSTRA = (
     "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
     "the Nearest Correlation Matrix: A Problem from Finance, IMA J. Numer. Anal. 22"
 )
-_RESTARTS = (
-    "O'Donoghue, Candes (2015), Adaptive Restart for Accelerated Gradient Schemes, Found. Comput. Math. 15"
+_QI_SUN_WEIGHTED = (
+    "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
+    "Problem, IMA J. Numer. Anal. 31"
 )
 # What each method runs, and what to cite for it.
 _ALGORITHMS: dict[tuple[str, str], tuple[_Algorithm, str]] = {
@@ -51,7 +52,7 @@ _ALGORITHMS: dict[tuple[str, str], tuple[_Algorithm, str]] = {
     ("von_neumann", "cyclic"): (cyclic_projection, _KULIS),
     ("frobenius", "newton"): (dual_newton, _QI_SUN),
     ("frobenius", "cyclic"): (dykstra_hildreth, _DYKSTRA),
-    ("frobenius", _WEIGHTED): (weighted_frobenius, f"{_RESTARTS}; {_QI_SUN}"),
+    ("frobenius", _WEIGHTED): (weighted_frobenius, _QI_SUN_WEIGHTED),
 }
 _OWN_PENALTY = {
     "logdet": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
@@ -109,7 +110,7 @@ class Bregman:
         program = fold_slacks(box_rows(program).program).program
         method = _method(program, settings)
         if method == _WEIGHTED:
-            return f"{method}, by Newton's method for the plain distance"
+            return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
         alone = settings.method == "auto" and method == "cyclic"
         on_some = method == "newton" and _many_may_rest(program)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""

@@ -1,34 +1,44 @@
-"""Elementwise weights: ``||H o (X - X0)||_F^2`` by majorisation.
+"""Elementwise weights: ``||H o (X - X0)||_F^2`` with rows, by an interior point or an augmented Lagrangian.
 
-With ``c = max H^2`` the objective lies below its tangent at ``V`` plus ``c ||X - V||_F^2``, which is a plain
-nearness problem from ``V - H^2 o (V - X0) / c``. Each step solves that one by Newton's method on its dual,
-from the last multipliers, as precisely as the gap asks; ``V`` is extrapolated (Nesterov 1983), and that
-begins again where it no longer helps (O'Donoghue and Candes 2015).
+Small problems with hard rows take the direct interior point, all others the augmented Lagrangian. Each takes
+over where the other leads no further.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import Array
 from bregopt.clock import CutShort
-from bregopt.program import Nearness, Program, certify
+from bregopt.program import Certificate, Program, certify
+from bregopt.program.scale import scale_of
 from bregopt.solvers.base import Answer, Settings, Start
-from bregopt.solvers.bregman.dual_newton import dual_newton
+from bregopt.solvers.bregman.held_diagonal import held_diagonal
+from bregopt.solvers.bregman.scaled_nearness import ScaledNearness, scaled_nearness
 from bregopt.solvers.bregman.watch import Watch
+from bregopt.solvers.bregman.weighted_interior import InteriorPoint, interior_unknowns
+from bregopt.solvers.bregman.weighted_lagrangian import AugmentedLagrangian
 from bregopt.solvers.progress import Progress, reason
 from bregopt.solvers.solution import StopReason
 
 __all__ = ["STEPS", "weighted_frobenius"]
 
-STEPS = 5_000  # the limit where the user gives none
-_INNER_STEPS = 50
-_FIRST_TOL = 1e-3  # of the plain problems, until the first certificate
-_SHARPER, _FINEST = 0.2, 1e-12  # of the gap, what the multipliers of a plain problem may miss; and the least
-_RESTS = 1e-14
-_LONG_ENOUGH = 3  # steps that tell how fast the gap falls
+STEPS = 2_000  # Newton's, the limit where the user gives none
+_ROUNDS_IN_VAIN = 8  # in which no certificate was better than the best before
+# The methods in turn: up to how many unknowns of the interior point each runs, and for how many steps. Up to
+# order 25 the interior point is faster; up to order 60 it settles what the augmented Lagrangian does not.
+_PLAN = (
+    (InteriorPoint, 330, 100),
+    (AugmentedLagrangian, math.inf, 80),
+    (InteriorPoint, 2_000, 100),
+    (AugmentedLagrangian, math.inf, STEPS),
+)
+# The complementarity of an interior point, over tol times the objective's scale, above which only every tenth
+# step is certified: a certificate costs half a step.
+_PROMISING, _LOOKS = 3.0, 10
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -36,77 +46,116 @@ def weighted_frobenius(
     program: Program, settings: Settings, start: Start | None, progress: Progress
 ) -> Answer:
     """Solve a squared Frobenius problem with elementwise weights in one block."""
-    watch = Watch(program, settings, progress)
-    method = _Majorisation(program, start)
-    step, due, limit, tol = 0, 1, settings.max_iter or STEPS, _FIRST_TOL
-    gaps: list[tuple[int, float]] = []
-    stop: StopReason | None = None
-    try:
-        while stop is None:
-            step += 1
-            if not method.step(tol):
-                return Answer((method.X,), _NO_VARIABLES, method.y, StopReason.INFEASIBLE, step)
-            if step >= due or step >= limit or progress.stop():
-                certificate = certify(program, (method.X,), _NO_VARIABLES, method.y)
-                stop = watch.look(step, certificate, method.y)
-                if stop is StopReason.STALLED and method.moved > _RESTS:
-                    stop = None  # the multipliers rest, the matrix does not
-                tol = min(tol, max(_SHARPER * certificate.gap, _FINEST))
-                gaps.append((step, certificate.gap))
-                due = step + min(_wait(gaps, settings.tol), 3 + step // 5)
-                stop = stop or (StopReason.MAX_ITER if step >= limit else None)
-    except CutShort as cut:
-        stop = reason(cut)
-    y = watch.farkas if stop is StopReason.INFEASIBLE else method.y
-    return Answer((method.X,), _NO_VARIABLES, y, stop, step)
+    return _Weighted(program, settings, progress).run(start)
 
 
-def _wait(gaps: list[tuple[int, float]], tol: float) -> int:
-    """Return after how many steps the gap should meet `tol`, if it goes on to fall as it did."""
-    step, gap = gaps[-1]
-    before = [seen for seen in gaps if seen[0] <= step - _LONG_ENOUGH and seen[1] > gap > 0]
-    if not before:
-        return STEPS
-    rate = np.log(before[-1][1] / gap) / (step - before[-1][0])
-    return max(1, int(np.ceil(np.log(gap / tol) / rate)))
+@dataclass(frozen=True, eq=False)
+class _Proven:
+    """A point, and what it proves."""
+
+    X: Array
+    y: Array
+    S: Array
+    certificate: Certificate
+
+    @property
+    def miss(self) -> float:
+        """How far it is from an answer."""
+        return max(self.certificate.gap, self.certificate.primal_residual)
 
 
-class _Majorisation:
-    """The point, its extrapolation, and the multipliers of the last plain problem."""
+class _Weighted:
+    """The best point so far, and the methods that look for better ones."""
 
-    def __init__(self, program: Program, start: Start | None) -> None:
-        nearness = program.blocks[0].nearness
+    def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        self._watch = Watch(program, settings, progress)
+        self._limit = settings.max_iter or STEPS
+        self._steps = 0
+        self._best: _Proven | None = None
+        self._diagonal = held_diagonal(program)
+
+    def run(self, start: Start | None) -> Answer:
+        """Return the answer; interrupted or out of time, the best point."""
+        try:
+            stop = self._solved(start)
+        except CutShort as cut:
+            stop = reason(cut)
+        best = self._best
+        if best is None:
+            return self._without(stop)
+        y = self._watch.farkas if stop is StopReason.INFEASIBLE else best.y
+        return Answer((best.X,), _NO_VARIABLES, y, stop, self._steps, S=(best.S,))
+
+    def _solved(self, start: Start | None) -> StopReason:
+        """Return why the last of the methods stopped; each begins with the best point so far."""
+        if start is not None and start.X and start.S is not None and start.S[0] is not None:
+            stop = self._look(np.asarray(start.X[0]), self._program.bounds.clip(start.y), start.S[0])
+            if stop is not None:
+                return stop
+        scaled = scaled_nearness(self._program)
+        unknowns = interior_unknowns(scaled)
+        for method, most, steps in _PLAN:
+            if unknowns <= most:
+                run = self._interior if method is InteriorPoint else self._lagrangian
+                stop = run(scaled, min(self._steps + steps, self._limit))
+                if stop is not None:
+                    return stop
+        return StopReason.STALLED
+
+    def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
+        """Return why the interior point stopped, None where it leads no further."""
+        method = InteriorPoint(scaled)
+        promising = _PROMISING * self._settings.tol * scale_of(self._program).objective
+        while self._steps < limit and method.step():
+            self._steps += 1
+            if method.complementarity * scaled.unit > promising and self._steps % _LOOKS:
+                continue
+            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            if stop is not None:
+                return stop
+        return None
+
+    def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
+        """Return why the augmented Lagrangian stopped, None where it leads no further."""
+        Z, y = self._multipliers(scaled)
+        before, vain = self._steps, 0
+        method = AugmentedLagrangian(scaled, Z, y, limit - before)
+        while vain < _ROUNDS_IN_VAIN and self._steps < limit:
+            miss = self._best.miss if self._best else np.inf
+            method.round()
+            self._steps = before + method.steps
+            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            if stop is not None:
+                return stop
+            vain = 0 if self._best and self._best.miss < miss else vain + 1
+        return None
+
+    def _multipliers(self, scaled: ScaledNearness) -> tuple[Array, Array]:
+        """Return where the multipliers start: at the best point so far, or at zero."""
+        if self._best is not None:
+            return scaled.scaled_dual(self._best.y, self._best.S)
+        return np.zeros((scaled.n,) * 2), np.zeros(len(scaled.rows.at))
+
+    def _look(self, X: Array, y: Array, S: Array) -> StopReason | None:
+        """Certify a point, keep it where it is the best, and return why to stop."""
+        point = self._proven(X, y, S)
+        if self._best is None or point.miss < self._best.miss:
+            self._best = point
+        stop = self._watch.look(self._steps, point.certificate, point.y)
+        if stop is StopReason.STALLED:
+            stop = None  # the methods know better whether they lead on
+        return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+
+    def _proven(self, X: Array, y: Array, S: Array) -> _Proven:
+        if self._diagonal is not None:
+            X = self._diagonal.scaled(X, np.sqrt(self._settings.tol))
+        certificate = certify(self._program, (X,), _NO_VARIABLES, y, S=(S,))
+        return _Proven(X, y, S, certificate)
+
+    def _without(self, stop: StopReason) -> Answer:
+        """Return the diagonal of ``X0``, where nothing is certified yet."""
+        nearness = self._program.blocks[0].nearness
         assert nearness is not None
-        assert nearness.weights is not None
-        self._program, self._X0, self._W = program, np.asarray(nearness.X0), nearness.weights**2
-        self._c = float(self._W.max())
-        self._mu = nearness.mu * self._c
-        self.X = self._V = self._X0
-        self.y = np.zeros(program.m) if start is None else program.bounds.clip(start.y)
-        self.moved = np.inf
-        self._t = 1.0
-
-    def step(self, tol: float) -> bool:
-        """Move to the answer of the plain problem at ``V``; False where that has none."""
-        V, X = self._V, self.X
-        answer = self._plain(V - self._W * (V - self._X0) / self._c, tol)
-        self.X, self.y = answer.X[0], answer.y
-        if answer.stop is StopReason.INFEASIBLE:
-            return False
-        if float(np.vdot(V - self.X, self.X - X)) > 0:
-            self._t = 1.0
-        following = (1 + np.sqrt(1 + 4 * self._t**2)) / 2
-        self._V = self.X + (self._t - 1) / following * (self.X - X)
-        self._t = following
-        self.moved = float(np.linalg.norm(self.X - X) / max(float(np.linalg.norm(X)), TINY))
-        return True
-
-    def _plain(self, target: Array, tol: float) -> Answer:
-        block = replace(self._program.blocks[0], nearness=Nearness("frobenius", target, self._mu))
-        return dual_newton(
-            replace(self._program, blocks=(block,)),
-            Settings(tol=tol, max_iter=_INNER_STEPS),
-            Start((), _NO_VARIABLES, self.y),
-            Progress("majorant"),
-            restore=False,  # its multipliers matter as much as its matrix
-        )
+        X = np.diag(np.maximum(np.asarray(nearness.X0).diagonal(), 0.0))
+        return Answer((X,), _NO_VARIABLES, np.zeros(self._program.m), stop, self._steps)

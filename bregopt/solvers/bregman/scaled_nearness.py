@@ -1,0 +1,304 @@
+"""A weighted nearness problem in scaled entries, as both of its methods take it.
+
+    minimise    <K o Y, Y> / 2 - <L, Y>
+    subject to  Y psd,  lower <= Y <= upper entry by entry,  lo <= B(Y) <= hi or a penalty for that
+
+``X = T Y T`` for a diagonal matrix ``T`` that gives the rows of ``K`` equal means (Sinkhorn and Knopp 1967).
+``K`` has the mean one, ``Y`` eigenvalues of the order of one, and every row of ``B`` about the norm one. Hard
+rows of single entries are the box, whose ends may be equal; all others are the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
+from bregopt.divergences import psd_part
+from bregopt.program import LinearMap, Penalty, Program
+from bregopt.program.rows import Entries, SparseRows
+
+__all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
+
+_SINKHORN_STEPS = 60
+_FLOOR = 1e-3  # of the mean weight, added to all: zero weights may have no scaling of equal row means
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """How rows answer activities in the augmented Lagrangian.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        The next multipliers.
+    slope : array of shape (m,)
+        Their derivative in the activity, without its sign.
+    cost : float
+        What the rows add to the augmented Lagrangian.
+    """
+
+    y: Array
+    slope: Array
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """The rows that are not in the box.
+
+    Parameters
+    ----------
+    at : int array of shape (m,)
+        The rows of the program.
+    size : array of shape (m,)
+        The norms that the rows are divided by.
+    lo, hi, gamma : array of shape (m,)
+        Bounds and weights of penalties, scaled; `gamma` is infinite for hard rows.
+    hinge : mask of shape (m,)
+    A : LinearMap
+        The rows, not scaled.
+    scale : array of shape (n, n)
+        ``X / Y``, entry by entry.
+    """
+
+    at: IntArray
+    size: Array
+    lo: Array
+    hi: Array
+    gamma: Array
+    hinge: Mask
+    A: LinearMap
+    scale: Array
+
+    def apply(self, Y: Array) -> Array:
+        """Return ``B(Y)``, shape ``(m,)``."""
+        return self.A.apply((self.scale * Y,)) / self.size if len(self.at) else np.zeros(0)
+
+    def adjoint(self, y: Array) -> Array | float:
+        """Return ``B*(y)``, shape ``(n, n)``; zero where there are no rows."""
+        return self.scale * self.A.adjoint(y / self.size) if len(self.at) else 0.0
+
+    def response(self, a: Array, y: Array, sigma: float) -> Response:
+        """Return ``min over b of penalty(b) + sigma / 2 (a - b - y / sigma)^2``, and its slopes."""
+        aim = a - y / sigma
+        miss = np.clip(aim, self.lo, self.hi) - aim
+        give = sigma / (1 + np.where(self.hinge, 0.0, sigma / (2 * self.gamma)))
+        new = give * miss
+        slope = np.where(miss != 0, give, 0.0)
+        beyond = self.hinge & (np.abs(new) > self.gamma)
+        new = np.where(beyond, np.copysign(self.gamma, new), new)
+        cost = np.where(beyond, np.abs(new) * (np.abs(miss) - np.abs(new) / (2 * sigma)), new * miss / 2)
+        return Response(new, np.where(beyond, 0.0, slope), float(cost.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledNearness:
+    """The scaled problem, see the module's text.
+
+    Parameters
+    ----------
+    program : Program
+        One block with elementwise weights, no ordinary variables.
+    scale : array of shape (n, n)
+        ``X / Y``, entry by entry.
+    unit : float
+        The program's objective over the scaled one.
+    K, L, lower, upper : array of shape (n, n)
+    lower_row, upper_row : int array of shape (n, n)
+        The row of the program that gives an entry its end of the box; -1 where there is none.
+    factor : array of shape (m,)
+        What a row of a single entry multiplies it with; of the program's rows.
+    rows : ScaledRows
+    """
+
+    program: Program
+    scale: Array
+    unit: float
+    K: Array
+    L: Array
+    lower: Array
+    upper: Array
+    lower_row: IntArray
+    upper_row: IntArray
+    factor: Array
+    rows: ScaledRows
+
+    @property
+    def n(self) -> int:
+        """The order."""
+        return len(self.K)
+
+    @property
+    def fixed(self) -> Mask:
+        """Mask of the entries whose box has one value."""
+        mask: Mask = self.lower == self.upper
+        return mask
+
+    @property
+    def target(self) -> Array:
+        """The matrix of least objective in the box; zero where entries have no weight, or nearest to it."""
+        return self.best(self.L)
+
+    def best(self, pull: Array) -> Array:
+        """Return the minimiser in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
+        free = np.divide(pull, self.K, out=np.zeros_like(pull), where=self.K > 0)
+        return np.clip(free, self.lower, self.upper)
+
+    def value(self, Y: Array) -> float:
+        """Return the objective, but for a constant."""
+        return float(np.vdot(self.K * Y / 2 - self.L, Y))
+
+    def gradient(self, Y: Array) -> Array:
+        """Return ``K o Y - L``."""
+        return self.K * Y - self.L
+
+    def dual_point(self, Z: Array, y: Array) -> tuple[Array, Array]:
+        """Return the program's multipliers and that of ``X psd``, from those of the scaled problem.
+
+        The multipliers of the box make the Lagrangian's minimiser in the box its minimiser at large.
+        """
+        program, rows = self.program, self.rows
+        multipliers = np.zeros(program.m)
+        multipliers[rows.at] = y * self.unit / rows.size
+        pull = Z + rows.adjoint(y)
+        left = np.triu(self.gradient(self.best(self.L + pull)) - pull)
+        for row, acts in ((self.lower_row, left > 0), (self.upper_row, left < 0)):
+            i, j = np.nonzero(acts & (row >= 0))
+            k = row[i, j]
+            twice = np.where(i == j, 1.0, 2.0)
+            multipliers[k] = self.unit * twice * left[i, j] / (self.factor[k] * self.scale[i, j])
+        return program.bounds.clip(multipliers), self.unit * Z / self.scale
+
+    def scaled_dual(self, y: Array, S: Array) -> tuple[Array, Array]:
+        """Return multipliers of the scaled problem from those of the program: ``Z`` and ``y``."""
+        return S * self.scale / self.unit, y[self.rows.at] * self.rows.size / self.unit
+
+
+def scaled_nearness(program: Program) -> ScaledNearness:
+    """Return the scaled form of a program of one block with elementwise weights."""
+    block, nearness = program.blocks[0], program.blocks[0].nearness
+    assert nearness is not None
+    assert nearness.weights is not None
+    X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.weights**2
+    box = _box(program)
+    free = (W > 0) & (box.lower < box.upper)
+    t = _row_scaling(np.where(free, W, 0.0))
+    scale = np.outer(t, t)
+    target = np.clip(np.where(W > 0, X0, 0.0), box.lower, box.upper)
+    scale *= _size(program, target / scale, float(scale.diagonal().mean()))
+    unit = float((W * scale**2)[free].mean()) if free.any() else 1.0
+    return ScaledNearness(
+        program,
+        scale,
+        unit,
+        W * scale**2 / unit,
+        (W * X0 - block.C) * scale / unit,
+        box.lower / scale,
+        box.upper / scale,
+        box.lower_row,
+        box.upper_row,
+        box.factor,
+        _scaled_rows(program, np.flatnonzero(box.factor == 0), scale, unit),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Box:
+    """The tightest ends that hard rows of single entries give, the rows that do, and their factors."""
+
+    lower: Array
+    upper: Array
+    lower_row: IntArray
+    upper_row: IntArray
+    factor: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Singles:
+    """Hard rows ``factor X[i, j]``, and the ends that they give the entry; arrays of one length."""
+
+    at: IntArray
+    i: IntArray
+    j: IntArray
+    factor: Array
+    low: Array
+    high: Array
+
+
+def _box(program: Program) -> _Box:
+    """Return the box; of rows that leave an entry no value only the first counts."""
+    n = program.blocks[0].n
+    singles = _singles(program)
+    pair = np.minimum(singles.i, singles.j) * n + np.maximum(singles.i, singles.j)
+    lower, upper = np.full(n * n, -np.inf), np.full(n * n, np.inf)
+    np.maximum.at(lower, pair, singles.low)
+    np.minimum.at(upper, pair, singles.high)
+    first = np.zeros(len(pair), dtype=bool)
+    first[np.unique(pair, return_index=True)[1]] = True
+    counts = first | (lower <= upper)[pair]
+    alone = first & ~(lower <= upper)[pair]
+    lower[pair[alone]], upper[pair[alone]] = singles.low[alone], singles.high[alone]
+    rows = np.full((2, n * n), -1)
+    for row, own, end in zip(rows, (singles.low, singles.high), (lower, upper), strict=True):
+        gives = counts & (own == end[pair]) & np.isfinite(own)
+        row[pair[gives]] = singles.at[gives]
+    factor = np.zeros(program.m)
+    factor[singles.at[counts]] = singles.factor[counts]
+
+    def square(S: Any) -> Any:  # from the upper triangle
+        return np.where(np.tri(n, k=-1), S.reshape(n, n).T, S.reshape(n, n))
+
+    return _Box(square(lower), square(upper), square(rows[0]), square(rows[1]), factor)
+
+
+def _singles(program: Program) -> _Singles:
+    """Return the hard rows that hold a single entry."""
+    none = np.zeros(0, dtype=np.intp)
+    at, i, j, factor = [none], [none], [none], [np.zeros(0)]
+    for term in program.A.terms:
+        if isinstance(term.rows, Entries | SparseRows):
+            t = term.rows.coordinates()
+            single = (np.bincount(t.row, minlength=term.rows.m) == 1)[t.row] & (t.value != 0)
+            single &= program.bounds.hard[term.at[t.row]]
+            at.append(term.at[t.row[single]])
+            i.append(t.i[single])
+            j.append(t.j[single])
+            factor.append(t.value[single])
+    rows, value = np.concatenate(at), np.concatenate(factor)
+    ends = np.sort([program.bounds.lo[rows] / value, program.bounds.hi[rows] / value], axis=0)
+    return _Singles(rows, np.concatenate(i), np.concatenate(j), value, *ends)
+
+
+def _row_scaling(W: Array) -> Array:
+    """Return ``t`` for which the rows of ``W o (tt')`` have about equal means: half of what ``K`` takes."""
+    if not W.any():
+        return np.ones(len(W))
+    W = W / W.mean() + _FLOOR
+    s = np.ones(len(W))
+    for _ in range(_SINKHORN_STEPS):
+        s *= np.sqrt((W / np.outer(s, s)).mean(axis=1))
+    return 1 / np.sqrt(s)
+
+
+def _size(program: Program, target: Array, square: float) -> float:
+    """Return about the mean eigenvalue of the scaled matrix: of the target's psd part, or from the rows."""
+    n = len(target)
+    checkpoint(n)
+    size = float(np.trace(psd_part(target))) / n
+    norms = program.A.norms()
+    stated = program.bounds.sizes[norms > 0] / norms[norms > 0]
+    size = max(size, float(stated.max(initial=0.0)) / (square * np.sqrt(n)))
+    return size if size > 0 else 1.0
+
+
+def _scaled_rows(program: Program, at: IntArray, scale: Array, unit: float) -> ScaledRows:
+    """Return the given rows, divided by about their norms."""
+    size = np.maximum(program.A.norms()[at] * float(scale.diagonal().mean()), TINY)
+    bounds = program.bounds.slice(at)
+    hinge = bounds.kind == int(Penalty.HINGE)
+    gamma = bounds.gamma * np.where(hinge, size, size**2) / unit
+    return ScaledRows(at, size, bounds.lo / size, bounds.hi / size, gamma, hinge, program.A.slice(at), scale)
