@@ -283,10 +283,11 @@ def _dual(
             divergence = divergence_of(block.nearness)
             at, mu = np.asarray(X[b]), block.nearness.mu
             if isinstance(divergence, WeightedFrobenius):
-                own, largest = None if S is None else S[b], diagonal_bounds(program)[b]
-                terms.append(divergence.dual_term(W, mu, at, own, largest))
+                own = None if S is None else S[b]
+                least = divergence.dual_term(W, mu, at, own, diagonal_bounds(program)[b])
             else:
-                terms.append(min(divergence.dual_term(W, mu, at), least_seen(divergence, W, mu, at)))
+                least = divergence.dual_term(W, mu, at)
+            terms.append(min(least, least_seen(divergence, W, mu, at)))
             continue
         bound = trace_bounds(program)[b]
         Z = slack(program, b, y, X[b], faces)
