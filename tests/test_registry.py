@@ -208,7 +208,7 @@ class TestSolution:
         assert frobenius.solve().citation.startswith("Qi, Sun (2006)")
         assert "Dykstra (1983)" in frobenius.solve(method="cyclic").citation
         assert "Diamond" in frobenius.solve(solver="cvxpy").citation
-        assert "Adaptive Restart" in weighted(bo.PSD(2)).solve().citation
+        assert "H-Weighted" in weighted(bo.PSD(2)).solve().citation
 
     def test_frozen(self):
         with pytest.raises(dataclasses.FrozenInstanceError):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import LinearMap, Penalty, Program
@@ -297,7 +297,8 @@ def _size(program: Program, target: Array, square: float) -> float:
 
 def _scaled_rows(program: Program, at: IntArray, scale: Array, unit: float) -> ScaledRows:
     """Return the given rows, divided by about their norms."""
-    size = np.maximum(program.A.norms()[at] * float(scale.diagonal().mean()), TINY)
+    size = program.A.norms()[at] * float(scale.diagonal().mean())
+    size = np.where(size > 0, size, 1.0)
     bounds = program.bounds.slice(at)
     hinge = bounds.kind == int(Penalty.HINGE)
     gamma = bounds.gamma * np.where(hinge, size, size**2) / unit

@@ -127,9 +127,7 @@ class AugmentedLagrangian:
         How far the last round's ``Y`` is from psd and from the rows.
     """
 
-    def __init__(
-        self, scaled: ScaledNearness, Z: Array, y: Array, limit: int
-    ) -> None:
+    def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
         self._scaled, self._limit = scaled, limit
         self.Z, self.y = Z, y
         self._sigma, self._damping = _FIRST_SIGMA, _FIRST_DAMPING
