@@ -42,8 +42,8 @@ _DYKSTRA = (
 )
 _QI_SUN_WEIGHTED = (
     "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
-    "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods for "
-    "Convex Programming, Math. Oper. Res. 22"
+    "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
+    "for Convex Programming, Math. Oper. Res. 22"
 )
 # What each method runs, and what to cite for it.
 _ALGORITHMS: dict[tuple[str, str], tuple[_Algorithm, str]] = {
