@@ -106,10 +106,13 @@ class _Weighted:
     def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return why the interior point stopped, None where it leads no further."""
         method = InteriorPoint(scaled)
-        promising = _PROMISING * self._settings.tol * scale_of(self._program).objective
-        while self._steps < limit and method.step():
-            self._steps += 1
-            if method.complementarity * scaled.unit > promising and self._steps % _LOOKS:
+        scale, moves = scale_of(self._program).objective, True
+        while moves and self._steps < limit:
+            moves = method.step()
+            self._steps += moves
+            size = scale + scaled.unit * abs(scaled.value(method.Y))
+            far = method.complementarity * scaled.unit > _PROMISING * self._settings.tol * size
+            if moves and far and self._steps % _LOOKS:
                 continue
             stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
