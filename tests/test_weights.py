@@ -280,6 +280,13 @@ class TestGeneralRows:
             other = held.value + 2.0 * (missed if penalty == "hinge" else missed**2) + 0.5
             assert other >= sol.value * (1 - 1e-6)
 
+    def test_bounds_on_one_side_of_rows_alone(self):
+        A, H = broken(4, 10), of_entries(4, np.random.default_rng(10), "zeros")
+        X = bo.PSD(4)
+        rows = [bo.sq_distance(X, i, i + 1) <= 0.3 for i in range(3)]
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, A, weights=H)), rows).solve(max_iter=40)
+        assert sol.status == "optimal"
+
     def test_a_matrix_without_rows(self):
         # The psd part in the known block; the unknown diagonal makes room for the rest.
         H = np.array([[0.0, 1.0], [1.0, 1.0]])

@@ -162,8 +162,8 @@ class InteriorPoint:
         lo = np.concatenate([lower[self._held], rows.lo])
         hi = np.concatenate([upper[self._held], rows.hi])
         self._equal, self._value = lo == hi, lo
-        self._multipliers = np.zeros(len(lo))
         self._sides = tuple(self._side(sign, end, size) for sign, end in ((1.0, lo), (-1.0, hi)))
+        self._multipliers = self._sides[0].multiplier - self._sides[1].multiplier
         adjoints = [self._entries(rows.adjoint(unit) + np.zeros((n, n))) for unit in np.eye(len(rows.at))]
         self._rows = np.array(adjoints).reshape(len(rows.at), len(i))
 
