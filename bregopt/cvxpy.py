@@ -1,6 +1,6 @@
-"""bregopt for CVXPY users: importing this module adds ``problem.solve(method="bregopt")`` to CVXPY.
+"""bregopt for CVXPY users: importing this module adds ``method="bregopt"`` and ``solver="BREGOPT"`` to CVXPY.
 
-:data:`BREGOPT` is a conic solver for ``problem.solve(solver=BREGOPT)``; :func:`register` gives it a name.
+The first reads problems as they were written; the second is a conic solver, also held as :data:`BREGOPT`.
 """
 
 from __future__ import annotations
@@ -13,3 +13,4 @@ from bregopt.interop.cvxpy_solver import BREGOPT, register
 __all__ = ["BREGOPT", "register", "solve"]
 
 cp.Problem.register_solve("bregopt", solve)
+register()

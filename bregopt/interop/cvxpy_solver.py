@@ -240,6 +240,8 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
     inaccurate, reasons = [], []
     for reading in read_conic(conic):
         found = _by_route(conic, reading, warm_start, options, cache)
+        if reading.dual and not isinstance(found, str) and found.status == _WORDS[Status.UNBOUNDED]:
+            found = _with_a_point(conic, found, options)
         if isinstance(found, str):
             reasons.append(found)
         elif found.status == _WORDS[Status.OPTIMAL_INACCURATE]:
@@ -247,6 +249,23 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
         else:
             return found
     return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
+
+
+def _with_a_point(conic: Conic, unbounded: _Outcome, options: dict[str, Any]) -> _Outcome | str:
+    """Return that a program is unbounded if there is a point; the proof that there is none, or why neither.
+
+    A dual that is infeasible proves only that there is no optimum.
+    """
+    aimless = replace(conic, c=np.zeros(len(conic.c)))
+    for reading in read_conic(aimless):
+        found = _by_route(aimless, reading, False, options, {})
+        if isinstance(found, str):
+            continue
+        if found.status == _WORDS[Status.OPTIMAL]:
+            return unbounded
+        if found.status == _WORDS[Status.INFEASIBLE]:
+            return found
+    return "the dual is infeasible, and whether the primal is, too, was not found out"
 
 
 def _by_route(
@@ -285,13 +304,14 @@ def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
 
 
 def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcome | str:
-    """Return the proof that one row is."""
+    """Return that a row contradicts the others, with the Farkas vector where there is one."""
     program, y = reading.program, np.zeros(reading.program.m)
     if error.row is not None:
         y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
-    if not is_farkas(program, y):
+    proven = is_farkas(program, y)
+    if reading.dual and not proven:
         return f"{route} found no proof: {error}"
-    z = None if reading.dual else reading.z((), np.zeros(program.k), y, priced=False)
+    z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None
     stats = {"route": route, "form": _form(reading), "stop_reason": StopReason.INFEASIBLE.value}
     return _Outcome(_WORDS[_status(reading, Status.INFEASIBLE)], np.zeros(0), z, np.nan, 0.0, 0, stats)
 

@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array
 from bregopt.interop.conic.direct import pivots_of, read_directly
 from bregopt.interop.conic.dual import read_dual
 from bregopt.interop.conic.form import Conic
-from bregopt.interop.conic.implied import needed, with_rows
+from bregopt.interop.conic.implied import needed, shares, with_rows
 from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic"]
@@ -69,7 +69,7 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
     The other one follows where it is not much larger: it may have an interior where the first has none.
     """
     kept = needed(conic)
-    smaller = with_rows(conic, kept)
+    smaller, shared = with_rows(conic, kept), shares(conic, kept)
     pivots = pivots_of(smaller)
     (m, k), gone = smaller.A.shape, len(pivots.rows)
     boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
@@ -80,17 +80,16 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
     ways.sort(key=itemgetter(0))
     for size, read in ways:
         if size <= _NOT_MUCH * ways[0][0]:
-            yield _Padded(read(), kept)
+            yield _Padded(read(), shared)
 
 
 class _Padded:
-    """A reading of the rows that are needed; the others have no part in ``z``."""
+    """A reading of the rows that are needed; `shares` makes the ``z`` of all rows of theirs."""
 
-    def __init__(self, reading: Reading, kept: Mask) -> None:
+    def __init__(self, reading: Reading, shares: Any) -> None:
         self.program, self.dual, self.x = reading.program, reading.dual, reading.x
-        self._reading, self._kept = reading, kept
+        self._reading, self._shares = reading, shares
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
-        z = np.zeros(len(self._kept))
-        z[self._kept] = self._reading.z(S, u, y, priced)
+        z: Array = self._shares @ self._reading.z(S, u, y, priced)
         return z

@@ -10,14 +10,43 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.interop.conic.form import Conic
 
-__all__ = ["needed", "with_rows"]
+__all__ = ["needed", "shares", "with_rows"]
 
 _PSD_TOL = 1e-14  # of a matrix's norm: by how much one that counts as psd may miss it
+_SAME = 1e-13  # of the largest number: by how much what is the same may differ, by round-off
 
 
 def needed(conic: Conic) -> Mask:
     """Return which rows are left without those that others imply."""
     return _needed_rows(conic) & _needed_matrices(conic)
+
+
+def shares(conic: Conic, kept: Mask) -> Any:
+    """Return the matrix that makes multipliers of all rows of those of the rows that are kept.
+
+    Rows that say the same, such as two mirrored entries of a symmetric matrix, have the same part in it.
+
+    Returns
+    -------
+    csr_array of shape (m, rows kept)
+    """
+    m, place = len(kept), np.cumsum(kept) - 1
+    alone = sp.csr_array((np.ones(place[-1] + 1), (np.flatnonzero(kept), place[kept])), (m, place[-1] + 1))
+    if conic.A[: conic.linear].nnz == 0:
+        return alone
+    rows, group, size = _parallel(conic.A[: conic.linear])
+    same = _said_by(conic, rows, group, size)
+    count, holder = np.bincount(same), np.full(len(rows), -1)
+    left = np.flatnonzero(kept[rows])
+    holder[same[left]] = left
+    of = holder[same]
+    shared = np.flatnonzero((count[same] > 1) & (of >= 0))
+    of = of[shared]
+    part = size[of] / (size[shared] * count[same[shared]])
+    spread = sp.csr_array((part, (rows[shared], place[rows[of]])), alone.shape)
+    own = np.ones(m)
+    own[rows[shared]] = 0.0
+    return sp.csr_array(sp.diags_array(own) @ alone + spread)
 
 
 def with_rows(conic: Conic, kept: Mask) -> Conic:
@@ -41,9 +70,7 @@ def _needed_rows(conic: Conic) -> Mask:
     if conic.A[: conic.linear].nnz == 0:
         return kept
     rows, group, size = _parallel(conic.A[: conic.linear])
-    # Of a row whose first entry is one: equal to `end`, at most, or at least.
-    end = conic.b[rows] / size
-    kind = np.where(rows < conic.zero, 0, np.where(size > 0, 1, 2))
+    end, kind = _ends(conic, rows, size)
     implied = _repeated(group, kind, end)
     lowest, highest = np.full((2, int(group.max()) + 1), np.inf)
     for ends, sign in ((lowest, 1.0), (highest, -1.0)):
@@ -55,13 +82,40 @@ def _needed_rows(conic: Conic) -> Mask:
     return kept
 
 
+def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
+    """Return the ends of rows whose first entries are one, and whether they are at (0), below (1) or above (2).
+
+    Ends that differ by round-off are made the same.
+    """
+    end = conic.b[rows] / size
+    order = np.argsort(end)
+    apart = np.diff(end[order], prepend=-np.inf) > _SAME * np.abs(end).max()
+    end[order] = end[order][np.flatnonzero(apart)][np.cumsum(apart) - 1]
+    return end, np.where(rows < conic.zero, 0, np.where(size > 0, 1, 2))
+
+
+def _said_by(conic: Conic, rows: IntArray, group: IntArray, size: Array) -> IntArray:
+    """Return a number for each row that those share which say the same."""
+    end, kind = _ends(conic, rows, size)
+    _, said = np.unique(np.array([group, kind, end]), axis=1, return_inverse=True)
+    return np.ravel(said)
+
+
 def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
     """Return rows with entries, a number that parallel ones share, and their first entries."""
     used = np.flatnonzero(np.diff(A.indptr))
     size = A.data[A.indptr[used]]
     scaled = sp.csr_array(sp.diags_array(1 / size) @ A[used])
-    _, first, group = np.unique(scaled @ _numbers(A.shape[1]), return_index=True, return_inverse=True)
-    same = np.diff((scaled - scaled[first[group]]).tocsr().indptr) == 0
+    key = scaled @ _numbers(A.shape[1])
+    order = np.argsort(key, kind="stable")
+    apart = np.diff(key[order], prepend=-np.inf) > _SAME * (abs(scaled) @ np.ones(A.shape[1]))[order]
+    group = np.empty(len(used), dtype=np.intp)
+    group[order] = np.cumsum(apart) - 1
+    first = order[np.flatnonzero(apart)]
+    left = abs(scaled - scaled[first[group]])
+    same = np.asarray(left.max(axis=1).todense()).ravel() <= _SAME * np.asarray(
+        abs(scaled).max(axis=1).todense()
+    ).ravel()
     return used[same], group[same], size[same]
 
 

@@ -33,10 +33,13 @@ __all__ = [
     "Matrix",
     "Vector",
     "box",
+    "check_variable",
     "claim_of",
     "expression_of",
     "is_matrix",
     "is_symmetric",
+    "is_symmetric_array",
+    "is_symmetric_map",
     "joined",
     "matrix",
     "vector",
@@ -116,20 +119,58 @@ class Vector:
 Leaf = Matrix | Vector
 
 
+def check_variable(variable: Any) -> None:
+    """Refuse a variable that is complex, takes discrete values, or is a stack of symmetric matrices.
+
+    Raises
+    ------
+    UnsupportedProblemError
+    """
+    for attribute in _FOREIGN:
+        if variable.attributes.get(attribute):
+            raise UnsupportedProblemError(f"variable {variable.name()} is {attribute}")
+    if _is_mirrored(variable) and len(variable.shape) != 2:
+        raise UnsupportedProblemError(
+            f"variable {variable.name()} is a stack of symmetric matrices, of shape {variable.shape}"
+        )
+
+
 def is_matrix(variable: Any) -> bool:
     """Whether a variable is symmetric with every entry free: it may become a psd matrix."""
     held = variable.attributes
-    symmetric = held["symmetric"] or held["PSD"] or held["NSD"] or variable.shape == (1, 1)
-    return bool(symmetric) and not held["diag"] and not held.get("sparsity")
+    symmetric = _is_mirrored(variable) or variable.shape == (1, 1)
+    return symmetric and not held["diag"] and not held.get("sparsity")
+
+
+def _is_mirrored(variable: Any) -> bool:
+    held = variable.attributes
+    return bool(held["symmetric"] or held["PSD"] or held["NSD"])
 
 
 def is_symmetric(matrix: Any) -> bool:
     """Whether an affine square matrix is symmetric whatever its variables are, up to round-off."""
-    whole, skew = rows_of(matrix), rows_of(matrix - matrix.T)
-    return bool(np.abs(skew.constant).max() <= _ROUND_OFF * np.abs(whole.constant).max()) and all(
-        abs(_coefficients(v, skew)).max() <= _ROUND_OFF * abs(_coefficients(v, whole)).max()
-        for v in whole.variables
-    )
+    rows = rows_of(matrix)
+    return is_symmetric_map(rows, matrix.shape) and is_symmetric_array(rows.constant, matrix.shape)
+
+
+def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
+    """Whether the variables' part of rows, the elements of an expression of a shape, is a symmetric matrix."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    mirror = _transposed(shape[0])
+    slopes = [_coefficients(v, rows) for v in rows.variables]
+    return all(abs(slope - slope[mirror]).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
+
+
+def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
+    """Whether numbers, by columns the entries of a square matrix, are symmetric up to round-off."""
+    skew = np.abs(values - values[_transposed(shape[0])]).max(initial=0.0)
+    return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
+
+
+def _transposed(n: int) -> IntArray:
+    """Return the number of each entry's mirror image, by columns."""
+    return np.arange(n * n).reshape(n, n).ravel()
 
 
 def _coefficients(variable: Any, rows: Rows) -> Any:
@@ -137,7 +178,7 @@ def _coefficients(variable: Any, rows: Rows) -> Any:
     row, at, weight = joined(
         [*rows.elements.get(variable, []), *map(_spelled_out, rows.quadratics.get(variable, []))]
     )
-    if is_matrix(variable):
+    if _is_mirrored(variable):
         at = _pairs(at, variable.shape[0])
     return sp.csr_array((weight, (row, at)), (rows.m, variable.size))
 
@@ -166,20 +207,12 @@ def claim_of(matrix: Any) -> Claim | None:
 
 def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = None) -> Matrix:
     """Return a symmetric CVXPY variable as a psd matrix."""
-    _refuse_foreign(variable)
     n = variable.shape[0]
     return Matrix(PSD(n, name=name), sign, np.zeros((n, n)) if shift is None else shift)
 
 
 def vector(variable: Any, name: str) -> Vector:
-    """Return a CVXPY variable as ordinary variables, with the bounds that all its elements have.
-
-    Raises
-    ------
-    UnsupportedProblemError
-        It is complex or takes discrete values.
-    """
-    _refuse_foreign(variable)
+    """Return a CVXPY variable as ordinary variables, with the bounds that all its elements have."""
     place = _places(variable)
     k = int(place.max()) + 1
     first = np.unique(place, return_index=True)[1][-k:]
@@ -293,11 +326,11 @@ def _places(variable: Any) -> IntArray:
     if held.get("sparsity"):
         free = np.zeros(shape, dtype=bool)
         free[tuple(np.asarray(index) for index in held["sparsity"])] = True
-    if held["symmetric"] or held["PSD"] or held["NSD"]:
+    if _is_mirrored(variable):
         free = np.tril(free | free.T)
     flat = free.ravel(order="F")
     place = np.where(flat, np.cumsum(flat) - 1, -1)
-    if held["symmetric"] or held["PSD"] or held["NSD"]:
+    if _is_mirrored(variable):
         lower = place.reshape(shape, order="F")
         place = np.maximum(lower, lower.T).ravel(order="F")
     return place
@@ -314,9 +347,3 @@ def _pairs(at: IntArray, n: int) -> IntArray:
     """Return the numbers of entries, each the same as that of its mirror image."""
     i, j = at % n, at // n
     return np.minimum(i, j) + n * np.maximum(i, j)
-
-
-def _refuse_foreign(variable: Any) -> None:
-    for attribute in _FOREIGN:
-        if variable.attributes.get(attribute):
-            raise UnsupportedProblemError(f"variable {variable.name()} is {attribute}")

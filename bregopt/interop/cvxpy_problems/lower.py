@@ -20,9 +20,12 @@ from bregopt.interop.cvxpy_problems.leaves import (
     Leaf,
     Matrix,
     box,
+    check_variable,
     claim_of,
     expression_of,
     is_matrix,
+    is_symmetric_array,
+    is_symmetric_map,
     matrix,
     vector,
 )
@@ -61,6 +64,8 @@ class Lowered:
     problem : Problem
     leaves : dict from cvxpy.Variable to Matrix or Vector
     rows : dict from constraint of CVXPY to constraint of ours
+    symmetric : set
+        Those of `rows` whose variables make a symmetric matrix: mirrored entries are one row.
     cones : dict from psd constraint of CVXPY to what holds it
     trivial : list
         Constraints without a variable, which hold.
@@ -75,6 +80,7 @@ class Lowered:
     problem: Problem
     leaves: dict[Any, Leaf]
     rows: dict[Any, Constraint]
+    symmetric: set[Any]
     cones: dict[Any, _Cone]
     trivial: list[Any]
     bends: list[Bend]
@@ -115,6 +121,8 @@ class Lowered:
         duals = {c.id: np.zeros(c.shape) for c in self.trivial}
         for c, ours in self.rows.items():
             duals[c.id] = np.reshape(np.asarray(ours.dual_value), c.shape, order="F")
+            if c in self.symmetric and _is_symmetric_bound(c, ours):
+                duals[c.id] = (duals[c.id] + duals[c.id].T) / 2
         for c, cone in self.cones.items():
             duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
         return duals
@@ -159,6 +167,7 @@ def lower(problem: Any) -> Lowered:
     ValueError
         A parameter without value.
     """
+    _check_kinds(problem)
     goal = read_objective(problem.objective)
     claims: dict[Any, Claim | None] = {}
     for number, c in enumerate(problem.constraints):
@@ -167,7 +176,7 @@ def lower(problem: Any) -> Lowered:
                 claims[c] = claim_of(c.args[0])
     leaves = _leaves(problem, goal, [claim for claim in claims.values() if claim is not None])
     parameters, written = _parameters(problem), _written(problem)
-    rows, trivial = _rows(problem, leaves, parameters, written)
+    rows, symmetric, trivial = _rows(problem, leaves, parameters, written)
     cones, linked = _cones(claims, leaves)
     spectral, more = _arguments(goal.spectral, leaves)
     objective, paid = objective_of(goal, leaves, spectral)
@@ -184,6 +193,7 @@ def lower(problem: Any) -> Lowered:
         ours,
         leaves,
         rows,
+        symmetric,
         cones,
         trivial,
         bends,
@@ -192,6 +202,16 @@ def lower(problem: Any) -> Lowered:
     )
     lowered.fill_in()
     return lowered
+
+
+def _check_kinds(problem: Any) -> None:
+    """Refuse kinds of variables and constraints that are not ours, before anything is read of them."""
+    for variable in problem.variables():
+        check_variable(variable)
+    for number, c in enumerate(problem.constraints):
+        if not _is_cone(c) and type(c).__name__ not in _SENSES:
+            order = f" over an array of {len(c.shape)} dimensions" if type(c).__name__ == "PSD" else ""
+            raise UnsupportedProblemError(f"constraint {number} is of the kind {type(c).__name__}{order}")
 
 
 def _is_cone(constraint: Any) -> bool:
@@ -243,15 +263,16 @@ def _written(problem: Any) -> set[Any]:
 
 def _rows(
     problem: Any, leaves: dict[Any, Leaf], parameters: dict[Any, Parameter], written: set[Any]
-) -> tuple[dict[Any, Constraint], list[Any]]:
-    """Return the constraints that are rows, and those without variables; add to what is written in."""
-    rows, trivial = {}, []
+) -> tuple[dict[Any, Constraint], set[Any], list[Any]]:
+    """Return the constraints that are rows, which of them are symmetric, and those without variables.
+
+    What they have of parameters is added to `written`.
+    """
+    rows, symmetric, trivial = {}, set(), []
     for number, c in enumerate(problem.constraints):
         kind = type(c).__name__
         if _is_cone(c):
             continue
-        if kind not in _SENSES:
-            raise UnsupportedProblemError(f"constraint {number} is of the kind {kind}")
         with _named(number):
             found = rows_of(c.expr, parametric=True)
             if not found.variables:  # then the values decide whether it holds
@@ -260,11 +281,19 @@ def _rows(
         body = expression_of(found, leaves, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
             rows[c] = _compared(body, _SENSES[kind])
+            if is_symmetric_map(found, c.shape):
+                symmetric.add(c)
         elif _holds(body.constant, _SENSES[kind]):
             trivial.append(c)
         else:
             raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
-    return rows, trivial
+    return rows, symmetric, trivial
+
+
+def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
+    """Whether the bounds of mirrored entries are the same; of equations that hold they are."""
+    end = row.lower if row.upper is None else row.upper
+    return row.sense == "==" or is_symmetric_array(np.ravel(np.asarray(end.value)), c.shape)
 
 
 @contextmanager

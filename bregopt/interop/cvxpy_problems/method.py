@@ -12,7 +12,9 @@ import cvxpy.reductions.solution as cp_solution
 
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.interop.cvxpy_problems.lower import Lowered, lower
+from bregopt.interop.cvxpy_solver import BREGOPT
 from bregopt.solvers import registry
+from bregopt.solvers.base import Settings
 from bregopt.solvers.solution import Solution
 from bregopt.threads import threads_for
 
@@ -40,7 +42,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     solver : str or solver class
         A route of ours, as for :meth:`bregopt.Problem.solve`.
     strict : bool
-        Raise an error, rather than warn and let CVXPY choose, where the problem is not of our kind.
+        Raise an error, rather than warn and solve the conic form, where the problem is not of our kind.
     **options
         ``warm_start=True`` starts from the last answer, if this method gave it and the rows are as many.
         Others are of the route, as for :meth:`bregopt.Problem.solve`; what only CVXPY knows is handed on to
@@ -61,7 +63,8 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     Warns
     -----
     UserWarning
-        The problem went on to CVXPY's own choice; the message says why.
+        The problem was solved in conic form, by :data:`~bregopt.interop.cvxpy_solver.BREGOPT` or, where that
+        does not take it, by CVXPY's own choice; the message says by which solver, and why.
     """
     if not isinstance(strict, bool):
         raise TypeError(f"strict is {strict!r}; expected True or False")
@@ -77,8 +80,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     except UnsupportedProblemError as error:
         if strict:
             raise UnsupportedProblemError(f"bregopt does not take this problem: {error}") from None
-        warn_caller(f"bregopt does not take this problem, CVXPY chooses a solver: {error}", UserWarning)
-        return problem.solve(**_theirs(options))
+        return _passed_on(problem, options, error)
     ours = {name: value for name, value in options.items() if name not in (*_CVXPYS, *_OTHER_THEORIES)}
     if end is not None:
         ours["time_limit"] = max(end - time.perf_counter(), _MOMENT)
@@ -113,10 +115,31 @@ def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
     return answer if fits else False
 
 
-def _theirs(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without those that only we know."""
+def _passed_on(problem: Any, options: dict[str, Any], reason: UnsupportedProblemError) -> Any:
+    """Solve a problem that is not of our kind by BREGOPT, or by CVXPY's own choice, and say which it was."""
+    common, theirs = _split(options)
+    conic = not any(options.get(flag) for flag in _OTHER_THEORIES)
+    try:
+        value = problem.solve(**({"solver": BREGOPT, **common} if conic else {}), **theirs)
+    except cp.SolverError:
+        if not conic:
+            raise
+        value = problem.solve(**theirs)
+    statistics = problem.solver_stats
+    solver = "CVXPY" if statistics is None else statistics.solver_name
+    if solver == BREGOPT.name():
+        solver += f" ({statistics.extra_stats['route']})"
+    warn_caller(f"bregopt does not take this problem as written, {solver} solved it: {reason}", UserWarning)
+    return value
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of every route of ours, and those that are CVXPY's."""
     ours = {name for route in registry.solvers() for name in registry.own_options(route, options)}
-    return {name: value for name, value in options.items() if name == "verbose" or name not in ours}
+    common = {name: options[name] for name in Settings.__dataclass_fields__ if name in options}
+    theirs = {name: value for name, value in options.items() if name not in ours}
+    verbose = {name: common.pop(name) for name in ("verbose",) if name in common}
+    return common, theirs | verbose
 
 
 @dataclass(frozen=True)

@@ -286,7 +286,9 @@ def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntAr
 
 def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
     """Ask CVXPY for the Jacobian of an atom, taken at stand-ins for its arguments that are zero."""
-    if rows.curves is not None and not atom.is_atom_affine():
+    if not atom.is_atom_affine():
+        if rows.curves is None:
+            raise UnsupportedProblemError(f"{_name(atom)} is not affine")
         rows.curves.append(Curve(type(atom).__name__, atom, elements))
         return
     inner = {
@@ -297,9 +299,9 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
     for stand_in in inner.values():
         stand_in.value = np.zeros(stand_in.shape)
     alone = atom.copy([inner.get(number, argument) for number, argument in enumerate(atom.args)])
-    if not (atom.is_atom_affine() and alone.is_affine()):
-        raise UnsupportedProblemError(f"{type(atom).__name__.removesuffix('Approx')} is not affine")
-    slopes = alone.grad
+    if not alone.is_affine():
+        raise UnsupportedProblemError(f"{_name(atom)} is not affine")
+    slopes = _gradient(alone, atom)
     for number, stand_in in inner.items():
         slope = slopes[stand_in]
         slope = slope if sp.issparse(slope) else np.reshape(slope, (stand_in.size, atom.size))
@@ -307,6 +309,18 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
         _walk(atom.args[number], elements.taken(k, at, weight), rows)
     rows.frozen.update(alone.parameters())
     rows.add_constant(elements, np.ravel(alone.value, order="F"))
+
+
+def _gradient(alone: Any, atom: Any) -> Any:
+    """Return CVXPY's gradient of an affine atom of stand-ins."""
+    try:
+        return alone.grad
+    except NotImplementedError:
+        raise UnsupportedProblemError(f"CVXPY knows no derivative of {_name(atom)}") from None
+
+
+def _name(atom: Any) -> str:
+    return type(atom).__name__.removesuffix("Approx")
 
 
 _Rule = Callable[[Any, Elements, Rows], None]

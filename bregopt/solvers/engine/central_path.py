@@ -33,6 +33,7 @@ STEPS = 100  # the limit where the user gives none
 _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
 _FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
 _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
+_NO_SAY = 1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
 _PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
 _SLOW = 4  # such steps, after which the system in the rows takes over: near an answer it keeps more digits
 _LOST = 1e3  # times the best iterate's error: there is no way back
@@ -114,7 +115,7 @@ class _Path:
         """Return a Farkas vector or a ray where the iterates run away along one."""
         whole, tol = self._faces.whole, self._settings.tol
         if certificate.primal_residual > tol and self._dual_runs_away(at):
-            y = self._faces.lift(at.y)
+            y = self._farkas(at)
             if is_farkas(whole, y):
                 return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
         falls = certificate.primal < self._program.offset
@@ -123,6 +124,11 @@ class _Path:
             if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(whole, X, u):
                 return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
         return None
+
+    def _farkas(self, at: Iterate) -> Array:
+        """Return the multipliers of an iterate without those that stand still while the others run away."""
+        worth = np.abs(at.y) * self._program.row_sizes
+        return self._faces.lift(np.where(worth > _NO_SAY * worth.max(initial=0.0), at.y, 0.0))
 
     def _dual_runs_away(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,12 +61,18 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         folded = fold_slacks(program)
-        ray = _alone(folded.program)
-        if ray is not None:
-            return folded.restore(ray)
-        begin = None if start is None else folded.shrink(start)
-        run = _on_working_set if _many_may_rest(folded.program) else _on_all_rows
-        return folded.restore(run(folded.program, settings, begin, progress))
+        answer = _alone(folded.program)
+        if answer is None:
+            begin = None if start is None else folded.shrink(start)
+            answer = _run(folded.program, settings, begin, progress)
+        if answer.stop is StopReason.UNBOUNDED:
+            answer = _with_a_point(folded.program, answer, settings, progress)
+        return folded.restore(answer)
+
+
+def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    method = _on_working_set if _many_may_rest(program) else _on_all_rows
+    return method(program, settings, start, progress)
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -81,6 +88,23 @@ def _on_working_set(program: Program, settings: Any, start: Start | None, progre
     count = _drawn(program)
     split = first_split(_on_all_rows, program, settings, count, start, progress)
     return on_working_set(_on_all_rows, program, settings, split, start, progress, loose=True)
+
+
+def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return a ray if there is a point to start from; the proof that there is none, or the nearest to one."""
+    hard = Split(program.bounds.hard, np.zeros(program.m))
+    aimless = replace(
+        hard.of(program),
+        blocks=tuple(replace(block, cost=None) for block in program.blocks),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+    found = _run(aimless, settings, None, progress)
+    if found.stop is StopReason.CONVERGED:
+        return ray
+    on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)
+    steps = ray.iterations + found.iterations
+    return replace(found, y=hard.multipliers(found.y), y_on_faces=on_faces, iterations=steps)
 
 
 def _alone(program: Program) -> Answer | None:
