@@ -275,7 +275,7 @@ def _by_route(
     route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
     registry.check_options(route, own)
     if route == "auto":
-        route = next(name for name in registry.solvers() if registry.takes(program, name, own))
+        route = registry.choose(program, route, own).name
     if route == _REFERENCE:
         refusals = [f"{r.solver}: {r.refusal}" for r in registry.routes(program, **own) if r.refusal]
         return f"no route takes its {form} form ({'; '.join(refusals)})"

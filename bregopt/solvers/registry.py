@@ -3,7 +3,8 @@
 Built-in routes are named by module and loaded when they are first asked; plug-ins come from the
 entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
 the order of registration that takes the problem is used, and the reference comes last; but where most rows
-may rest, and very many or on a large matrix, ``psdboost`` comes before ``path``, and ``lowrank`` where the
+may rest, and very many or on a large matrix, ``psdboost`` comes before ``path`` at tolerances of 1e-6 and
+above, and ``lowrank`` where the
 matrix is large and there are hardly more rows than fix its diagonal.
 """
 
@@ -32,6 +33,7 @@ from bregopt.threads import threads_for
 __all__ = [
     "Route",
     "check_options",
+    "choose",
     "explain",
     "option_names",
     "own_options",
@@ -62,6 +64,7 @@ _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal
 # Beyond these, matrices are better generated than held whole (benchmarks/margins.py).
 _HARD_WORK, _LARGE_ORDER = 1e11, 500
 _NEAR_ONE = "take units in which the numbers of the problem are nearer to one"
+_COARSE = 1e-6  # the finest tolerance that generated matrices reach in reasonable time
 _FEW_MORE = 10  # rows than the order, up to which the factor of a large matrix is looked for
 
 _registered: dict[str, type[Solver]] = {}
@@ -108,7 +111,7 @@ solvers.__dict__ = vars(sys.modules[__package__])
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
     """Return what each registered route says to a program, and which one would be used."""
-    names = _in_order(program) if solver == "auto" else _names()
+    names = _in_order(program, options) if solver == "auto" else _names()
     considered = {name: _load(name) for name in names}
     if solver != "auto":
         considered |= [_named(solver)]
@@ -142,7 +145,7 @@ def solve(
     Whoever reports a status in words of its own does not `warn`.
     """
     with clock.limited(time_limit(options)), threads_for(_order(program)):
-        cls = _choose(program, solver, options)
+        cls = choose(program, solver, options)
         try:
             return driver.run(cls(), program, cls.Settings(**options), start, warn)
         except (ArithmeticError, LinAlgError) as error:
@@ -211,7 +214,16 @@ def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
     return _refusal(_named(solver)[1], program, options) is None
 
 
-def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+    """Return the route that :func:`solve` takes.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        The named route, or every route, does not take the program; the message says why.
+    TypeError, ValueError
+        Unknown solver or option, or a bad value of one.
+    """
     check_options(solver, options)
     if solver != "auto":
         name, cls = _named(solver)
@@ -224,7 +236,7 @@ def _choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solv
             + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
         )
     refusals = {}
-    for name in _in_order(program):
+    for name in _in_order(program, options):
         cls = _load(name)
         refusals[name] = _refusal(cls, program, options)
         if refusals[name] is None:
@@ -287,12 +299,13 @@ def _all() -> dict[str, type[Solver]]:
     return {name: _load(name) for name in _names()}
 
 
-def _in_order(program: Program) -> list[str]:
-    """Return the names of all routes in the order that suits a program."""
+def _in_order(program: Program, options: dict[str, Any]) -> list[str]:
+    """Return the names of all routes in the order that suits a program, and the tolerance asked for."""
     order = _order(program)
     large = order > _LARGE_ORDER
     hard = large or work(program) > _HARD_WORK
-    if hard and int(may_rest(program.bounds).sum()) > program.m / 2:
+    coarse = options.get("tol", Settings().tol) >= _COARSE
+    if hard and coarse and int(may_rest(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", _names())
     if large and program.m <= order + _FEW_MORE:
         return _earlier("lowrank", _names())

@@ -31,17 +31,21 @@ __all__ = [
     "Claim",
     "Leaf",
     "Matrix",
+    "Square",
     "Vector",
     "box",
     "check_variable",
     "claim_of",
     "expression_of",
     "is_matrix",
+    "is_square",
     "is_symmetric",
     "is_symmetric_array",
     "is_symmetric_map",
     "joined",
     "matrix",
+    "psd_part",
+    "square",
     "vector",
 ]
 
@@ -53,7 +57,7 @@ _SPARSE_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """That ``scale (sign X - shift)`` is psd, for a symmetric variable ``X`` and a scale above zero."""
+    """That ``scale (sign X - shift)`` is psd, for the symmetric part ``X`` of a variable; the scale is above 0."""
 
     variable: Any
     sign: float
@@ -116,7 +120,44 @@ class Vector:
         return np.zeros(m), {}, {self.u: coefficients}
 
 
-Leaf = Matrix | Vector
+@dataclass(frozen=True, eq=False)
+class Square:
+    """A CVXPY variable of which only the symmetric part is psd: that part, and the entries of the other.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    skew : Variable
+        The skew-symmetric part, by its entries above the diagonal, row by row.
+    """
+
+    matrix: Matrix
+    skew: Variable
+
+    def value(self) -> Array:
+        """Return what the variable is at the values of both parts."""
+        n, u = self.matrix.psd.n, self.skew.value
+        skew = np.zeros((n, n))
+        skew[np.triu_indices(n, 1)] = 0.0 if u is None else np.ravel(u)
+        value: Array = self.matrix.value() + skew - skew.T
+        return value
+
+    def parts(
+        self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
+    ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
+        constant, psd, _ = self.matrix.parts(m, elements, quadratics)
+        n = self.matrix.psd.n
+        row, at, weight = joined(elements)
+        i, j = at % n, at // n
+        off = i != j
+        low, high = np.minimum(i, j)[off], np.maximum(i, j)[off]
+        column = low * n - low * (low + 1) // 2 + high - low - 1
+        signed = np.where(i < j, weight, -weight)[off]
+        return constant, psd, {self.skew: sp.csr_array((signed, (row[off], column)), (m, self.skew.size))}
+
+
+Leaf = Matrix | Vector | Square
 
 
 def check_variable(variable: Any) -> None:
@@ -140,6 +181,13 @@ def is_matrix(variable: Any) -> bool:
     held = variable.attributes
     symmetric = _is_mirrored(variable) or variable.shape == (1, 1)
     return symmetric and not held["diag"] and not held.get("sparsity")
+
+
+def is_square(variable: Any) -> bool:
+    """Whether a variable is a square matrix of entries that have nothing to do with each other."""
+    held, shape = variable.attributes, variable.shape
+    bound = _is_mirrored(variable) or held["diag"] or held.get("sparsity")
+    return len(shape) == 2 and 1 < shape[0] == shape[1] and not bound
 
 
 def _is_mirrored(variable: Any) -> bool:
@@ -184,19 +232,20 @@ def _coefficients(variable: Any, rows: Rows) -> Any:
 
 
 def claim_of(matrix: Any) -> Claim | None:
-    """Return what an affine matrix, were its symmetric part psd, claims of one symmetric variable.
+    """Return what an affine matrix, were its symmetric part psd, claims of one variable's symmetric part.
 
-    None where the matrix is not a multiple of one variable and a constant.
+    None where the symmetric part of the matrix is not a multiple of that of one variable and a constant.
     """
     n, rows = matrix.shape[0], rows_of(matrix)
     if len(rows.variables) != 1 or rows.quadratics:
         return None
     (X,) = rows.variables
-    if X.shape != matrix.shape or not is_matrix(X):
+    if X.shape != matrix.shape or not (is_matrix(X) or is_square(X)):
         return None
     slope = _coefficients(X, rows).tocoo()
     to = _pairs(np.arange(n * n), n)
-    symmetric = sp.csr_array((slope.data, (to[slope.coords[0]], slope.coords[1])), (n * n, n * n))
+    row, column = to[slope.coords[0]], to[slope.coords[1]]
+    symmetric = sp.csr_array((slope.data, (row, column)), (n * n, n * n))
     count = np.bincount(to, minlength=n * n).astype(float)
     scale = float(symmetric.trace()) / n**2
     if scale == 0 or abs(symmetric - scale * sp.diags_array(count)).max() > 0:
@@ -205,10 +254,23 @@ def claim_of(matrix: Any) -> Claim | None:
     return Claim(X, float(np.sign(scale)), abs(scale), -(constant + constant.T) / (2 * abs(scale)))
 
 
+def psd_part(leaf: Leaf) -> Matrix | None:
+    """Return the part of a variable that is a psd matrix, None where there is none."""
+    if isinstance(leaf, Square):
+        return leaf.matrix
+    return leaf if isinstance(leaf, Matrix) else None
+
+
 def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = None) -> Matrix:
     """Return a symmetric CVXPY variable as a psd matrix."""
     n = variable.shape[0]
     return Matrix(PSD(n, name=name), sign, np.zeros((n, n)) if shift is None else shift)
+
+
+def square(variable: Any, name: str, sign: float, shift: Array) -> Square:
+    """Return a square CVXPY variable as a psd matrix and what is skew-symmetric beside it."""
+    n = variable.shape[0]
+    return Square(matrix(variable, name, sign, shift), Variable(n * (n - 1) // 2, name=f"{name}'s skew part"))
 
 
 def vector(variable: Any, name: str) -> Vector:

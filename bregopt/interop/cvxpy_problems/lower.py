@@ -24,9 +24,12 @@ from bregopt.interop.cvxpy_problems.leaves import (
     claim_of,
     expression_of,
     is_matrix,
+    is_square,
     is_symmetric_array,
     is_symmetric_map,
     matrix,
+    psd_part,
+    square,
     vector,
 )
 from bregopt.interop.cvxpy_problems.objective import Goal, objective_of, read_objective
@@ -62,7 +65,7 @@ class Lowered:
     Parameters
     ----------
     problem : Problem
-    leaves : dict from cvxpy.Variable to Matrix or Vector
+    leaves : dict from cvxpy.Variable to Leaf
     rows : dict from constraint of CVXPY to constraint of ours
     symmetric : set
         Those of `rows` whose variables make a symmetric matrix: mirrored entries are one row.
@@ -228,7 +231,10 @@ def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
     for variable, name in names.items():
         own = [c for c in claims if c.variable is variable]
         if not is_matrix(variable):
-            leaves[variable] = vector(variable, name)
+            split = bool(own) and is_square(variable)
+            leaves[variable] = (
+                square(variable, name, own[0].sign, own[0].shift) if split else vector(variable, name)
+            )
         elif variable.attributes["NSD"]:
             leaves[variable] = matrix(variable, name, sign=-1.0)
         elif variable in held:
@@ -328,8 +334,8 @@ def _cones(
     linked: list[Constraint] = []
     given: set[PSD] = set()
     for number, (c, claim) in enumerate(claims.items()):
-        leaf = None if claim is None else leaves[claim.variable]
-        if claim is not None and isinstance(leaf, Matrix) and _implied(claim, leaf):
+        leaf = None if claim is None else psd_part(leaves[claim.variable])
+        if claim is not None and leaf is not None and _implied(claim, leaf):
             same = np.array_equal(claim.shift, leaf.shift) and leaf.psd not in given
             cones[c] = _Cone(leaf.psd if same else None, claim.scale)
             given.add(leaf.psd)
@@ -383,7 +389,7 @@ def _boxes(leaves: dict[Any, Leaf]) -> list[Constraint]:
     for variable, leaf in leaves.items():
         for end, sense in zip(box(variable), (">=", "<="), strict=True):
             at = np.flatnonzero(np.isfinite(end))
-            if len(at) and (isinstance(leaf, Matrix) or len(at) < variable.size):
+            if len(at) and (psd_part(leaf) is not None or len(at) < variable.size):
                 elements = Elements(np.arange(len(at)), at, np.ones(len(at)))
                 rows = rows_of(variable - end.reshape(variable.shape, order="F"), elements, len(at))
                 body = expression_of(rows, {variable: leaf}, f"bounds of {variable.name()}")

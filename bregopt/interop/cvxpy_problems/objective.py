@@ -70,7 +70,7 @@ def objective_of(
     Parameters
     ----------
     goal : Goal
-    leaves : dict from cvxpy.Variable to Matrix or Vector
+    leaves : dict from cvxpy.Variable to Leaf
     spectral : list of tuple
         Each spectral term with the matrix of ours, and the factor that its argument is of that.
     """

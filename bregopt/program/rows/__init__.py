@@ -4,7 +4,7 @@ A new family is one file with a class that offers the methods of :class:`Rows`, 
 :data:`FAMILIES`. Solvers touch rows only through those methods.
 """
 
-from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows
+from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows, dense_stack
 from bregopt.program.rows.base import Coordinates, Rows
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
@@ -28,4 +28,5 @@ __all__ = [
     "add_rows",
     "combine_rows",
     "concatenate_rows",
+    "dense_stack",
 ]

@@ -18,7 +18,7 @@ from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
-__all__ = ["add_rows", "combine_rows", "concatenate_rows"]
+__all__ = ["add_rows", "combine_rows", "concatenate_rows", "dense_stack"]
 
 
 def add_rows(a: Rows, b: Rows) -> Rows:
@@ -27,7 +27,7 @@ def add_rows(a: Rows, b: Rows) -> Rows:
     if first is not None and second is not None and _opposite(first.weight, second.weight):
         return _comparison(first, second)
     if isinstance(a, DenseRows) or isinstance(b, DenseRows):
-        return DenseRows(_dense_stack(a) + _dense_stack(b))
+        return DenseRows(dense_stack(a) + dense_stack(b))
     s, t = a.coordinates(), b.coordinates()
     joined = Coordinates(*(np.concatenate(pair) for pair in zip(_fields(s), _fields(t), strict=True)))
     return SparseRows.of(a.m, a.n, joined)
@@ -51,7 +51,10 @@ def combine_rows(S: Any, rows: Rows) -> Rows:
 
 
 def concatenate_rows(families: Sequence[Rows]) -> Rows:
-    """Return one family that holds the rows of all, which must be of one class and one storage."""
+    """Return one family that holds the rows of all, which must be of one class and one storage.
+
+    Rows of a class that is not known here are held by their terms.
+    """
     first = families[0]
     if len(families) == 1:
         return first
@@ -60,17 +63,17 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
         return replace(first, i=i, j=j, weight=weight)
     if isinstance(first, DenseRows):
         return DenseRows(np.concatenate([f.stack for f in families if isinstance(f, DenseRows)]))
-    if isinstance(first, SparseRows):
-        starts = np.cumsum([0, *(f.m for f in families)])
-        terms = [f.coordinates() for f in families]
-        shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
-        fields = zip(*(_fields(t) for t in shifted), strict=True)
-        return SparseRows(int(starts[-1]), first.n, Coordinates(*(np.concatenate(f) for f in fields)))
-    weight = np.concatenate([getattr(f, "weight") for f in families])  # noqa: B009
-    if isinstance(first, RankOne):
-        return RankOne(_stack([getattr(f, "Z") for f in families]), weight)  # noqa: B009
-    U, W = (_stack([getattr(f, k) for f in families]) for k in ("U", "W"))
-    return RankTwo(U, W, weight)
+    if isinstance(first, RankOne | RankTwo):
+        parts = ("Z", "weight") if isinstance(first, RankOne) else ("U", "W", "weight")
+        stacked = {name: _stack([getattr(f, name) for f in families]) for name in parts}
+        return replace(first, **stacked)
+    starts = np.cumsum([0, *(f.m for f in families)])
+    terms = [f.coordinates() for f in families]
+    shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
+    fields = zip(*(_fields(t) for t in shifted), strict=True)
+    joined = Coordinates(*(np.concatenate(f) for f in fields))
+    m, n = int(starts[-1]), first.n
+    return SparseRows(m, n, joined) if isinstance(first, SparseRows) else SparseRows.of(m, n, joined)
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:
@@ -107,7 +110,8 @@ def _to_dense(Z: Any) -> Array:
     return dense
 
 
-def _dense_stack(rows: Rows) -> Array:
+def dense_stack(rows: Rows) -> Array:
+    """Return the matrices ``A_k`` of a family as one array of shape ``(m, n, n)``."""
     if isinstance(rows, DenseRows):
         return rows.stack
     t = rows.coordinates()

@@ -24,7 +24,7 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrise
 from bregopt.program import LinearMap
-from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
+from bregopt.program.rows import RankOne, RankTwo, Rows, dense_stack
 from bregopt.solvers.engine.linear import bordered, conjugate_gradients
 from bregopt.solvers.engine.scene import Pull, Scene, Solve, Step
 
@@ -278,8 +278,6 @@ class _Streamed:
 def _triangles(rows: Rows, shape: _Triangle) -> Array:
     """Return the entries on and above the diagonals of ``A_k``, those above it twice.
 
-    For rows of a family as `restrict` makes it.
-
     Returns
     -------
     array of shape (n (n + 1) / 2, m)
@@ -290,8 +288,7 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
     elif isinstance(rows, RankTwo):
         U, W = dense(rows.U), dense(rows.W)
     else:
-        assert isinstance(rows, DenseRows)
-        return shape.twice[:, None] * rows.stack[:, shape.i, shape.j].T
+        return shape.twice[:, None] * dense_stack(rows)[:, shape.i, shape.j].T
     U, W = U.T * rows.weight, np.ascontiguousarray(W.T)
     n, start = rows.n, 0
     features = np.empty((shape.size, rows.m))

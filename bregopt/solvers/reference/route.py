@@ -147,18 +147,15 @@ def _cleaned(program: Program, y: Array) -> Array:
 
 
 def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
-    """Return the backend's answer, or where it claims that there is none, the best proof of that."""
+    """Return the backend's answer, or where it claims that there is none, the proof of that if one is found."""
     translation, word = _solved(program, settings, progress, settings.tol)
-    if "infeasible" in word.status:
-        answer = _infeasible(program, settings, progress, word)
-        if "unbounded" not in word.status or is_farkas(program, answer.y):
-            return answer
-    if "unbounded" in word.status:
+    if "infeasible" in word.status or "unbounded" in word.status:
         answer = _infeasible(program, settings, progress, word)
         if is_farkas(program, answer.y):  # a ray means nothing where there is no point to start from
             return answer
+    if "unbounded" in word.status:
         ray = _unbounded(program, settings, progress, word)
-        if is_ray(program, ray.X, ray.u) or not np.isfinite(translation.variables()).all():
+        if is_ray(program, ray.X, ray.u):
             return ray
     limited = word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations
     stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
