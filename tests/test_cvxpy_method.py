@@ -380,7 +380,7 @@ def test_what_is_not_ours_goes_on_with_one_warning():
         value = problem.solve(method="bregopt", tol=1e-7, verbose=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert value == pytest.approx(soc().solve(), rel=1e-6)
+    assert value == pytest.approx(soc().solve(solver="CLARABEL"), rel=1e-6)
     assert "bregopt" not in problem.solver_stats.solver_name
 
 
@@ -559,3 +559,197 @@ def test_a_warm_start_goes_on_from_the_last_answer():
     problem.solve(solver="CLARABEL")
     problem.solve(method="bregopt", warm_start=True)  # the last answer is not ours
     assert problem.value == pytest.approx(cold[0], rel=1e-5)
+
+
+# --- What is passed on, and to whom -------------------------------------------------------------------
+
+
+def nuclear():
+    F = cp.Variable((3, 4))
+    return cp.Problem(cp.Minimize(cp.normNuc(F)), [F[0, 0] == 1, F[1, 2] == 2])
+
+
+def largest_eigenvalue():
+    x = cp.Variable()
+    return cp.Problem(cp.Minimize(cp.lambda_max(A + x * K)), [x >= -1])
+
+
+def stacked_cones():
+    X = cp.Variable((2, 3, 3), symmetric=True)
+    return cp.Problem(cp.Minimize(cp.sum(X[:, 0, 0])), [X >> 0, X[:, 0, 1] == 1, X[:, 1, 1] <= 2])
+
+
+def imaginary():
+    X = cp.Variable((2, 2), hermitian=True)
+    return cp.Problem(cp.Minimize(cp.imag(X[1, 0])), [X >> 0, cp.real(cp.trace(X)) == 1])
+
+
+def perspective():
+    X, x, t = psd(), cp.Variable(), cp.Variable(nonneg=True)
+    held = [cp.perspective(cp.square(x), t) <= 2, X[0, 1] == x, x >= 1, t <= 2]
+    return cp.Problem(cp.Minimize(cp.trace(X) - t), held)
+
+
+PASSED_ON = {
+    nuclear: "path",
+    largest_eigenvalue: "path",
+    hermitian: "path",
+    stacked_cones: "path",
+    imaginary: "path",
+    soc: "CLARABEL",
+    perspective: "CLARABEL",
+}
+
+
+@pytest.mark.filterwarnings("ignore:The problem has an expression with dimension")
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("make", PASSED_ON)
+def test_what_is_not_read_goes_to_bregopt_first(make):
+    problem, reference = make(), make()
+    with pytest.warns(UserWarning, match=rf"BREGOPT \({PASSED_ON[make]}\) solved it"):
+        problem.solve(method="bregopt", tol=1e-7)
+    reference.solve(solver="CLARABEL")
+    assert problem.value == pytest.approx(reference.value, rel=1e-5, abs=1e-5)
+    assert problem.solver_stats.solver_name == "BREGOPT"
+
+
+def test_integers_go_on_to_cvxpys_choice():
+    x = cp.Variable(2, integer=True)
+    with pytest.warns(UserWarning, match="HIGHS solved it: variable .* is integer"):
+        value = cp.Problem(cp.Minimize(cp.sum(x)), [x >= 0.5]).solve(method="bregopt", tol=1e-7)
+    assert value == pytest.approx(2)
+
+
+# --- Symmetric rows -----------------------------------------------------------------------------------
+
+
+def equation_of_symmetric_matrices():
+    X, C = cp.Variable((2, 2), PSD=True), cp.Variable((2, 2), symmetric=True)
+    return cp.Problem(cp.Maximize(cp.sum(X)), [X == 2 * np.eye(2) - C, C >= 0])
+
+
+def fixed_matrix():
+    X, Y = psd(), psd()
+    return cp.Problem(cp.Minimize(cp.trace(A @ Y) + cp.trace(K @ X)), [X - Y == K, Y << 2 * np.eye(N)])
+
+
+def congruence():
+    X, Y = psd(), cp.Variable((2, 2), symmetric=True)
+    F = np.ascontiguousarray(V[:, :2]) / 3
+    rows = [F.T @ X @ F == Y, cp.trace(Y) >= 1, X <= 1.5 * np.ones((N, N))]
+    return cp.Problem(cp.Minimize(cp.trace(K @ X)), rows)
+
+
+def bounds_of_entries():
+    X, P = psd(), cp.Parameter((N, N), value=0.4 * np.ones((N, N)) + np.eye(N))
+    return cp.Problem(cp.Minimize(cp.trace(A @ X)), [X <= P, X >= -P])
+
+
+@pytest.mark.parametrize("how", ["method", "solver"])
+@pytest.mark.parametrize(
+    "make", [equation_of_symmetric_matrices, fixed_matrix, congruence, bounds_of_entries]
+)
+def test_duals_of_symmetric_rows_are_symmetric(make, how):
+    problem = make()
+    options = {"method": "bregopt", "strict": True} if how == "method" else {"solver": bregopt.cvxpy.BREGOPT}
+    problem.solve(tol=1e-8, **options)
+    assert problem.status == "optimal"
+    for c in problem.constraints:
+        dual = np.asarray(c.dual_value)
+        if dual.ndim == 2:
+            np.testing.assert_allclose(dual, dual.T, atol=1e-9 * np.abs(dual).max())
+    assert lagrangian_minimum(problem) == pytest.approx(problem.value, rel=1e-5, abs=1e-5)
+
+
+def test_the_dual_of_a_symmetric_equation_is_that_of_conic_solvers():
+    problem = equation_of_symmetric_matrices()
+    for options in ({"method": "bregopt"}, {"solver": bregopt.cvxpy.BREGOPT}):
+        problem.solve(**options)
+        for c in problem.constraints:  # stationarity: 1 1' = v = l, as C and X are there in one row alone
+            np.testing.assert_allclose(c.dual_value, np.ones((2, 2)), atol=1e-5)
+
+
+def test_bounds_that_are_not_symmetric_keep_their_own_duals():
+    X, P = psd(), 0.4 * np.ones((N, N)) + np.eye(N) + 0.2 * np.triu(np.ones((N, N)), 1)
+    problem = cp.Problem(cp.Minimize(cp.trace(A @ X)), [X <= P, X >= -P])
+    problem.solve(method="bregopt", tol=1e-8)
+    upper, lower_ = (np.asarray(c.dual_value) for c in problem.constraints)
+    assert np.abs(np.triu(upper * (X.value - P), 1)).max() < 1e-5
+    assert np.abs(np.triu(lower_ * (X.value + P), 1)).max() < 1e-5
+    assert lagrangian_minimum(problem) == pytest.approx(problem.value, rel=1e-5, abs=1e-5)
+
+
+# --- No point, or no optimum --------------------------------------------------------------------------
+
+
+KINDS = {
+    "psd": lambda n: cp.Variable((n, n), PSD=True),
+    "symmetric": lambda n: cp.Variable((n, n), symmetric=True),
+    "square": lambda n: cp.Variable((n, n)),
+}
+OBJECTIVES = {
+    "zero": lambda X: cp.Minimize(0),
+    "trace": lambda X: cp.Minimize(cp.trace(X)),
+    "falling": lambda X: cp.Maximize(cp.trace(X)),
+    "corner": lambda X: cp.Minimize(X[0, -1]),
+}
+CONTRADICTIONS = {
+    "negative entry": lambda X: [X[0, 0] == -1],
+    "negative bound": lambda X: [X[0, 0] <= -1],
+    "negative trace": lambda X: [cp.trace(X) == -1],
+    "two values": lambda X: [X[0, 0] == 1, X[0, 0] == 2],
+    "crossed bounds": lambda X: [X[0, 0] >= 2, X[0, 0] <= 1],
+    "diagonal": lambda X: [cp.diag(X) == np.arange(X.shape[0]) - 1.0],
+    "minor": lambda X: [X[0, 0] == 1, X[-1, -1] == 1, X[0, -1] == 2, X[-1, 0] == 2],
+    "column of zero": lambda X: [X[0, 0] == 0, X[0, -1] == 1, X[-1, 0] == 1],
+    "below": lambda X: [-np.eye(X.shape[0]) >> X],
+    "equation": lambda X: [X == -np.eye(X.shape[0])],
+}
+RAYS = {
+    "free": lambda X: [],
+    "nonnegative": lambda X: [X >= 0],
+    "one entry": lambda X: [X[-1, -1] >= 1],
+    "floor": lambda X: [X >> np.eye(X.shape[0])],
+}
+WAYS = [{"method": "bregopt", "strict": True}, {"solver": bregopt.cvxpy.BREGOPT}]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_contradictions_are_infeasible_whatever_the_objective(name, kind, n):
+    for objective in OBJECTIVES.values():
+        X = KINDS[kind](n)
+        problem = cp.Problem(objective(X), [X >> 0, *CONTRADICTIONS[name](X)])
+        for options in WAYS:
+            problem.solve(**options)
+            assert problem.status == "infeasible"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", RAYS)
+def test_rays_are_unbounded_and_feasible_problems_are_not(name, kind, n):
+    X = KINDS[kind](n)
+    for sense, status in ((cp.Maximize, "unbounded"), (cp.Minimize, "optimal")):
+        problem = cp.Problem(sense(cp.trace(X)), [X >> 0, *RAYS[name](X)])
+        for options in WAYS:
+            problem.solve(**options)
+            assert problem.status == status
+
+
+def test_a_square_variable_is_its_symmetric_part_and_the_rest():
+    rng = np.random.default_rng(5)
+    C = rng.normal(size=(N, N))
+    values = []
+    for options in (*WAYS, {"solver": "CLARABEL"}):
+        X = cp.Variable((N, N))
+        skew = cp.norm1(X - X.T)
+        held = [X >> 0.1 * np.eye(N), cp.diag(X) == 1, X >= -0.3, X <= 0.6, X[0, 1] == X[1, 0] + 0.2]
+        problem = cp.Problem(cp.Minimize(cp.trace(C @ X) + 0.1 * skew), held)
+        problem.solve(**options)
+        assert problem.status == "optimal"
+        assert max(np.max(c.violation()) for c in held) < 1e-5
+        values.append(problem.value)
+    assert values[0] == pytest.approx(values[2], rel=1e-5)
+    assert values[1] == pytest.approx(values[2], rel=1e-5)

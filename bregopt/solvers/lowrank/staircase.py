@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import TINY, Array, Mask
 from bregopt.clock import CutShort
 from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest, objective_size
 from bregopt.solvers.base import Answer, Start
@@ -35,6 +35,7 @@ _NEARLY = 0.1  # of the lowest eigenvalue: others that join with it
 _LANCZOS = 120  # steps that find them
 _ABOVE_NOISE = 3.0  # times what is left of the gradient: an eigenvalue that tells a saddle
 _RANK_TOL = 1e-5  # of the largest singular value: columns that go before others join
+_SHORT = 0.2  # of the mean length: rows that are tried at zero where the bound meets the value
 _NARROW = 1e-4  # those that go at the end of each stage
 _FEW, _MANY = 12, 24  # columns to begin with,
 _LARGE = 5_000  # up to this order, and beyond
@@ -136,11 +137,16 @@ class Staircase:
 
     def _certified(self) -> Certificate:
         """Return what the present point proves; the best bound and the best matrix are kept."""
-        R, y = self._at.R, self._multipliers()
+        R, y, tol = self._at.R, self._multipliers(), self._settings.tol
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
+        short = _short(R)
+        if short.any() and certificate.gap <= tol < certificate.primal_residual:
+            bare = self._L.retract(np.where(short[:, None], 0.0, R)).R
+            cleared = certify(self._program, (LowRank(bare),), np.zeros(0), y)
+            R, certificate = (bare, cleared) if cleared.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # An earlier bound may be above the answer, by round-off of large multipliers.
-        if certificate.dual > self._bound or certificate.meets(self._settings.tol):
+        if certificate.dual > self._bound or certificate.meets(tol):
             self._y, self._bound = y, certificate.dual
         error = max(certificate.gap, certificate.primal_residual)
         if self._best is None or error < self._best[0]:
@@ -180,6 +186,17 @@ def first_columns(program: Program, settings: Any) -> int:
 def most_columns(program: Program) -> int:
     """Return the rank that some answer does not exceed, and one more (Barvinok 1995, Pataki 1998)."""
     return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
+
+
+def _short(R: Array) -> Mask:
+    """Return which rows of a factor may be on their way to zero, where Newton's steps are slow.
+
+    There the value is flat to the fourth order, and rows of the program on what is almost zero are missed by
+    as much as they can be.
+    """
+    length = np.linalg.norm(R, axis=1)
+    short: Mask = (length > 0) & (length < _SHORT * np.sqrt(np.mean(length**2)))
+    return short
 
 
 def _narrowed(R: Array, tol: float) -> Array:
