@@ -744,9 +744,8 @@ def test_a_square_variable_is_its_symmetric_part_and_the_rest():
     values = []
     for options in (*WAYS, {"solver": "CLARABEL"}):
         X = cp.Variable((N, N))
-        skew = cp.norm1(X - X.T)
-        held = [X >> 0.1 * np.eye(N), cp.diag(X) == 1, X >= -0.3, X <= 0.6, X[0, 1] == X[1, 0] + 0.2]
-        problem = cp.Problem(cp.Minimize(cp.trace(C @ X) + 0.1 * skew), held)
+        held = [X >> 0.1 * np.eye(N), cp.diag(X) == 1, X >= -0.3, X <= 1, X[0, 1] == X[1, 0] + 0.2]
+        problem = cp.Problem(cp.Minimize(cp.trace(C @ X)), held)
         problem.solve(**options)
         assert problem.status == "optimal"
         assert max(np.max(c.violation()) for c in held) < 1e-5

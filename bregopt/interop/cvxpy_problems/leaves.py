@@ -218,7 +218,7 @@ def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
 
 def _transposed(n: int) -> IntArray:
     """Return the number of each entry's mirror image, by columns."""
-    return np.arange(n * n).reshape(n, n).ravel()
+    return np.arange(n * n).reshape(n, n).T.ravel()
 
 
 def _coefficients(variable: Any, rows: Rows) -> Any:

@@ -31,7 +31,8 @@ __all__ = ["STEPS", "follow_path"]
 
 STEPS = 100  # the limit where the user gives none
 _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
-_FAR_OUT = 1e-3  # how small the data must be beside iterates that run away
+_FAR_OUT = 1e-3  # how small the bounds must be beside a primal iterate that runs away,
+_ASKING = 0.1  # and the costs beside multipliers: further out they may stall before they prove more
 _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
 _NO_SAY = 1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
 _PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
@@ -135,7 +136,7 @@ class _Path:
         reach = float(np.abs(at.y) @ self._program.row_sizes)
         own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
         left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
-        return max(own) + max(left) < _FAR_OUT * reach
+        return max(own) + max(left) < _ASKING * reach
 
     def _primal_runs_away(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
