@@ -83,7 +83,7 @@ def _needed_rows(conic: Conic) -> Mask:
 
 
 def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
-    """Return the ends of rows whose first entries are one, and whether they are at (0), below (1) or above (2).
+    """Return the ends of rows whose first entries are one, and their kinds: 0 at, 1 below, 2 above the end.
 
     Ends that differ by round-off are made the same.
     """
@@ -113,9 +113,10 @@ def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
     group[order] = np.cumsum(apart) - 1
     first = order[np.flatnonzero(apart)]
     left = abs(scaled - scaled[first[group]])
-    same = np.asarray(left.max(axis=1).todense()).ravel() <= _SAME * np.asarray(
-        abs(scaled).max(axis=1).todense()
-    ).ravel()
+    same = (
+        np.asarray(left.max(axis=1).todense()).ravel()
+        <= _SAME * np.asarray(abs(scaled).max(axis=1).todense()).ravel()
+    )
     return used[same], group[same], size[same]
 
 

@@ -57,7 +57,7 @@ _SPARSE_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """That ``scale (sign X - shift)`` is psd, for the symmetric part ``X`` of a variable; the scale is above 0."""
+    """That ``scale (sign X - shift)`` is psd for the symmetric part ``X`` of a variable, ``scale`` above zero."""
 
     variable: Any
     sign: float
@@ -202,7 +202,7 @@ def is_symmetric(matrix: Any) -> bool:
 
 
 def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
-    """Whether the variables' part of rows, the elements of an expression of a shape, is a symmetric matrix."""
+    """Whether rows, the elements of an expression of that shape, are symmetric but for their constants."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return False
     mirror = _transposed(shape[0])

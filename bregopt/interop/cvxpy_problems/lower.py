@@ -299,6 +299,7 @@ def _rows(
 def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
     """Whether the bounds of mirrored entries are the same; of equations that hold they are."""
     end = row.lower if row.upper is None else row.upper
+    assert end is not None
     return row.sense == "==" or is_symmetric_array(np.ravel(np.asarray(end.value)), c.shape)
 
 

@@ -34,7 +34,9 @@ _SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose
 _FAR_OUT = 1e-3  # how small the bounds must be beside a primal iterate that runs away,
 _ASKING = 0.1  # and the costs beside multipliers: further out they may stall before they prove more
 _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
-_NO_SAY = 1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
+_NO_SAY = (
+    1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
+)
 _PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
 _SLOW = 4  # such steps, after which the system in the rows takes over: near an answer it keeps more digits
 _LOST = 1e3  # times the best iterate's error: there is no way back

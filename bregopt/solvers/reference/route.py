@@ -147,7 +147,7 @@ def _cleaned(program: Program, y: Array) -> Array:
 
 
 def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
-    """Return the backend's answer, or where it claims that there is none, the proof of that if one is found."""
+    """Return the backend's answer; where it claims that there is none, the proof of that, if one is found."""
     translation, word = _solved(program, settings, progress, settings.tol)
     if "infeasible" in word.status or "unbounded" in word.status:
         answer = _infeasible(program, settings, progress, word)
