@@ -68,6 +68,7 @@ class _Path:
         """Return the answer; interrupted, stalled or out of time, the best iterate."""
         limit = self._settings.max_iter or STEPS
         best, least, step, found = at, np.inf, 0, 0
+        before = at.y
         try:
             while True:
                 certificate = self._certificate(at)
@@ -80,7 +81,7 @@ class _Path:
                     best, least = at, worst
                 if worst <= _SAFETY * self._settings.tol:
                     return self._answer(at, StopReason.CONVERGED, step)
-                proof = self._proof(at, certificate, step)
+                proof = self._proof(at, before, certificate, step)
                 if proof is not None:
                     return proof
                 if step >= limit:
@@ -93,9 +94,15 @@ class _Path:
                     new = self._engine.advance(best, 0.0)
                 if new is None or step - found >= _PATIENCE:
                     return self._answer(best, StopReason.STALLED, step)
+<<<<<<< HEAD
                 at, step = new, step + 1
         except CutShort as cut:
             return self._answer(best, reason(cut), step)
+=======
+                before, at, step = at.y, new, step + 1
+        except KeyboardInterrupt:
+            return self._answer(best, StopReason.INTERRUPTED, step)
+>>>>>>> 7630cdc (Farkas vectors of the difference of two iterates, in which costs have no part)
 
     def _certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
@@ -114,13 +121,15 @@ class _Path:
             on_faces[self._faces.kept] = at.y
         return Answer(X, at.u, self._faces.lift(at.y), stop, step, y_on_faces=on_faces)
 
-    def _proof(self, at: Iterate, certificate: Certificate, step: int) -> Answer | None:
+    def _proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray where the iterates run away along one."""
         whole, tol = self._faces.whole, self._settings.tol
         if certificate.primal_residual > tol and self._dual_runs_away(at):
-            y = self._farkas(at)
-            if is_farkas(whole, y):
-                return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
+            # Of the difference of two iterates the costs, which a Farkas vector knows nothing of, drop out.
+            for direction in (at.y, at.y - before):
+                y = self._farkas(direction)
+                if is_farkas(whole, y):
+                    return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
         falls = certificate.primal < self._program.offset
         if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
@@ -128,10 +137,10 @@ class _Path:
                 return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
         return None
 
-    def _farkas(self, at: Iterate) -> Array:
-        """Return the multipliers of an iterate without those that stand still while the others run away."""
-        worth = np.abs(at.y) * self._program.row_sizes
-        return self._faces.lift(np.where(worth > _NO_SAY * worth.max(initial=0.0), at.y, 0.0))
+    def _farkas(self, y: Array) -> Array:
+        """Return multipliers without those that stand still while the others run away, of all rows."""
+        worth = np.abs(y) * self._program.row_sizes
+        return self._faces.lift(np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0))
 
     def _dual_runs_away(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""
