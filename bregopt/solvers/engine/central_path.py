@@ -94,15 +94,9 @@ class _Path:
                     new = self._engine.advance(best, 0.0)
                 if new is None or step - found >= _PATIENCE:
                     return self._answer(best, StopReason.STALLED, step)
-<<<<<<< HEAD
-                at, step = new, step + 1
+                before, at, step = at.y, new, step + 1
         except CutShort as cut:
             return self._answer(best, reason(cut), step)
-=======
-                before, at, step = at.y, new, step + 1
-        except KeyboardInterrupt:
-            return self._answer(best, StopReason.INTERRUPTED, step)
->>>>>>> 7630cdc (Farkas vectors of the difference of two iterates, in which costs have no part)
 
     def _certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
