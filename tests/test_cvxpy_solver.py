@@ -353,3 +353,20 @@ def test_threads_have_the_same_answers():
 def test_importing_bregopt_leaves_cvxpy_alone():
     code = "import sys, bregopt; assert 'cvxpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_registry_routes():
+    problem, _, _ = max_cut(510)
+    problem.solve(solver=BREGOPT, tol=1e-5)
+    assert problem.solver_stats.extra_stats["route"] == "lowrank"
+    problem.solve(solver=BREGOPT, tol=1e-5, route="path", warm_start=False)
+    assert problem.solver_stats.extra_stats["route"] == "path"
+
+
+def test_perspectives_find_the_solver_by_its_name():
+    X, x, t = cp.Variable((2, 2), PSD=True), cp.Variable(), cp.Variable(nonneg=True)
+    problem = cp.Problem(
+        cp.Minimize(cp.perspective(cp.square(x), t) + cp.trace(X)), [X[0, 1] == x, x >= 1, t <= 2]
+    )
+    problem.solve(solver=BREGOPT)
+    assert problem.value == pytest.approx(2.5, abs=1e-5)  # 2 |x| + x^2 / t

@@ -413,3 +413,11 @@ class TestRouting:
         L = laplacian(random_graph(25, 60, 13)).toarray() / 4
         theirs = cp.Problem(cp.Maximize(cp.trace(L @ X)), [cp.diag(X) == 1])
         assert bo.from_cvxpy(theirs).solve(solver="lowrank").value == pytest.approx(value, rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7])
+def test_vertices_outside_every_answer(n):
+    """Theta of a path with an odd number of vertices has one answer, zero on every second vertex."""
+    sol = bo.lovasz_theta(np.eye(n, k=1) + np.eye(n, k=-1), solver="lowrank")
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx((n + 1) // 2, abs=1e-5)

@@ -417,3 +417,25 @@ def test_asked_again_in_the_users_units(data):
     """In ours Clarabel stops at 57 for this one; its optimum is known."""
     problem = bo.read_sdpa(data / "sdplib" / "control1.dat-s.gz")
     assert solve(problem, tol=1e-7, backend="CLARABEL").value == pytest.approx(17.78463, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["CLARABEL", "SCS"])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_backends_word_is_no_proof(backend, steps):
+    """Cut short, backends call feasible problems infeasible; what is held then is an iterate."""
+    X = bo.PSD(3)
+    feasible = bo.Problem(
+        bo.Minimize(bo.logdet_div(X, 1e3 * np.eye(3))), [X[0, 0] <= 1e-3, X[0, 1] >= 1, X[1, 1] <= 1e4]
+    )
+    with pytest.warns(bo.ConvergenceWarning):
+        sol = feasible.solve(solver="cvxpy", backend=backend, max_iter=steps)
+    assert sol.status == "user_limit"
+    assert sol.X is not None
+
+
+def test_a_solver_of_cvxpy_is_named_as_a_backend():
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1])
+    with pytest.raises(ValueError, match=r"unknown solver 'scs'; .* solver='cvxpy', backend='SCS'"):
+        problem.solve(solver="scs")
+    assert problem.solve(solver="cvxpy", backend="SCS").value == pytest.approx(2, abs=1e-4)

@@ -1,11 +1,15 @@
 """Every row family against its definition: a stack of dense symmetric matrices."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bregopt as bo
+from bregopt.modeling.expressions import Expression
 from bregopt.program import LowRank
 from bregopt.program.rows import (
     FAMILIES,
@@ -178,3 +182,111 @@ def test_sparse_slice_against_dense(seed, m, count):
     part = rows.slice(picked)
     for k in range(count):
         np.testing.assert_allclose(part.adjoint(np.eye(count)[k]), full[picked[k]], atol=1e-14)
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """A plug-in, with the methods of the protocol alone: ``A_k = w_k U_k U_k'``, closed under restriction."""
+
+    U: np.ndarray  # shape (m, n, r)
+    weight: np.ndarray
+
+    @property
+    def m(self):
+        return len(self.U)
+
+    @property
+    def n(self):
+        return self.U.shape[1]
+
+    @property
+    def stack(self):
+        return self.weight[:, None, None] * (self.U @ self.U.transpose(0, 2, 1))
+
+    def apply(self, X):
+        X = X.factor @ X.factor.T if isinstance(X, LowRank) else X
+        return np.einsum("kij,ij->k", self.stack, X)
+
+    def adjoint(self, y):
+        return np.einsum("k,kij->ij", y, self.stack)
+
+    def restrict(self, V):
+        return Squares(np.einsum("ia,kir->kar", V, self.U), self.weight)
+
+    def slice(self, rows):
+        return Squares(self.U[rows], self.weight[rows])
+
+    def scale(self, weight):
+        return Squares(self.U, self.weight * weight)
+
+    def norms(self):
+        return np.linalg.norm(self.stack, axis=(1, 2))
+
+    def magnitude(self, s):
+        return np.einsum("kij,i,j->k", np.abs(self.stack), s, s)
+
+    def factor(self, k):
+        d, Q = np.linalg.eigh(self.stack[k])
+        kept = np.abs(d) > 1e-12 * np.abs(d).max()
+        return Q[:, kept], d[kept]
+
+    def pieces(self):
+        return None
+
+    def coordinates(self):
+        k, i, j = np.nonzero(np.ones((self.m, self.n, self.n)))
+        return Coordinates(k, i, j, self.stack[k, i, j])
+
+    def count(self):
+        return self.m * self.n**2
+
+
+def squares_and_dense(U):
+    family = Squares(U, np.ones(len(U)))
+    return family, DenseRows(family.stack)
+
+
+OBJECTIVES = {
+    "logdet": lambda X, X0: bo.logdet_div(X, X0),
+    "von_neumann": lambda X, X0: bo.von_neumann_div(X, X0),
+    "frobenius": lambda X, X0: bo.frobenius_div(X, X0),
+    "linear": lambda X, X0: bo.trace(X) - bo.inner(X0, X) / 2,
+}
+ROUTES = [
+    *[{"solver": name} for name in ("bregman", "path", "psdboost", "lowrank", "definiteboost", "cvxpy")],
+    {"solver": "bregman", "method": "cyclic", "max_iter": 5_000},
+]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: "-".join(map(str, route.values())))
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("form", ["many", "soft", "apart"])
+def test_a_plug_in_family_is_as_good_as_its_dense_rows(objective, form, route):
+    rng = np.random.default_rng(3)
+    n = 4
+    U, G = rng.normal(size=(14, n, 2)), rng.normal(size=(n, n))
+    X0 = G @ G.T / n + np.eye(n)
+    bound = 0.9 * np.einsum("kia,kja,ij->k", U, U, X0)
+    answers = []
+    for kind in (0, 1):
+        X = bo.PSD(n)
+
+        def rows(part, X=X, kind=kind):
+            family = squares_and_dense(U[part])[kind]
+            return Expression((family.m,), np.zeros(family.m), {X: family}, label="squares")
+
+        held = {
+            "many": lambda: [rows(slice(None)) <= bound],
+            "soft": lambda: [bo.soft(rows(slice(None)) <= bound, gamma=2.0)],
+            "apart": lambda: [rows(slice(0, 2)) <= bound[:2], rows(slice(2, 5)) <= bound[2:5]],
+        }[form]()
+        problem = bo.Problem(bo.Minimize(OBJECTIVES[objective](X, X0)), [bo.trace(X) <= 3 * n, *held])
+        try:
+            answers.append(problem.solve(**route))
+        except bo.UnsupportedProblemError:
+            answers.append(None)
+    own, dense = answers
+    assert (own is None) == (dense is None)
+    if own is not None:
+        assert own.status == dense.status == "optimal"
+        assert own.value == pytest.approx(dense.value, abs=2e-6 * max(1, abs(dense.value)) + own.error)
