@@ -57,7 +57,7 @@ _SPARSE_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """That ``scale (sign X - shift)`` is psd for the symmetric part ``X`` of a variable, ``scale`` above zero."""
+    """That ``scale (sign X - shift)`` is psd for the symmetric part ``X`` of a variable; the scale is > 0."""
 
     variable: Any
     sign: float
