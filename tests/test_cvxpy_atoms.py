@@ -233,8 +233,8 @@ def quiet():
 @pytest.mark.parametrize("name", [name for name in HERE if name not in SLOW])
 def test_each_atom_ends_as_clarabel_does(name):
     # Fresh problems, as CVXPY compiles some atoms from the values that their variables have.
-    references = [outcome(problem, solver=cp.CLARABEL) for problem in problems(name, "objective")]
     for form in ("objective", "constraint"):
+        references = [outcome(problem, solver=cp.CLARABEL) for problem in problems(name, form)]
         for options in ({"method": "bregopt"}, {"solver": BREGOPT}):
             for problem, (status, value) in zip(problems(name, form), references, strict=True):
                 found, ours = outcome(problem, **options)
