@@ -9,7 +9,7 @@ import bregopt as bo
 
 
 def random_nearness(seed, divergence, n, soft=False):
-    """Return a bregopt problem and a function that solves the same problem, typed in CVXPY, by a backend.
+    """Return a bregopt problem and the same problem typed in CVXPY, with its matrix.
 
     Rows of every kind are drawn such that a random positive definite matrix near ``X0`` meets them.
     """
@@ -47,41 +47,36 @@ def random_nearness(seed, divergence, n, soft=False):
     ]
     problem = bo.Problem(bo.Minimize(atom(X, X0)), rows)
 
-    def reference(**options):
-        K = cp.Variable((n, n), PSD=True)
-        d = cp.hstack([K[a, a] + K[b, b] - 2 * K[a, b] for a, b in zip(i, j, strict=True)])
-        q = cp.hstack([cp.trace(np.outer(z, z) @ K) for z in Z])
-        constraints = [
-            cp.diag(K)[k] == np.diag(F)[k],
-            cp.hstack([K[a, b] for a, b in zip(i, j, strict=True)]) >= F[i, j] - gap[0],
-            q >= quad * (1 - gap[1]),
-            q <= quad * (1 + gap[1]),
-            cp.trace(A @ K) <= np.vdot(A, F),
-            K[0, 1] - K[n - 1, n - 1] <= F[0, 1] - F[n - 1, n - 1] + gap[2],
-        ]
+    K = cp.Variable((n, n), PSD=True)
+    d = cp.hstack([K[a, a] + K[b, b] - 2 * K[a, b] for a, b in zip(i, j, strict=True)])
+    q = cp.hstack([cp.trace(np.outer(z, z) @ K) for z in Z])
+    constraints = [
+        cp.diag(K)[k] == np.diag(F)[k],
+        cp.hstack([K[a, b] for a, b in zip(i, j, strict=True)]) >= F[i, j] - gap[0],
+        q >= quad * (1 - gap[1]),
+        q <= quad * (1 + gap[1]),
+        cp.trace(A @ K) <= np.vdot(A, F),
+        K[0, 1] - K[n - 1, n - 1] <= F[0, 1] - F[n - 1, n - 1] + gap[2],
+    ]
+    if divergence == "logdet":
+        objective = cp.trace(np.linalg.inv(X0) @ K) - cp.log_det(K) + np.linalg.slogdet(X0)[1] - n
+    elif divergence == "von_neumann":
+        w, Q = np.linalg.eigh(X0)
+        objective = (
+            -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
+        )
+    else:
+        objective = cp.sum_squares(K - X0)
+    if soft:
+        b0, b = distance * 0.7, cp.Variable(len(i))
+        constraints.append(d <= b)
         if divergence == "logdet":
-            objective = cp.trace(np.linalg.inv(X0) @ K) - cp.log_det(K) + np.linalg.slogdet(X0)[1] - n
+            objective += gamma * cp.sum(cp.multiply(1 / b0, b) - cp.log(b) + np.log(b0) - 1)
         elif divergence == "von_neumann":
-            w, Q = np.linalg.eigh(X0)
-            objective = (
-                -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
-            )
+            objective += gamma * cp.sum(cp.kl_div(b, b0))
         else:
-            objective = cp.sum_squares(K - X0)
-        if soft:
-            b0, b = distance * 0.7, cp.Variable(len(i))
-            constraints.append(d <= b)
-            if divergence == "logdet":
-                objective += gamma * cp.sum(cp.multiply(1 / b0, b) - cp.log(b) + np.log(b0) - 1)
-            elif divergence == "von_neumann":
-                objective += gamma * cp.sum(cp.kl_div(b, b0))
-            else:
-                objective += gamma * cp.sum_squares(b - b0)
-            objective += 0.5 * cp.abs(cp.trace(K) - 0.9 * np.trace(F))
-        else:
-            constraints.append(d <= distance)
-        reference_problem = cp.Problem(cp.Minimize(objective), constraints)
-        reference_problem.solve(**options)
-        return reference_problem.value, K.value
-
-    return problem, reference
+            objective += gamma * cp.sum_squares(b - b0)
+        objective += 0.5 * cp.abs(cp.trace(K) - 0.9 * np.trace(F))
+    else:
+        constraints.append(d <= distance)
+    return problem, cp.Problem(cp.Minimize(objective), constraints), K

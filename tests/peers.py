@@ -1,0 +1,248 @@
+"""Peers: solvers of CVXPY that tests compare ours with, asked in one way and never taken at their word.
+
+:func:`ask` has a peer solve a CVXPY problem, silences it, and certifies its point from the conic data that
+CVXPY gave it: weak duality bounds how far its value is from the optimum, whatever it says of itself. A test
+asserts that the interval ``[value - error, value + error]`` overlaps with ours. A peer that fails, or whose
+interval is wide, proves nothing: the test is skipped with that reason, or the example of hypothesis left.
+
+Peers stop elsewhere on other machines. ``BREGOPT_TEST_PEER_LOOSE=10`` multiplies the tolerances of Clarabel
+and SCS by ten, wherever they are called in the suite, to see that no test depends on their last digits.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import cvxpy as cp
+import cvxpy.settings as names
+import hypothesis
+import numpy as np
+import pytest
+from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
+from cvxpy.reductions.solvers.conic_solvers.scs_conif import SCS
+
+from bregopt.interop.cones import cones_of, triangle
+
+LOOSE = float(os.environ.get("BREGOPT_TEST_PEER_LOOSE", "1"))
+
+# What peers are asked for unless the test says otherwise, and what they take where nobody says anything.
+FINE = {
+    "CLARABEL": {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
+    "SCS": {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 50_000},
+}
+DEFAULT = {
+    "CLARABEL": {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8},
+    "SCS": {"eps_abs": 1e-5, "eps_rel": 1e-5},
+}
+WIDE = 1e-5  # an interval of this half width, relative to max(1, |value|), is too wide to compare with
+ROUND_OFF = 1e-13  # of the terms that are added up: how well a value is known in double precision
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A certified answer; its point is in the variables of the problem until that is solved again.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+    name : str
+        Of the solver.
+    value : float
+        Objective at the solver's point, in the user's sense.
+    error : float
+        How far the optimum may be from `value`, by weak duality.
+    duals : tuple
+        Of the constraints, as CVXPY states them.
+    """
+
+    problem: cp.Problem
+    name: str
+    value: float
+    error: float
+    duals: tuple[Any, ...]
+
+    def agrees(self, value: float, error: float) -> None:
+        """Assert that the optimum can be both where the peer proves it and within `error` of `value`."""
+        slack = self.error + error + ROUND_OFF * max(1.0, abs(self.value), abs(value))
+        apart = abs(value - self.value)
+        assert apart <= slack, (
+            f"ours is {value!r} +- {error:.1e}, {self.name}'s {self.value!r} +- {self.error:.1e}: "
+            f"{apart:.1e} apart, {slack:.1e} proven"
+        )
+
+    def confirms(self, solution: Any, point: dict[cp.Variable, Any] | None = None, tol: float = 1e-6) -> None:
+        """Assert that a solution's interval overlaps with the peer's, and that CVXPY values its point alike.
+
+        Parameters
+        ----------
+        solution : Solution
+        point : dict, optional
+            Our values of all variables of the peer's problem: feasible there to `tol`, and worth our value.
+        tol : float
+            Relative to the largest number of the point.
+        """
+        self.agrees(solution.value, solution.error)
+        if point is not None:
+            size = max(1.0, *(np.abs(np.asarray(at)).max() for at in point.values()))
+            value, violation = put(self.problem, point)
+            assert violation <= tol * size, f"the point violates the peer's problem by {violation:.1e}"
+            assert value == pytest.approx(solution.value, rel=1e-9, abs=1e-9 * size)
+
+    def near(self, found: Any, expected: Any, atol: float) -> None:
+        """Assert that a point or multiplier is the peer's.
+
+        An error in the value is one of its root in the point; where that exceeds `atol` the test is skipped.
+        """
+        known = np.sqrt(self.error / max(1.0, abs(self.value)))
+        if known > atol:
+            skip(f"{self.name} knows points to {known:.1e} only, {atol:.1e} is asked")
+        np.testing.assert_allclose(found, expected, atol=atol)
+
+
+def ask(problem: Any, solver: str = "CLARABEL", wide: float = WIDE, **options: Any) -> Answer:
+    """Return a peer's certified answer to a problem; skip the test where it has none, or too wide a one.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem or bregopt.Problem
+        Without power cones or integers.
+    solver : {"CLARABEL", "SCS"}
+    wide : float
+        Half width, relative to ``max(1, |value|)``, from which on an interval is of no use to the test.
+    **options
+        The peer's own; by default `FINE`.
+    """
+    if not isinstance(problem, cp.Problem):
+        problem = problem.to_cvxpy()
+    assert problem.is_dcp(), "the test's own problem is not convex"
+    try:
+        answer = certified(problem, solver, **{**FINE[solver], **options})
+    except Exception as error:
+        skip(f"{solver} failed: {error}")
+    if not answer.error <= wide * max(1.0, abs(answer.value)):
+        skip(f"{solver} proves {answer.value!r} to {answer.error:.1e} only")
+    return answer
+
+
+def certified(problem: cp.Problem, solver: Any, **options: Any) -> Answer:
+    """Return the answer of a conic solver of CVXPY, ours among them, and its error from the conic data.
+
+    Raises
+    ------
+    cvxpy.SolverError
+        If it fails, or says that there is no optimum.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data, chain, inverse = problem.get_problem_data(solver, solver_opts=options)
+        found = chain.solve_via_data(problem, data, solver_opts=dict(options))
+        problem.unpack_results(found, chain, inverse)
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        raise cp.SolverError(f"the status is {problem.status}")
+    # The objective of the conic form differs from the problem's by its constant and its sense alone.
+    if solver == "SCS":
+        error = conic_error(data, found["x"], found["y"], lower=True)
+    else:
+        error = conic_error(data, np.array(found.x), np.array(found.z))
+    duals = tuple(_copied(c.dual_value) for c in problem.constraints)
+    return Answer(problem, chain.solver.name(), float(problem.value), error, duals)
+
+
+def _copied(dual: Any) -> Any:
+    return list(map(_copied, dual)) if isinstance(dual, list | tuple) else np.array(dual)
+
+
+def conic_error(data: Any, x: np.ndarray, z: np.ndarray, lower: bool = False) -> float:
+    """Return how far the value at `x` may be from the optimum of a conic program, to first order.
+
+    The program is ``min x'Px / 2 + c'x`` where ``s = b - A x`` is in ``K``. Its bound is
+    ``-x'Px / 2 - b'z``, for ``P x + c + A'z = 0`` and ``z`` in ``K*``; what `x` and `z` miss of that is
+    counted at the other's price.
+
+    Parameters
+    ----------
+    data : dict
+        Of CVXPY's ``get_problem_data``.
+    x, z : arrays
+    lower : bool
+        Whether psd matrices are given by their lower triangles, as SCS has them, not by the upper ones.
+    """
+    A, b, c, dims = data[names.A], data[names.B], data[names.C], data["dims"]
+    assert not any(getattr(dims, cone, None) for cone in ("p3d", "pnd")), "power cones are not certified"
+    Px = data[names.P] @ x if names.P in data else np.zeros_like(x)
+    s, left = b - A @ x, Px + c + A.T @ z
+    error = abs(x @ Px + c @ x + b @ z) + np.abs(left) @ np.abs(x)
+    error += ROUND_OFF * (np.abs(c) @ np.abs(x) + np.abs(b) @ np.abs(z))
+    order = _upper(dims) if lower else slice(None)
+    s, z = s[order], z[order]
+    for cone in cones_of(dims):
+        s_K, z_K, inside = s[cone.rows], z[cone.rows], cone.inside()
+        price = inside if set(inside.tolist()) == {0.0, 1.0} else np.ones_like(inside)
+        error += max(cone.outside(s_K), 0.0) * (price @ np.abs(z_K))
+        error += max(cone.outside_dual(z_K), 0.0) * (price @ np.abs(s_K))
+    return float(error)
+
+
+def put(problem: cp.Problem, point: dict[cp.Variable, Any]) -> tuple[float, float]:
+    """Return the objective of a CVXPY problem at a point, and by how much that violates its constraints."""
+    unknown = [v.name() for v in problem.variables() if v not in point]
+    assert not unknown, f"the point has no values of {unknown}"
+    for variable, value in point.items():
+        variable.save_value(np.reshape(np.asarray(value, dtype=float), variable.shape))
+    violations = [float(np.max(c.violation(), initial=0.0)) for c in problem.constraints]
+    for variable in point:
+        value = variable.value
+        if variable.attributes["PSD"]:
+            violations.append(-float(np.linalg.eigvalsh(value)[0]))
+        if variable.attributes["nonneg"]:
+            violations.append(-float(np.min(value)))
+    return float(problem.objective.value), max(violations, default=0.0)
+
+
+def skip(reason: str) -> Any:
+    """Leave the test, or within hypothesis the example, as a peer has nothing to compare with."""
+    if hypothesis.currently_in_test_context():
+        hypothesis.event(reason)
+        hypothesis.reject()
+    pytest.skip(reason)
+
+
+def _upper(dims: Any) -> np.ndarray:
+    """Return where the rows of Clarabel's triangles are in SCS's, which are of the lower triangle."""
+    ahead = np.arange(dims.zero + dims.nonneg + sum(dims.soc))
+    order, start = [ahead], len(ahead)
+    for n in map(int, dims.psd):
+        place = np.zeros((n, n), dtype=int)
+        j, i = np.triu_indices(n)  # the lower triangle, column by column
+        place[j, i] = start + np.arange(len(i))
+        upper = triangle(n)
+        order.append(place[upper.i, upper.j])
+        start += len(i)
+    order.append(start + np.arange(3 * dims.exp))
+    return np.concatenate(order)
+
+
+def loosen(factor: float) -> None:
+    """Multiply the tolerances of every call of Clarabel and SCS through CVXPY."""
+    for solver, name in ((CLARABEL, "CLARABEL"), (SCS, "SCS")):
+        solver.solve_via_data = _loosened(solver.solve_via_data, DEFAULT[name], factor)
+
+
+def _loosened(solve: Any, defaults: dict[str, float], factor: float) -> Any:
+    @wraps(solve)
+    def loosened(self, data, warm_start, verbose, solver_opts, solver_cache=None):
+        options = dict(solver_opts)
+        eps = options.pop("eps", None)  # SCS's word for both of its tolerances
+        for name, default in defaults.items():
+            options[name] = factor * options.get(name, default if eps is None else eps)
+        return solve(self, data, warm_start, verbose, options, solver_cache)
+
+    return loosened
+
+
+if LOOSE != 1:
+    loosen(LOOSE)
