@@ -62,9 +62,7 @@ def random_nearness(seed, divergence, n, soft=False):
         objective = cp.trace(np.linalg.inv(X0) @ K) - cp.log_det(K) + np.linalg.slogdet(X0)[1] - n
     elif divergence == "von_neumann":
         w, Q = np.linalg.eigh(X0)
-        objective = (
-            -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
-        )
+        objective = -cp.von_neumann_entr(K) - cp.trace(((Q * np.log(w)) @ Q.T + np.eye(n)) @ K) + np.trace(X0)
     else:
         objective = cp.sum_squares(K - X0)
     if soft:

@@ -44,13 +44,16 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("method", ["newton", "cyclic"])
 @pytest.mark.parametrize("divergence", GRADIENTS)
-@pytest.mark.parametrize("n", [8, 10, 12, 20])
+@pytest.mark.parametrize("n", [8, 12])
 def test_larger_answers_meet_the_optimality_conditions(n, divergence, method):
     """The gradient of the divergence is in the cone of the rows that are tight."""
     problem, _, _ = random_nearness(90 + n, divergence, n)
     sol = problem.solve(solver="bregman", method=method, tol=1e-10)
     assert sol.status == "optimal"
-    program, y = problem.program(), np.concatenate([np.ravel(dual) for dual in sol.duals])
+    program, y = problem.program(), sol._raw.duals
     gradient = GRADIENTS[divergence](sol.X, program.blocks[0].nearness.X0)
-    size = np.abs(gradient).max()
-    np.testing.assert_allclose(gradient, -sign * program.A.adjoint(y), atol=1e-4 * size)
+    np.testing.assert_allclose(gradient, program.A.adjoint(y), atol=1e-6 * np.abs(gradient).max())
+    # A multiplier above zero holds a row at its lower end, one below zero at its upper end.
+    end = np.where(y > 0, program.bounds.lo, program.bounds.hi)
+    missed = program.activity([sol.X], np.zeros(0)) - end
+    np.testing.assert_allclose(missed[y != 0] * y[y != 0], 0, atol=1e-8)

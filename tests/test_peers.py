@@ -27,8 +27,8 @@ def entropy():
 
 @pytest.mark.parametrize("solver", ["CLARABEL", "SCS"])
 def test_intervals_hold_known_optima(solver):
-    problem, _ = smallest_eigenvalue()
-    for problem, optimum in ((problem, np.linalg.eigvalsh(A)[0]), (entropy(), 3 * np.log(3))):
+    matrix, _ = smallest_eigenvalue()
+    for problem, optimum in ((matrix, np.linalg.eigvalsh(A)[0]), (entropy(), 3 * np.log(3))):
         answer = peers.ask(problem, solver)
         assert abs(answer.value - optimum) <= answer.error
         answer.agrees(optimum, 0.0)

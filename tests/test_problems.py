@@ -33,7 +33,7 @@ def positive_definite(n, seed):
 
 
 def confirm(sol, A, rows=lambda X: [], H=None, t=0.0):
-    """Compare an answer with the same problem as CVXPY has it, where the answer is feasible and of one value."""
+    """Compare an answer with CVXPY's, and have CVXPY say that ours is feasible and worth its value."""
     X = cp.Variable(A.shape, symmetric=True)
     distance = X - A if H is None else cp.multiply(np.sqrt(H), X - A)
     n = len(A)
