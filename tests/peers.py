@@ -25,7 +25,9 @@ import pytest
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from cvxpy.reductions.solvers.conic_solvers.scs_conif import SCS
 
+import bregopt as bo
 from bregopt.interop.cones import cones_of, triangle
+from bregopt.solvers.base import Settings
 
 LOOSE = float(os.environ.get("BREGOPT_TEST_PEER_LOOSE", "1"))
 
@@ -128,6 +130,31 @@ def ask(problem: Any, solver: str = "CLARABEL", wide: float = WIDE, **options: A
     return answer
 
 
+def reference(problem: Any, within: float | None = None, **options: Any) -> Any:
+    """Return the answer of our route `cvxpy`, which is as good as its backend; skip where that falls short.
+
+    Parameters
+    ----------
+    problem : bregopt.Problem
+    within : float, optional
+        What an answer that is not to tolerance has to meet; by default none will do.
+    **options
+        Of the route.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        try:
+            solution = problem.solve(solver="cvxpy", **options)
+        except bo.SolverError as error:
+            skip(str(error))
+    worst = max(solution.gap, solution.primal_residual, solution.dual_residual)
+    if solution.status == "optimal":
+        assert worst <= options.get("tol", Settings.tol), "a status is no better than its certificate"
+    elif solution.status not in ("infeasible", "unbounded") and not worst <= (within or 0.0):
+        skip(f"the backend falls short: {solution.status}, {worst:.1e}. {solution.stop_reason}")
+    return solution
+
+
 def certified(problem: cp.Problem, solver: Any, **options: Any) -> Answer:
     """Return the answer of a conic solver of CVXPY, ours among them, and its error from the conic data.
 
@@ -149,7 +176,7 @@ def certified(problem: cp.Problem, solver: Any, **options: Any) -> Answer:
     else:
         error = conic_error(data, np.array(found.x), np.array(found.z))
     duals = tuple(_copied(c.dual_value) for c in problem.constraints)
-    return Answer(problem, chain.solver.name(), float(problem.value), error, duals)
+    return Answer(problem, chain.solver.name(), float(problem.solution.opt_val), error, duals)
 
 
 def _copied(dual: Any) -> Any:

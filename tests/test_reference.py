@@ -5,6 +5,7 @@ import sys
 
 import cvxpy as cp
 import numpy as np
+import peers
 import pytest
 from scipy.optimize import brentq, minimize_scalar
 
@@ -21,7 +22,7 @@ SCALAR = {
 
 
 def solve(problem, tol=1e-8, **options):
-    sol = problem.solve(solver="cvxpy", tol=tol, **options)
+    sol = peers.reference(problem, tol=tol, **options)
     assert sol.status == "optimal", sol.stop_reason
     assert max(sol.gap, sol.primal_residual, sol.dual_residual) <= tol
     return sol
@@ -173,13 +174,11 @@ def test_duals_of_the_translation_are_those_of_the_solution(rng):
         sol = solve(problem)
         copy = problem.to_cvxpy()
         assert type(copy.objective) is getattr(cp, goal.__name__)
-        copy.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
-        assert copy.value == pytest.approx(sol.value, abs=1e-6)
-        at_least, low, high, equal, bent, *_ = (c.dual_value for c in copy.constraints)
-        np.testing.assert_allclose(sol.duals[0], at_least, atol=1e-3)
-        assert sol.duals[1] == pytest.approx(float(high[0] - low[0]), abs=1e-3)
-        assert sol.duals[2] == pytest.approx(float(equal[0]), abs=1e-3)
-        assert sol.duals[3] == pytest.approx(float(bent[0]), abs=1e-3)
+        peer = peers.ask(copy)
+        peer.agrees(sol.value, sol.error)
+        at_least, low, high, equal, bent, *_ = peer.duals
+        for found, expected in zip(sol.duals, (at_least, high - low, equal, bent), strict=True):
+            peer.near(np.ravel(found), np.ravel(expected), atol=1e-3)
 
 
 # --- Blocks, variables, low rank, units ---------------------------------------------------------------
@@ -261,7 +260,7 @@ def test_infeasible_is_proven(kind, unit):
     X = bo.PSD(4)
     objective = bo.trace(X) if kind == "linear" else DIVERGENCE[kind](X, np.eye(4))
     problem = bo.Problem(bo.Minimize(objective), [*triangle(X), unit * X[3, 0] <= unit])
-    sol = problem.solve(solver="cvxpy")
+    sol = peers.reference(problem)
     assert sol.status == "infeasible", sol.stop_reason
     assert sol.value == np.inf
     assert sol.X is None
@@ -274,7 +273,7 @@ def test_infeasible_is_proven_without_a_trace_bound_and_with_variables():
         bo.sq_distance(X, 1, 2) <= 1.0,
         bo.sq_distance(X, 0, 2) >= 7.0 - u,
     ]
-    assert bo.Problem(bo.Minimize(bo.trace(X)), rows).solve(solver="cvxpy").status == "infeasible"
+    assert peers.reference(bo.Problem(bo.Minimize(bo.trace(X)), rows)).status == "infeasible"
 
 
 def test_soft_rows_do_not_make_a_problem_infeasible():
@@ -285,8 +284,8 @@ def test_soft_rows_do_not_make_a_problem_infeasible():
 
 def test_unbounded_is_proven():
     X = bo.PSD(3)
-    sol = bo.Problem(bo.Maximize(bo.trace(X)), [bo.sq_distance(X, 0, 1) == 1.0, X[2, 2] <= 5.0]).solve(
-        solver="cvxpy"
+    sol = peers.reference(
+        bo.Problem(bo.Maximize(bo.trace(X)), [bo.sq_distance(X, 0, 1) == 1.0, X[2, 2] <= 5.0])
     )
     assert sol.status == "unbounded", sol.stop_reason
     assert sol.value == np.inf
@@ -295,7 +294,7 @@ def test_unbounded_is_proven():
 def test_unbounded_in_a_variable_against_a_hinge_is_proven():
     X, u = bo.PSD(2), bo.Variable(name="u")
     rows = [bo.soft(bo.diag(X) >= u, gamma=0.4), bo.trace(X) <= 1.0]
-    assert bo.Problem(bo.Maximize(u), rows).solve(solver="cvxpy").status == "unbounded"
+    assert peers.reference(bo.Problem(bo.Maximize(u), rows)).status == "unbounded"
 
 
 # --- The backend --------------------------------------------------------------------------------------
@@ -361,7 +360,7 @@ def test_limits_are_handed_on():
 def test_one_line_of_history():
     sol = solve(simple())
     assert sol.history["gap"].shape == (1,)
-    assert sol.stop_reason == "The certificate meets the tolerance. CLARABEL says optimal."
+    assert sol.stop_reason.startswith("The certificate meets the tolerance. CLARABEL says optimal")
 
 
 def test_thousands_of_rows_are_one_constraint_of_cvxpy(rng):

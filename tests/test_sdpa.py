@@ -408,7 +408,7 @@ def test_dimacs_errors_are_refused_where_they_mean_nothing():
         bo.dimacs_errors(near, near.solve())
     nothing = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1, X[0, 0] == 2])
     with pytest.raises(ValueError, match=r"\(infeasible\) has no X"):
-        bo.dimacs_errors(nothing, nothing.solve(solver="cvxpy"))
+        bo.dimacs_errors(nothing, nothing.solve())
 
 
 # --- SDPLIB -----------------------------------------------------------------------------------------
