@@ -211,7 +211,7 @@ UNIQUE_DUALS = (
 
 
 def lagrangian_minimum(problem):
-    """Return the least value, near the answer, of the Lagrangian with the duals that the problem holds; its error.
+    """Return the least value of the Lagrangian near the answer, at the duals of the problem; its error.
 
     With CVXPY's signs that is the optimum itself if, and only if, the duals are optimal.
     """
@@ -539,6 +539,10 @@ def test_bregopt_does_not_import_cvxpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def first_gap(problem):
+    return problem.solver_stats.extra_stats.history["gap"][0]
+
+
 def test_a_warm_start_goes_on_from_the_last_answer():
     X, b = psd(), cp.Parameter(len(PAIRS[0]), value=np.full(len(PAIRS[0]), 0.6))
     d = cp.diag(X)
@@ -546,14 +550,11 @@ def test_a_warm_start_goes_on_from_the_last_answer():
     problem = cp.Problem(cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), rows)
     problem.solve(method="bregopt", warm_start=True)  # there is none yet
     b.value = b.value * 1.01
-    cold = problem.solve(method="bregopt"), problem.solver_stats.extra_stats.history["gap"][0]
+    cold = problem.solve(method="bregopt"), first_gap(problem)
     b.value = b.value / 1.01
     problem.solve(method="bregopt")
     b.value = b.value * 1.01
-    warm = (
-        problem.solve(method="bregopt", warm_start=True),
-        problem.solver_stats.extra_stats.history["gap"][0],
-    )
+    warm = problem.solve(method="bregopt", warm_start=True), first_gap(problem)
     assert warm[0] == pytest.approx(cold[0], rel=1e-5)
     assert warm[1] < cold[1]
     other = cp.Problem(problem.objective, rows[:1])

@@ -76,7 +76,6 @@ def test_scaling(divergence, power, scale):  # Proposition 13; von Neumann of on
     assert scaled.status == "optimal"
     assert scaled.value == pytest.approx(unit * plain.value, rel=1e-6)
     close(scaled.X, scale * plain.X)
-    assert scaled.iterations == pytest.approx(plain.iterations, abs=3)
 
 
 @pytest.mark.parametrize("divergence", ATOMS)

@@ -31,12 +31,7 @@ def test_random_margins_agree_with_clarabel(options, R, D, price, seed):
     far, near = rng.normal(size=(R, D)), rng.normal(size=(R, D))
     sol = margin_problem(far, near, price / R).solve(solver="psdboost", tol=1e-6, **options)
     assert sol.status == "optimal"
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # Clarabel may stop a little short of so tight a tolerance
-        reference = margin_by_clarabel(far, near, price / R)
-    assert sol.value == pytest.approx(reference, abs=1e-5)
+    margin_by_clarabel(far, near, price / R).agrees(sol.value, sol.error)
 
 
 @settings(max_examples=12)
@@ -96,7 +91,7 @@ def test_iterated_oracle_agrees_with_the_decomposed_one(monkeypatch, rng):
 @pytest.mark.parametrize("options", MASTERS)
 def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     far, near = comparisons(60, 12, 1)
-    best = margin_by_clarabel(far, near, 3 / 60)
+    peer = margin_by_clarabel(far, near, 3 / 60)
     rng = np.random.default_rng(0)
 
     def poor(reward, face, count, start, tol):  # noise: estimates far below, directions at random
@@ -110,8 +105,8 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
         sol = margin_problem(far, near, 3 / 60).solve(
             solver="psdboost", tol=1e-7, max_iter=12, cuts_per_round=2, **options
         )
-    assert sol.value <= best + 1e-6 <= sol.dual_value + 2e-6
-    assert (sol.history["dual"] >= best - 1e-6).all()
+    assert sol.value <= peer.value + peer.error + 1e-6
+    assert (np.append(sol.history["dual"], sol.dual_value) >= peer.value - peer.error).all()
 
 
 @pytest.mark.parametrize("options", MASTERS)
