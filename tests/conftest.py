@@ -5,12 +5,24 @@ from pathlib import Path
 
 import hypothesis
 import numpy as np
+import peers
 import pytest
 
+# Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
 hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, derandomize=True)
+hypothesis.settings.register_profile(
+    "seeded", hypothesis.settings.get_profile("bregopt"), derandomize=False, database=None
+)
 hypothesis.settings.load_profile("bregopt")
 
 DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config):
+    if config.getoption("--hypothesis-seed", None) is not None:
+        hypothesis.settings.load_profile("seeded")
+    if peers.LOOSE != 1:
+        peers.loosen(peers.LOOSE)
 
 
 @pytest.fixture

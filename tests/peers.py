@@ -269,7 +269,3 @@ def _loosened(solve: Any, defaults: dict[str, float], factor: float) -> Any:
         return solve(self, data, warm_start, verbose, options, solver_cache)
 
     return loosened
-
-
-if LOOSE != 1:
-    loosen(LOOSE)

@@ -101,9 +101,9 @@ def test_value_status_and_duals_are_those_of_clarabel(name):
         return
     peer, mine = peers.ask(make()), peers.certified(make(), BREGOPT)
     peer.agrees(mine.value, mine.error)
-    assert ours.value == pytest.approx(mine.value, rel=1e-9, abs=1e-9)
+    assert ours.value == pytest.approx(mine.value, rel=1e-6, abs=1e-6)
     if status == "optimal" and unique:
-        scale = 1 + max(np.abs(part).max() for dual in peer.duals for part in _parts(dual))
+        scale = 1 + max((np.abs(part).max() for dual in peer.duals for part in _parts(dual)), default=0.0)
         for dual, other in zip(mine.duals, peer.duals, strict=True):
             for a, b in zip(_parts(dual), _parts(other), strict=True):
                 peer.near(a, b, atol=2e-4 * scale)
