@@ -33,7 +33,7 @@ def test_conjugate_is_the_minimum_over_activities(kind, y):
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
 @pytest.mark.parametrize("soft", [False, True])
 def test_any_multipliers_give_a_lower_bound(divergence, soft):
-    problem, _ = random_nearness(3, divergence, 5, soft)
+    problem, *_ = random_nearness(3, divergence, 5, soft)
     sol = problem.solve(solver="bregman", tol=1e-9)
     program = problem.program()
     rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def test_gap_is_a_divergence_plus_complementarity(divergence):
     """primal(X) - dual(y) = D(X, X_y) + sum of |s y|: the one gap of the engine."""
     from bregopt.program.certificate import divergence_of
 
-    problem, _ = random_nearness(5, divergence, 4)
+    problem, *_ = random_nearness(5, divergence, 4)
     sol = problem.solve(solver="bregman", tol=1e-9)
     program = problem.program()
     rng = np.random.default_rng(1)
@@ -139,7 +139,7 @@ def test_finite_differences_of_the_dual_function():
     from bregopt.program.certificate import divergence_of
 
     for divergence in ("logdet", "von_neumann", "frobenius"):
-        problem, _ = random_nearness(7, divergence, 4)
+        problem, *_ = random_nearness(7, divergence, 4)
         sol = problem.solve(solver="bregman", tol=1e-9)
         program, y = problem.program(), sol._raw.duals.copy()
         k, h = int(np.argmax(np.abs(y))), 1e-6
