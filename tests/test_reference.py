@@ -28,6 +28,10 @@ def solve(problem, tol=1e-8, **options):
     return sol
 
 
+# A gap of 1e-8 is of second order in X and the multipliers: these are known to its root.
+KNOWN = 1e-4
+
+
 def positive_definite(rng, n, condition=10.0):
     Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
     return (Q * np.geomspace(1, 1 / condition, n)) @ Q.T
@@ -57,17 +61,17 @@ def test_von_neumann_with_a_trace_row(rng):
     t = np.trace(X0)
     X = bo.PSD(4)
     sol = solve(bo.Problem(bo.Minimize(bo.von_neumann_div(X, X0)), [bo.trace(X) <= t / 2]))
-    np.testing.assert_allclose(sol.X, X0 / 2, atol=1e-6)
+    np.testing.assert_allclose(sol.X, X0 / 2, atol=KNOWN)
     assert sol.value == pytest.approx(t / 2 * (1 - np.log(2)), abs=1e-8)
-    assert sol.duals[0] == pytest.approx(np.log(2), abs=1e-6)
+    assert sol.duals[0] == pytest.approx(np.log(2), abs=KNOWN)
 
 
 def test_frobenius_with_a_trace_row(rng):
     X0 = positive_definite(rng, 4)
     X = bo.PSD(4)
     sol = solve(bo.Problem(bo.Minimize(bo.frobenius_div(X, X0)), [bo.trace(X) >= np.trace(X0) + 4]))
-    np.testing.assert_allclose(sol.X, X0 + np.eye(4), atol=1e-6)
-    assert sol.duals[0] == pytest.approx(2.0, abs=1e-6)
+    np.testing.assert_allclose(sol.X, X0 + np.eye(4), atol=KNOWN)
+    assert sol.duals[0] == pytest.approx(2.0, abs=KNOWN)
 
 
 @pytest.mark.parametrize(("entry", "nearest"), [(0.5, 0.5), (3.0, 1.0)])
@@ -75,7 +79,7 @@ def test_weighted_frobenius(entry, nearest):
     X = bo.PSD(2)
     A, H = np.array([[1.0, entry], [entry, 1.0]]), np.array([[5.0, 2.0], [2.0, 1.0]])
     sol = solve(bo.Problem(bo.Minimize(bo.frobenius_div(X, A, weights=H)), [bo.diag(X) == 1.0]))
-    assert sol.X[0, 1] == pytest.approx(nearest, abs=1e-5)
+    assert sol.X[0, 1] == pytest.approx(nearest, abs=KNOWN)
     assert sol.value == pytest.approx(2 * 4 * (entry - nearest) ** 2, abs=1e-5)
 
 
@@ -203,7 +207,7 @@ def test_matrices_with_and_without_divergence():
     # (t/2)^2 * 2 + (4 - t): t = 1.
     sol = solve(problem)
     assert sol.value == pytest.approx(3.5, abs=1e-7)
-    np.testing.assert_allclose(sol.X[0], 0.5 * np.eye(2), atol=1e-5)
+    np.testing.assert_allclose(sol.X[0], 0.5 * np.eye(2), atol=KNOWN)
 
 
 def test_ordinary_variables_in_their_box():
@@ -211,7 +215,7 @@ def test_ordinary_variables_in_their_box():
     X, u = bo.PSD(1), bo.Variable(lower=0.0, upper=1.0, name="u")
     problem = bo.Problem(bo.Minimize(bo.logdet_div(X, [[1.0]]) + 0.2 * u + 7.0), [X[0, 0] + u >= 3.0])
     sol = solve(problem)
-    assert sol.u["u"] == pytest.approx(1.0, abs=1e-6)
+    assert sol.u["u"] == pytest.approx(1.0, abs=KNOWN)
     assert sol.value == pytest.approx(1 - np.log(2) + 0.2 + 7.0, abs=1e-7)
     assert sol.duals[0] == pytest.approx(0.5, abs=1e-4)
 
