@@ -253,7 +253,9 @@ def _divergence(nearness: Nearness, n: int, X: Any) -> Any:
     if nearness.divergence == "von_neumann":
         eigenvalues, Q = np.linalg.eigh(X0)
         slope = (Q * (np.log(eigenvalues) + 1)) @ Q.T
-        return mu * (-cp.von_neumann_entr(X) - cp.vdot(slope, X) + np.trace(X0))
+        # Of a matrix of order one CVXPY 1.6 cannot canonicalize the spectrum: there is no second eigenvalue.
+        entropy = cp.von_neumann_entr(X) if n > 1 else cp.entr(X[0, 0])
+        return mu * (-entropy - cp.vdot(slope, X) + np.trace(X0))
     difference = X - X0
     if nearness.weights is not None:
         difference = cp.multiply(nearness.weights, difference)
