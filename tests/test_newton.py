@@ -170,7 +170,7 @@ class TestSystems:
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(A, B).factor(at)(pull).X[0]
-        monkeypatch.setattr(row_system, "_LARGEST_DENSE", 0)
+        monkeypatch.setattr(row_system, "LARGEST_IN_ROWS", 0)
         monkeypatch.setattr(entry_system, "_LARGEST_FORMED", 0)
         for module in (row_system, entry_system):
             monkeypatch.setattr(module, "_CG_TOL", 1e-10)
