@@ -20,8 +20,8 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
-from bregopt.interop.conic import Conic, Reading, read_conic
-from bregopt.program import Program, is_farkas
+from bregopt.interop.conic import Conic, Reading, read_conic, read_dual
+from bregopt.program import Program, certify, is_farkas, is_ray
 from bregopt.solvers import registry
 from bregopt.solvers.solution import Solution, Status, StopReason
 from bregopt.threads import threads_for
@@ -55,6 +55,11 @@ _WORDS = {
     Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
     Status.USER_LIMIT: "MaxIterations",
 }
+_MARGIN, _FINEST = 1e-3, 1e-12  # of the tolerance that Clarabel is asked for, and the finest that it reaches
+_NEAR = 1e-2  # what the certificate of an inaccurate answer meets
+# Clarabel's words for answers, and those for proofs with what is left of them where they do not hold.
+_ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
+_PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
 # What an answer to the dual says of the problem.
 _TURNED = {
     Status.INFEASIBLE: Status.UNBOUNDED,
@@ -126,7 +131,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             An unknown option, or a bad value.
         """
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
-        reason = _not_ours(data)
+        reason, conic = _not_ours(data), None
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
@@ -136,11 +141,16 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             if isinstance(found, _Outcome):
                 return found
             reason = found
+        tol = float(options.get("tol", _TOL))
+        if conic is not None:  # its last steps converge fast, and our certificate asks for more
+            options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         result = super().solve_via_data(data, warm_start, verbose, _clarabel_options(options))
         z = None if result.z is None else np.array(result.z)
         stats = {"route": "CLARABEL", "reason": reason}
-        x = np.array(result.x)
-        return _Outcome(str(result.status), x, z, result.obj_val, result.solve_time, result.iterations, stats)
+        x, status = np.array(result.x), str(result.status)
+        if conic is not None and z is not None:
+            status = _certified_status(conic, status, x, z, tol)
+        return _Outcome(status, x, z, result.obj_val, result.solve_time, result.iterations, stats)
 
     def invert(self, solution: _Outcome, inverse_data: Any) -> Any:
         """Return the answer in the user's terms."""
@@ -249,6 +259,23 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
         else:
             return found
     return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
+
+
+def _certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) -> str:
+    """Return Clarabel's word on its point as far as our certificate bears it out.
+
+    That of the program whose matrices are those of ``z``, and whose multipliers are ``x``.
+    """
+    program = read_dual(conic).program
+    S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
+    if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
+        certificate = certify(program, S, u, x)
+        near = status == "Solved" or certificate.meets(max(tol, _NEAR))
+        return "Solved" if certificate.meets(tol) else "AlmostSolved" if near else status
+    if status in _PROOFS:
+        proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
+        return status if proven else _PROOFS[status]
+    return status
 
 
 def _with_a_point(conic: Conic, unbounded: _Outcome, options: dict[str, Any]) -> _Outcome | str:

@@ -90,7 +90,8 @@ class Certificate:
 _NEGLIGIBLE = 1e-2
 # Of a row's norm times the scale of X: violations are not asked to be relative to less.
 _ROUND_OFF = 1e-9
-# Times the scale of X: a larger X has to meet its rows better, as it may meet them in the limit only.
+# Times the scale of X, or that of the costs: a larger X has to meet its rows better, and larger multipliers
+# the cone, as both may do so in the limit only.
 _FAR = 1e3
 _SMALL = 500  # the order up to which matrices are formed
 _CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
@@ -206,7 +207,7 @@ def certificate_inside(
     dual, dual_residual, left = bound_inside(program, u, y)
     residual, loss = _misses(program, X, u, y, activity)
     if dual_miss:
-        dual_residual = max(dual_residual, _relative_to_costs(program, dual_miss))
+        dual_residual = max(dual_residual, _relative_to_costs(program, dual_miss, y))
         left += dual_miss * sum(float(X_b.trace()) for X_b in X)
     return _certificate(program, primal, dual - left, loss, residual, dual_residual)
 
@@ -295,7 +296,7 @@ def _dual(
         if bound is not None:
             terms.append(bound.least(smallest))
         elif smallest < 0:
-            residual = max(residual, _relative_to_costs(program, -smallest))
+            residual = max(residual, _relative_to_costs(program, -smallest, y))
             cost -= smallest * float(X[b].trace())
     box, miss, left = _box_minimum(program, u, y)
     terms.append(box)
@@ -303,9 +304,15 @@ def _dual(
     return total, max(residual, miss), cost + left
 
 
-def _relative_to_costs(program: Program, miss: float) -> float:
-    """Return how far an eigenvalue is below zero, relative to the scale of the costs."""
-    return miss / max(scale_of(program).dual, TINY)
+def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
+    """Return how far an eigenvalue is below zero, relative to the scale of the costs.
+
+    It counts more where the multipliers are far larger than that scale, as that of a row does for matrices
+    far out.
+    """
+    eta = max(scale_of(program).dual, TINY)
+    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
+    return miss / eta * max(1.0, largest / (_FAR * eta))
 
 
 def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:

@@ -29,7 +29,7 @@ from bregopt.interop.conic.form import Conic
 from bregopt.interop.conic.implied import needed, shares, with_rows
 from bregopt.program import Program
 
-__all__ = ["Conic", "Reading", "read_conic"]
+__all__ = ["Conic", "Reading", "read_conic", "read_dual"]
 
 _NOT_MUCH = 4  # times as many rows and free variables
 
