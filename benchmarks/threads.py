@@ -4,8 +4,8 @@
 
 Each round runs every case in a process of its own with no variable set, then in one with
 ``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
-lets nearness and a cut keep all threads at any order, against one thread: ``bregopt.threads.SMALL`` is read
-off that table. The other table goes to benchmarks/results/threads.md.
+lets nearness and a cut keep all threads at any order, against one thread, which is the ground of
+``bregopt.threads.SMALL``. The tables go to benchmarks/results, threads.md and threads_orders.md.
 """
 
 import argparse
@@ -227,8 +227,8 @@ def main():
         cells = [*map(shown, [*free, *one]), *(f"{a / b:.2f}" for a, b in zip(free, one, strict=True))]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     print("\n".join(lines))
-    if not options.orders:
-        (Path(__file__).parent / "results" / "threads.md").write_text("\n".join(lines) + "\n")
+    name = "threads_orders.md" if options.orders else "threads.md"
+    (Path(__file__).parent / "results" / name).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["SMALL", "threads_for"]
 
-SMALL = 500  # largest order at which two threads gain less than a tenth (benchmarks/threads.py --orders)
+# Where other processes share two cores, two threads take 7 to 160 times the CPU of one at orders 50 to 300, and
+# more than 10 times at 400 (benchmarks/threads.py --orders). Their gain on idle cores is not measured.
+SMALL = 500
 
 _SETTERS = tuple(
     f"{prefix}openblas_set_num_threads{suffix}"
