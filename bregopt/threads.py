@@ -18,8 +18,8 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["SMALL", "threads_for"]
 
-# Where other processes share two cores, two threads take 7 to 160 times the CPU of one at orders 50 to 300, and
-# more than 10 times at 400 (benchmarks/threads.py --orders). Their gain on idle cores is not measured.
+# Where other processes share two cores, two threads take 7 to 160 times the CPU of one at orders 50 to 300
+# (benchmarks/threads.py --orders), and more than 10 times at 400. On idle cores the gain is not measured.
 SMALL = 500
 
 _SETTERS = tuple(
