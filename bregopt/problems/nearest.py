@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.interop.frames import Labels, aligned, labelled, labels_of
@@ -23,6 +25,7 @@ from bregopt.problems.objective import nearness
 from bregopt.program.certificate import certify
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.solvers.base import Settings
+from bregopt.solvers.registry import time_limit
 from bregopt.solvers.solution import Solution
 from bregopt.threads import threads_for
 
@@ -153,30 +156,32 @@ def nearest_correlation(
     >>> bo.nearest_correlation(A).X[0].round(4).tolist()
     [1.0, 0.7607, 0.1573]
     """
-    check_arguments(nearest_correlation, options)
-    labels = labels_of(A, "A")
-    target = _target(A)
-    n = target.shape[0]
-    t = _least_eigenvalue(min_eigenvalue, divergence)
-    s, H = _weights(aligned(weights, labels, "weights"), n, divergence)
-    mask = _fixed_mask(aligned(fixed, labels, "fixed"), n)
-    lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
-    Y = PSD(n, name="X")
-    if divergence == "frobenius" and not isinstance(target, LowRank):
-        moved = s[:, None] * (target - t * np.eye(n)) * s
-        objective = frobenius_div(Y, moved, weights=H)
-    else:
-        objective = nearness(divergence, Y, target, "A")
-    kept = _fixed(mask, target, 1 - t)
-    rows = _correlation_rows(Y, t, s, kept, _bounded(lower, upper, mask, 1 - t))
-    if divergence == "frobenius":
-        _expect_correlations(target.diagonal(), labels)
-    problem = Problem(Minimize(objective), rows)
-    solution = problem.solve(**options)
-    if solution.status in ("infeasible", "infeasible_inaccurate"):
-        return _with_reason(solution, mask, kept, t, labels)
-    solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
-    return labelled(_moved_back(solution, s, t), labels)
+    with clock.limited(time_limit(options)):
+        check_arguments(nearest_correlation, options)
+        labels = labels_of(A, "A")
+        target = _target(A)
+        n = target.shape[0]
+        t = _least_eigenvalue(min_eigenvalue, divergence)
+        s, H = _weights(aligned(weights, labels, "weights"), n, divergence)
+        mask = _fixed_mask(aligned(fixed, labels, "fixed"), n)
+        lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
+        Y = PSD(n, name="X")
+        if divergence == "frobenius" and not isinstance(target, LowRank):
+            moved = s[:, None] * (target - t * np.eye(n)) * s
+            objective = frobenius_div(Y, moved, weights=H)
+        else:
+            objective = nearness(divergence, Y, target, "A")
+        kept = _fixed(mask, target, 1 - t)
+        rows = _correlation_rows(Y, t, s, kept, _bounded(lower, upper, mask, 1 - t))
+        if divergence == "frobenius":
+            _expect_correlations(target.diagonal(), labels)
+        problem = Problem(Minimize(objective), rows)
+        with clock.reserving(_seconds_to_scale(target)):
+            solution = problem.solve(**options)
+        if solution.status in ("infeasible", "infeasible_inaccurate"):
+            return _with_reason(solution, mask, kept, t, labels)
+        solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
+        return labelled(_moved_back(solution, s, t), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,6 +342,12 @@ def _bound(value: Any, default: float, name: str, n: int) -> Array:
     return np.full((n, n), array) if array.ndim == 0 else symmetric_matrix(array, name, n)
 
 
+def _seconds_to_scale(target: Matrix) -> float:
+    """Return about how long the certificate of a scaled answer takes."""
+    nothing = isinstance(target, LowRank) or clock.remaining() == math.inf
+    return 0.0 if nothing else clock.seconds_for(len(target))
+
+
 def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: float) -> Solution:
     """Return the answer scaled to the exact diagonal `unit`, and what is certified of it then.
 
@@ -344,9 +355,10 @@ def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: 
     """
     if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
         return solution
-    if (solution.X.diagonal() <= 0).any():  # stopped too early to have one
+    diagonal = solution.X.diagonal()
+    if (diagonal == unit).all() or (diagonal <= 0).any():  # stopped too early to have one
         return solution
-    size = np.sqrt(unit / solution.X.diagonal())
+    size = np.sqrt(unit / diagonal)
     Y = solution.X * np.outer(size, size)
     np.fill_diagonal(Y, unit)
     raw = solution._raw

@@ -14,6 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, affords, checkpoint, remaining
+from bregopt.linalg import turned
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.threads import threads_for
@@ -46,10 +47,12 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     """
     with threads_for(X.shape[0]):
         F = _principal(X)
-        scores = np.column_stack([F[:, :_LEADING], F @ rng.normal(size=(F.shape[1], _HYPERPLANES))])
-    sides = np.unique([_split(W, score, sizes) for score in _in_time(scores.T)], axis=0)
-    gain = np.einsum("ki,ik->k", sides, W @ sides.T)
-    best = sides[np.argsort(-gain, kind="stable")[:_IMPROVED]]
+        normals = rng.normal(size=(F.shape[1], _HYPERPLANES)).T
+        normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
+        found = (_split(W, F @ normal, sizes) for normal in _in_time(normals))
+        sides = {np.packbits(side > 0).tobytes(): side for side in found}
+    gain = {key: float(side @ (W @ side)) for key, side in sides.items()}
+    best = [sides[key] for key in sorted(sides, key=lambda key: (-gain[key], key))[:_IMPROVED]]
     rounds = [_swapped] if sizes is not None else []
     if sizes is None or len(sizes) > 1:
         rounds.append(partial(_flipped, sizes=sizes))
@@ -57,8 +60,8 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     return max(improved, key=lambda side: float(side @ (W @ side)))
 
 
-def _in_time(rows: Array) -> Iterator[Any]:
-    """Yield the rows of an array, the first one always and the others while there is time."""
+def _in_time(rows: Sequence[Any] | Array) -> Iterator[Any]:
+    """Yield some rows, the first one always and the others while there is time."""
     yield rows[0]
     for row in rows[1:]:
         if remaining() <= 0:
@@ -72,8 +75,7 @@ def _principal(X: Matrix) -> Array:
     Where there is no time to decompose ``X``, its own columns: hyperplanes of another distribution.
     """
     if isinstance(X, LowRank):
-        U, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-        return np.asarray(U * s)
+        return turned(X.factor)
     if not affords(len(X)):
         return X
     eigenvalues, U = np.linalg.eigh(X)

@@ -152,7 +152,8 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
     certificate = certify(program, answer.X, answer.u, answer.y, sharp=False, S=answer.S)
     if certificate.meets(tol):
         return answer, certificate
-    certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
+    if any(block.nearness is None for block in program.blocks):
+        certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
     try:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from bregopt.arrays import Array, IntArray
+from bregopt.clock import remaining
 from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
 from bregopt.program.rows import DenseRows
 from bregopt.solvers.base import Answer, Start
@@ -25,6 +26,7 @@ _NEAR = 1e-3  # the distance of a unit row from the span of those before: from h
 _DEPENDENT = 1e-11  # the distance that round-off of the data alone may be
 _RIGHT_SIDE = 1e-9  # of the largest bound: how far that of a dependent row may be off
 _LARGEST_QR = 5e8  # multiplications: beyond, rows are left as they are
+_SECONDS = 1e-7  # of QR for each entry, at most: where there is no time for it they are left too
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,8 @@ def independent_rows(program: Program) -> Independent | None:
     equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
     length = sum(n * (n + 1) // 2 for n in program.A.orders) + program.k
     if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
+        return None
+    if remaining() < _SECONDS * len(equal) * length:
         return None
     sizes = program.row_sizes[equal]
     vectors = _vectors(program, equal) / sizes[:, None]

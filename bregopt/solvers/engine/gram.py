@@ -132,6 +132,7 @@ class _Pieces:
         halves = [(layer.U @ P, layer.weighted @ Q) for layer in self._layers]
         for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
             for other in self._layers[k:]:
+                checkpoint()
                 W = _times(other.U, left)
                 W *= _times(other.weighted, right)
                 H[_block(one.place, other.place)] += W

@@ -197,7 +197,9 @@ class Lagrangian:
 
 def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array | None) -> Lagrangian:
     """Return the Lagrangian of a program in one block, with the multipliers of an earlier answer."""
-    at = np.setdiff1d(np.arange(program.m), np.concatenate([surface.rows, surface.planes]))
+    others = np.ones(program.m, dtype=bool)
+    others[surface.rows] = others[surface.planes] = False
+    at = np.flatnonzero(others)
     rows, bounds = thin.rows.slice(at), program.bounds.slice(at)
     vectors = np.abs(thin.cost.w) @ np.einsum("nq,nq->q", thin.cost.U, thin.cost.U)
     level = float(abs(thin.cost.S).sum()) / thin.cost.n + float(vectors)

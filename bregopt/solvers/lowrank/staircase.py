@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, Mask
-from bregopt.clock import CutShort
+from bregopt.clock import CutShort, checkpoint
+from bregopt.linalg import turned
 from bregopt.program import Certificate, LowRank, Program, ThinProgram, certify, lowest, objective_size
 from bregopt.solvers.base import Answer, Start
 from bregopt.solvers.lowrank.lagrangian import lagrangian
@@ -72,6 +73,7 @@ class Staircase:
         self._L = lagrangian(program, thin, surface, None if start is None else start.y)
         columns = first_columns(program, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
+        checkpoint()
         self._at = self._L.retract(R)
         self._steps = 0
         self._best: tuple[float, Array] | None = None
@@ -201,7 +203,6 @@ def _short(R: Array) -> Mask:
 
 def _narrowed(R: Array, tol: float) -> Array:
     """Return `R` turned such that its columns are orthogonal, without those below `tol` of the largest."""
-    U, s, _ = np.linalg.svd(R, full_matrices=False)
-    kept = max(int((s > tol * s[0]).sum()), 1)
-    narrow: Array = U[:, :kept] * s[:kept]
-    return narrow
+    columns = turned(R)
+    length = np.linalg.norm(columns, axis=0)
+    return columns[:, : max(int((length > tol * length[0]).sum()), 1)]
