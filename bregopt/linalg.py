@@ -13,7 +13,17 @@ from bregopt.arrays import EPS, Array
 from bregopt.clock import checkpoint
 from bregopt.threads import threads_for
 
-__all__ = ["dense", "factorised", "inverse_of", "is_definite", "lean", "log_det", "root_of", "symmetrise", "turned"]
+__all__ = [
+    "dense",
+    "factorised",
+    "inverse_of",
+    "is_definite",
+    "lean",
+    "log_det",
+    "root_of",
+    "symmetrise",
+    "turned",
+]
 
 _FEW_COLUMNS = 4
 _WHOLE = 2_000  # the order up to which a matrix is factorised in one call, of a tenth of a second

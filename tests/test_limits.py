@@ -1,7 +1,7 @@
 """A limit on time and Ctrl-C, on every route: how late an answer comes, and that it is one.
 
-Processor time is measured, as a loaded machine makes everything else late too. A fast machine may end a problem
-before the limit; then it is solved again, with a part of the time that this took.
+Processor time is measured, as a loaded machine makes everything else late too. A fast machine may end a
+problem before the limit; then it is solved again, with a part of the time that this took.
 """
 
 import signal

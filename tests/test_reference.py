@@ -418,9 +418,9 @@ print(problem.solve("cvxpy").status)
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("at", [10, 400])
+@pytest.mark.parametrize("at", [10, 200])
 def test_ctrl_c_during_the_import_leaves_no_half_of_cvxpy(at):
-    """In a solve it brings an answer, elsewhere it is raised after the import; the same process solves then."""
+    """In a solve it brings an answer, elsewhere it is raised after the import; the process still solves."""
     solved = after_ctrl_c_in_the_import(at, 'print(problem.solve("cvxpy").status)')
     assert solved == ["user_limit", "optimal"]
     assert after_ctrl_c_in_the_import(at, "problem.to_cvxpy()") == ["KeyboardInterrupt", "optimal"]

@@ -345,7 +345,7 @@ def _bound(value: Any, default: float, name: str, n: int) -> Array:
 def _seconds_to_scale(target: Matrix) -> float:
     """Return about how long the certificate of a scaled answer takes."""
     nothing = isinstance(target, LowRank) or clock.remaining() == math.inf
-    return 0.0 if nothing else clock.seconds_for(len(target))
+    return 0.0 if nothing else clock.seconds_for(target.shape[0])
 
 
 def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: float) -> Solution:
