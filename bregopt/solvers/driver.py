@@ -149,10 +149,11 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
     """
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
-    certificate = certify(program, answer.X, answer.u, answer.y, sharp=False, S=answer.S)
+    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # it will hardly do without
+    certificate = certify(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S)
     if certificate.meets(tol):
         return answer, certificate
-    if any(block.nearness is None for block in program.blocks):
+    if not sharp and any(block.nearness is None for block in program.blocks):
         certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate

@@ -134,7 +134,9 @@ class _Pieces:
             for other in self._layers[k:]:
                 checkpoint()
                 W = _times(other.U, left)
+                checkpoint()
                 W *= _times(other.weighted, right)
+                checkpoint()
                 H[_block(one.place, other.place)] += W
                 if other is not one:
                     H[_block(other.place, one.place)] += W.T
@@ -203,10 +205,7 @@ class _Terms:
     def add(self, H: Array, P: Array, Q: Array) -> None:
         """Add the products of terms with terms."""
         S, N = self._sum, len(self._row)
-        if N * N <= _CHUNK:
-            H += S @ (S @ self._products(P, Q, np.arange(N)).T).T
-            return
-        for chunk in np.array_split(np.arange(N), N * N // _CHUNK):
+        for chunk in np.array_split(np.arange(N), max(1, N * N // _CHUNK)):
             checkpoint()
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 

@@ -141,6 +141,7 @@ def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[
     R = 1 / (share + 2 * E)
     left = 1 - R * E
     FR = F * R
+    checkpoint()
     factor = DefiniteFactor(M + FR @ F.T, repair=False)
     inverse = factor.solve(F, refined=False)
     border = DefiniteFactor(F.T @ inverse + np.diag(E / left), repair=False)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrise
 from bregopt.program import LinearMap
 from bregopt.solvers.engine.action import RowAction
@@ -73,6 +74,7 @@ class RowSystem:
         M = self._grams[0].assemble(scene.X[0], scene.K[0], asked, root)
         for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
             M += gram.assemble(X, K, asked)
+        checkpoint()
         np.einsum("ii->i", M)[:] += scene.D[asked]
         if len(scene.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
