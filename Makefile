@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := .venv-oldest
 # The oldest dependencies that bregopt supports, together; .venv has the newest. NumPy 1.26 needs Python 3.11 or 3.12.
 OLDEST_PINS := "numpy==1.26.*" "scipy==1.13.*" "cvxpy==1.6.0" "highspy==1.10.*" \
-	"scikit-learn==1.6.*" "networkx==3.2.*" "pandas==2.1.*" "matplotlib==3.8.*" "pyparsing==3.1.*"
+	"scikit-learn==1.6.*" "networkx==3.2.*" "pandas==2.1.*" "matplotlib==3.8.*" "pyparsing==3.1.*" "threadpoolctl==3.5.*"
 # Pages and benchmarks print what the newest versions print.
 NEWEST_ONLY := tests/test_docs.py tests/test_benchmarks.py
 
