@@ -79,7 +79,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
     solved = time.perf_counter()
     with clock.finishing():
         answer, certificate = _certified(reduced, answer, settings.tol)
-    certificate = _within_first_order(certificate)
+    certificate = _within_first_order(certificate, settings.tol)
     status = _judged(reduced, answer, certificate, settings.tol)
     answer = replace(answer, y=answer.y[: given.m])
     done = time.perf_counter()
@@ -167,12 +167,12 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
     return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), on_faces
 
 
-def _within_first_order(certificate: Certificate) -> Certificate:
+def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     """Return the certificate without gap and error where the point is no answer: far from the rows or cones.
 
     Both are of first order in what the point misses, and say nothing that far out.
     """
-    if max(certificate.primal_residual, certificate.dual_residual) <= _NEAR:
+    if max(certificate.primal_residual, certificate.dual_residual) <= max(tol, _NEAR):
         return certificate
     return replace(certificate, gap=math.inf, error=math.inf)
 
