@@ -87,7 +87,9 @@ class _Path:
                 if step >= limit:
                     return self._answer(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                slow, lost = step - found >= _SLOW, worst > _LOST * least
+                slow = step - found >= _SLOW
+                # Iterates that run away may lead to a proof that there is no answer.
+                lost = worst > _LOST * least and not (self._dual_runs_away(at) or self._primal_runs_away(at))
                 new = None if lost else self._engine.advance(at, 0.0)
                 if (new is None or slow) and (in_rows := self._engine.in_rows()) is not None:
                     self._engine, found = in_rows, step
