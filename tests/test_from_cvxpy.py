@@ -251,6 +251,9 @@ def test_there_and_back(case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         here, there = problem.solve(tol=1e-8), back.solve(tol=1e-8)
+    if here.status == "infeasible":  # a few draws contradict themselves, in either form
+        assert there.status == "infeasible"
+        return
     scale = 1 + abs(here.value)
     assert there.status.startswith("optimal")
     assert abs(here.value - there.value) <= here.error + there.error + 1e-7 * scale
