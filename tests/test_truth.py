@@ -1,7 +1,11 @@
 """Problems of known truth: whatever a route claims of them is true, and the well posed ones end optimal."""
 
+from pathlib import Path
+
 import pytest
 import truth
+
+PAGE = Path(__file__).parents[1] / "docs" / "certificates.md"
 
 SEED = 20261122  # of the draws here; the table of docs/certificates.md has seed 0
 
@@ -29,3 +33,16 @@ def test_claims_through_cvxpy_are_true(route):
 @pytest.mark.parametrize("route", truth.ROUTES)
 def test_claims_are_true_of_many(route, tol):
     check(route, tol, truth.cases(SEED + 2, 20))
+
+
+def test_the_page_shows_the_table_of_the_test_bed():
+    _, table = PAGE.read_text().split("<!-- made by: python tests/truth.py -->\n\n")
+    heading, _, *lines = table.split("\n\n")[0].splitlines()
+    assert heading == truth.HEADING
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[:2] for row in cells] == [
+        [route, f"{tol:.0e}"] for route in truth.ROUTES for tol in truth.TOLS
+    ]
+    assert all(row[6] == "0" for row in cells)
+    tally = truth.Tally.of("lowrank", 1e-6, truth.cases(0, 1))
+    assert str(tally).count("|") == heading.count("|")

@@ -523,6 +523,9 @@ def _by_cvxpy(case: Case, problem: bo.Problem, route: str, tol: float) -> Verdic
     return judge(case, tol, theirs.status, theirs.value, np.nan, np.nan)
 
 
+HEADING = "| by | tol | problems | optimal | no answer, proven | inaccurate | wrong | well posed: optimal |"
+
+
 @dataclass(frozen=True)
 class Tally:
     """The verdicts on one route at one tolerance."""
@@ -576,8 +579,8 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name what is wrong and what is lost")
     options = parser.parse_args()
     found = cases(options.seed, options.count)
-    print("| by | tol | problems | optimal | no answer, proven | inaccurate | wrong | well posed: optimal |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(HEADING)
+    print("|---" * HEADING.count(" | ") + "|---|")
     for route in options.route or ROUTES:
         for tol in TOLS:
             tally = Tally.of(route, tol, found)
