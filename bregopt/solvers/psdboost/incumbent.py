@@ -64,14 +64,15 @@ class Incumbent:
         missed = max(primal_residual(program, (X,), u, activity), self._tol)
         terms = [program.blocks[0].cost_value(X), float(program.c @ u), program.offset]
         primal = sum(terms) + float(program.bounds.penalty(activity).sum())
-        if self._merit(missed, primal) < self._merit(self._missed, self._primal):
+        size = max(objective_size(self._program, self._primal, self.dual), TINY)
+        if self._merit(missed, primal, size) < self._merit(self._missed, self._primal, size):
             self.X, self.u, self._activity = X, u, activity
             self._missed, self._primal = missed, primal
 
-    def _merit(self, missed: float, primal: float) -> tuple[float, float]:
+    def _merit(self, missed: float, primal: float, size: float) -> tuple[float, float]:
+        """Return by what points are ordered, the best first; of one size, or worse ones could seem nearer."""
         if not np.isfinite(self.dual):
             return missed, primal
-        size = max(objective_size(self._program, primal, self.dual), TINY)
         return max(missed, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
