@@ -574,7 +574,10 @@ def largest_eigenvalue():
 
 
 def stacked_cones():
-    X = cp.Variable((2, 3, 3), symmetric=True)
+    try:
+        X = cp.Variable((2, 3, 3), symmetric=True)
+    except ValueError as error:
+        pytest.skip(f"this CVXPY has no stacks of matrices: {error}")
     return cp.Problem(cp.Minimize(cp.sum(X[:, 0, 0])), [X >> 0, X[:, 0, 1] == 1, X[:, 1, 1] <= 2])
 
 
@@ -614,7 +617,7 @@ def test_what_is_not_read_goes_to_bregopt_first(make):
 
 def test_integers_go_on_to_cvxpys_choice():
     x = cp.Variable(2, integer=True)
-    with pytest.warns(UserWarning, match="HIGHS solved it: variable .* is integer"):
+    with pytest.warns(UserWarning, match="(HIGHS|SCIPY) solved it: variable .* is integer"):
         value = cp.Problem(cp.Minimize(cp.sum(x)), [x >= 0.5]).solve(method="bregopt", tol=1e-7)
     assert value == pytest.approx(2)
 

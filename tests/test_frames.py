@@ -16,7 +16,7 @@ NAMES = ["a", "b", "c"]
 
 
 def frame(values, names=NAMES):
-    return pd.DataFrame(np.asarray(values), index=names, columns=names)
+    return pd.DataFrame(np.array(values), index=names, columns=names)
 
 
 @pytest.mark.parametrize(

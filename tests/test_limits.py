@@ -34,7 +34,8 @@ _PART = 0.25  # of what a problem takes
 
 def cut(n):
     rng = np.random.default_rng(0)
-    A = sp.random_array((n, n), density=3 / n, rng=rng)
+    i, j = rng.integers(0, n, size=(2, 3 * n))
+    A = sp.csr_array(sp.coo_array((rng.random(3 * n), (i, j)), (n, n)))
     A = sp.csr_array(A + A.T)
     A.setdiag(0)
     L = sp.csr_array(sp.diags_array(np.asarray(A.sum(axis=1)).ravel()) - A)
