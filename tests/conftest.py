@@ -1,12 +1,16 @@
-"""Shared fixtures: seeded randomness, and the folder of real data where it is there."""
+"""Shared fixtures: seeded randomness, a clock that no machine moves, and the folder of real data."""
 
+import itertools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
 import peers
 import pytest
+
+from bregopt import clock
 
 # Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
 hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, derandomize=True)
@@ -28,6 +32,14 @@ def pytest_configure(config):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20261121)
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """Let a second pass with each look at the clock: a limit ends a solve at one step on all machines."""
+    looks = itertools.count()
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
+    monkeypatch.setattr(clock, "_measured", lambda: 0.0)
 
 
 @pytest.fixture(scope="session")

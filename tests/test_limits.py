@@ -1,7 +1,8 @@
 """A limit on time and Ctrl-C, on every route: how late an answer comes, and that it is one.
 
-Processor time is measured, as a loaded machine makes everything else late too. A fast machine may end a
-problem before the limit; then it is solved again, with a part of the time that this took.
+Processor time is measured, as a loaded machine makes everything else late too. What the pages promise is
+asked of a quiet machine, by the slow tests; the others ask that no route waits for its own end. A fast
+machine may end a problem before the limit; then it is solved again, with a part of the time that this took.
 """
 
 import signal
@@ -27,9 +28,10 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of processor time"),
 ]
 
-_LATE = 0.2  # seconds after a limit, or a tenth of it
-_LATE_AFTER_CTRL_C = 0.5
 _PART = 0.25  # of what a problem takes
+# Seconds after a limit, or a tenth of it; what is promised on a quiet machine, and what holds on any.
+late = pytest.mark.parametrize("late", [pytest.param(0.2, marks=pytest.mark.slow), 5.0])
+late_after_ctrl_c = pytest.mark.parametrize("late", [pytest.param(0.5, marks=pytest.mark.slow), 5.0])
 
 
 def cut(n):
@@ -180,29 +182,31 @@ def assert_answer(solution, problem):
     assert not solution.gap < 0
 
 
-def in_time(problem, limit, options):
+def in_time(problem, limit, late, options):
     """Return the answer under a limit and its time: of three tries, where others use the machine."""
     for _ in range(3):
         solution, used = timed(problem, time_limit=limit, **options)
-        if used <= max(1.1 * limit, limit + _LATE):
+        if used <= max(1.1 * limit, limit + late):
             break
     return solution, used
 
 
+@late
 @pytest.mark.parametrize("limit", [0.05, 0.5])
-def test_an_answer_comes_in_time(long, limit):
+def test_an_answer_comes_in_time(long, limit, late):
     problem, options = long
-    solution, used = in_time(problem, limit, options)
+    solution, used = in_time(problem, limit, late, options)
     if solution.status == "optimal":
         limit = _PART * used
-        solution, used = in_time(problem, limit, options)
-    assert used <= max(1.1 * limit, limit + _LATE)
+        solution, used = in_time(problem, limit, late, options)
+    assert used <= max(1.1 * limit, limit + late)
     assert_answer(solution, problem)
     assert solution.stop_reason.startswith("time_limit")
 
 
+@late_after_ctrl_c
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.02, 0.2])
-def test_ctrl_c_brings_the_answer_so_far(long, after, monkeypatch):
+def test_ctrl_c_brings_the_answer_so_far(long, after, late, monkeypatch):
     problem, options = long
     handler = signal.getsignal(signal.SIGINT)
     with ctrl_c(monkeypatch, after) as sent:
@@ -213,7 +217,7 @@ def test_ctrl_c_brings_the_answer_so_far(long, after, monkeypatch):
         with ctrl_c(monkeypatch, _PART * used) as sent:
             solution = problem.solve(**options)
             end = time.process_time()
-    assert end - sent[0] <= _LATE_AFTER_CTRL_C
+    assert end - sent[0] <= late
     assert_answer(solution, problem)
     assert solution.stop_reason.startswith("Interrupted")
     assert signal.getsignal(signal.SIGINT) is handler
@@ -269,7 +273,7 @@ def test_other_threads_have_limits_and_leave_ctrl_c_alone():
     answers = []
 
     def run():
-        answers.append(cut(1_000).solve(solver="lowrank", tol=1e-9, time_limit=0.05))
+        answers.append(cut(3_000).solve(solver="lowrank", tol=1e-9, time_limit=0.05))
         answers.append(small().solve())
         answers.append(signal.getsignal(signal.SIGINT))
 
@@ -299,10 +303,11 @@ def test_a_step_that_would_end_too_late_is_not_begun():
     assert clock.affords(100_000)
 
 
-def test_an_unfinished_proof_is_a_weaker_bound():
+@pytest.mark.parametrize("limit", [1, 10, 100, 1_000])
+def test_an_unfinished_proof_is_a_weaker_bound(limit, ticking):
     problem = cut(1_500)
     optimum = problem.solve(solver="lowrank", tol=1e-5)
-    early = problem.solve(solver="lowrank", tol=1e-9, time_limit=0.02)
+    early = problem.solve(solver="lowrank", tol=1e-9, time_limit=limit)
     assert early.status == "user_limit"
     assert early.value <= optimum.dual_value * (1 + 1e-9)
     assert early.dual_value >= optimum.value * (1 - 1e-9)
@@ -317,7 +322,8 @@ def cvxpy_cut(n):
 
 
 @pytest.mark.parametrize("options", [{"method": "bregopt"}, {"solver": BREGOPT}], ids=["method", "BREGOPT"])
-def test_limits_of_cvxpy_problems(options):
+@late
+def test_limits_of_cvxpy_problems(options, late):
     problem, X = cvxpy_cut(200)
     if "solver" in options:  # CVXPY compiles, and remembers it, before it asks a solver
         problem.get_problem_data(BREGOPT)
@@ -326,7 +332,7 @@ def test_limits_of_cvxpy_problems(options):
         begin = time.process_time()
         problem.solve(tol=1e-10, time_limit=0.05, **options)
         used = time.process_time() - begin
-    assert used <= 0.05 + _LATE
+    assert used <= 0.05 + late
     assert problem.status == "user_limit"
     if X.value is not None:
         assert np.linalg.eigvalsh(X.value)[0] >= -1e-9 * np.trace(X.value)
@@ -347,19 +353,21 @@ def random_edges():
     ],
     ids=["max_cut", "min_balanced_cut", "no edges"],
 )
-def test_rounding_is_part_of_the_limit(cut_of, graph):
+@late
+def test_rounding_is_part_of_the_limit(cut_of, graph, late):
     graph = graph()
     with threadpool_limits(1):
         clock.seconds_for(1)
         begin = time.process_time()
         found = cut_of(graph, time_limit=1.0, tol=1e-9)
         used = time.process_time() - begin
-    assert used <= 1.0 + _LATE
+    assert used <= 1.0 + late
     assert set(np.unique(found.partition)) == {-1, 1}
     assert found.bound >= found.cut if found.largest else found.bound <= found.cut
 
 
-def test_the_unit_diagonal_is_part_of_the_limit():
+@late
+def test_the_unit_diagonal_is_part_of_the_limit(late):
     n, rng = 500, np.random.default_rng(0)
     A, H = rng.uniform(-1, 1, (n, n)), rng.uniform(0.1, 1, (n, n))
     A, H = (A + A.T) / 2, (H + H.T) / 2
@@ -370,7 +378,7 @@ def test_the_unit_diagonal_is_part_of_the_limit():
         begin = time.process_time()
         found = bo.nearest_correlation(A, weights=H, time_limit=0.3, tol=1e-13)
         used = time.process_time() - begin
-    assert used <= 0.3 + _LATE
+    assert used <= 0.3 + late
     assert (found.X.diagonal() == 1).all()
     assert np.linalg.eigvalsh(found.X)[0] >= -1e-9 * n
 

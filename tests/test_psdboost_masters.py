@@ -109,18 +109,20 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     assert (np.append(sol.history["dual"], sol.dual_value) >= peer.value - peer.error).all()
 
 
+@pytest.mark.parametrize("limit", [1, 5, 10, 40, 400])
 @pytest.mark.parametrize("options", MASTERS)
-def test_time_limit_keeps_a_feasible_point_and_a_bound(options):
-    far, near = comparisons(1200, 60, 2)  # four times the limit on a fast machine
+def test_time_limit_keeps_a_feasible_point_and_a_bound(options, limit, ticking):
+    far, near = comparisons(300, 20, 2)
+    problem = margin_problem(far, near, 10 / 300)
     with pytest.warns(bo.ConvergenceWarning, match="time_limit"):
-        sol = margin_problem(far, near, 10 / 1200).solve(
-            solver="psdboost", tol=1e-9, time_limit=0.25, **options
-        )
+        sol = problem.solve(solver="psdboost", tol=1e-9, time_limit=limit, **options)
+    optimum = problem.solve(solver="path", tol=1e-7)
     assert sol.status == "user_limit"
-    assert sol.primal_residual <= 1e-9
-    assert sol.X.trace() == pytest.approx(1)
-    assert sol.timings["solve"] < 2
-    assert sol.value <= sol.dual_value + 1e-9
+    assert sol.dual_value >= optimum.value - optimum.error
+    if limit >= 5:  # the first column is there
+        assert sol.primal_residual <= 1e-9
+        assert sol.X.trace() == pytest.approx(1)
+        assert sol.value <= optimum.value + optimum.error
 
 
 @pytest.mark.parametrize("options", MASTERS)

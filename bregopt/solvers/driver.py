@@ -170,11 +170,14 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
 def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     """Return the certificate without gap and error where the point is no answer: far from the rows or cones.
 
-    Both are of first order in what the point misses, and say nothing that far out.
+    Both are of first order in what the point misses, and say nothing that far out; nor does the bound of
+    multipliers that are far from the dual cone.
     """
-    if max(certificate.primal_residual, certificate.dual_residual) <= max(tol, _NEAR):
+    near = max(tol, _NEAR)
+    if max(certificate.primal_residual, certificate.dual_residual) <= near:
         return certificate
-    return replace(certificate, gap=math.inf, error=math.inf)
+    dual = certificate.dual if certificate.dual_residual <= near else -math.inf
+    return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
 
 
 def _unproven(program: Program, answer: Answer) -> Certificate:
