@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,8 @@ DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).parents[2] / "shared" 
 
 
 def pytest_configure(config):
+    # A shell starts what runs in its background without Ctrl-C, which the tests of Ctrl-C send to themselves.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-seed", None) is not None:
         hypothesis.settings.load_profile("seeded")
     if peers.LOOSE != 1:
