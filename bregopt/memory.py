@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
 __all__ = ["check_memory", "memory", "shortage"]
 
 _SHARE = 0.8  # of the memory; the rest is for the system and for what is held already
+_LEGIBLE = 1e12  # gigabytes: more are written with an exponent
 _CONTAINER = Path("/sys/fs/cgroup/memory.max")  # the limit of a container, "max" where there is none
 
 
@@ -27,7 +29,9 @@ def shortage(needed: float) -> str | None:
     there = memory()
     if there is None or needed <= _SHARE * there:
         return None
-    return f"it would need {needed / 1e9:.1f} GB of memory, this machine has {there / 1e9:.1f} GB"
+    wanted = min(needed, sys.float_info.max) / 1e9  # an integer may be beyond all doubles
+    size = f"{wanted:.1f}" if wanted < _LEGIBLE else f"{wanted:.1e}"
+    return f"it would need {size} GB of memory, this machine has {there / 1e9:.1f} GB"
 
 
 def check_memory(needed: float, name: str) -> None:

@@ -21,7 +21,8 @@ __all__ = ["PSD", "Parameter", "Variable"]
 _counter = itertools.count()
 
 _VALUE_TOL = 1e-8  # by which a value may miss the cone, relative to its largest entry, or its box
-_LARGEST_ORDER = 2**31 - 1  # the number of entries fits an integer of 64 bits
+_LARGEST_SIZE = 2**31 - 1  # the square of such an order, its entries, fits an integer of 64 bits
+_LEGIBLE = 10**30  # larger integers are not written out
 # Bytes of a declared element before it is in any program: the indices of an order; two bounds, a column and
 # a coefficient of a variable or parameter; two indices, a value and their copies of an entry of a matrix.
 _ORDER, _ELEMENT, _ENTRY = 16, 100, 48
@@ -52,8 +53,6 @@ class PSD(Operand):
     def __init__(self, n: int, name: str | None = None) -> None:
         self.n = _size(n, "n")
         self.name = _named(name, "X")
-        if self.n > _LARGEST_ORDER:
-            raise ValueError(f"n of {self.name} is {n}; expected at most {_LARGEST_ORDER}")
         check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
         self._value: Array | LowRank | None = None
 
@@ -297,6 +296,9 @@ def _size(n: Any, name: str) -> int:
         raise TypeError(f"{name} is {n!r}; expected a positive integer")
     if n < 1:
         raise ValueError(f"{name} is {n}; expected a positive integer")
+    if n > _LARGEST_SIZE:
+        digits = n if n < _LEGIBLE else f"a number of {int(n).bit_length()} bits"
+        raise ValueError(f"{name} is {digits}; expected at most {_LARGEST_SIZE}")
     return int(n)
 
 
