@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 import bregopt as bo
-from bregopt.solvers.definiteboost.boost import Boost
+from bregopt.routes.definiteboost.boost import Boost
 
 ROOT = Path(__file__).parent
 D, SPECIES = 52, 3

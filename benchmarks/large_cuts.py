@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from sdp_peers import PROGRAMS, dimacs, read_sdp
 
 import bregopt as bo
-from bregopt.interop.sdpa import read_sdpa, write_sdpa
+from bregopt.io.sdpa import read_sdpa, write_sdpa
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PEERS = [peer for peer in PROGRAMS if peer.name in ("DSDP", "SDPA")]

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from sdp_peers import PROGRAMS, SDP
 
 import bregopt as bo
-from bregopt.interop.sdpa import write_sdpa
+from bregopt.io.sdpa import write_sdpa
 
 Array = Any
 _ROOT = Path(__file__).resolve().parents[1]
@@ -323,7 +323,7 @@ def _ours(name: str, far: Array, near: Array, tol: float, cap: float) -> tuple[A
 
 
 def _has_master() -> bool:
-    from bregopt.solvers.psdboost import PSDBoostSettings
+    from bregopt.routes.matrix_generation import PSDBoostSettings
 
     return "master" in {field.name for field in dataclasses.fields(PSDBoostSettings)}
 

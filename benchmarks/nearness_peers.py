@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from nearness_problems import Array, Make, correlation_problem, start_matrix
 
 import bregopt as bo
-from bregopt.program import certify
-from bregopt.solvers.reference.translate import Translation, joined
+from bregopt.certify import certify
+from bregopt.routes.reference.translate import Translation, joined
 
 Fixed = tuple[Array, Array, Array] | None
 _PATIENCE = 120.0  # seconds that a run of QICS may take

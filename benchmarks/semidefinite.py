@@ -40,7 +40,7 @@ from sdp_peers import (
 )
 
 import bregopt as bo
-from bregopt.interop.sdpa import read_sdpa, write_sdpa
+from bregopt.io.sdpa import read_sdpa, write_sdpa
 
 Array = Any
 _ROOT = Path(__file__).resolve().parents[1]

@@ -23,7 +23,7 @@ from nearness_peers import Entrant, Verdict
 from nearness_problems import Array, uniform_matrix
 
 import bregopt as bo
-from bregopt.program import certify
+from bregopt.certify import certify
 
 _ORDERS = (10, 20, 50, 120, 200, 500)
 _QUICK = (10, 20, 50)

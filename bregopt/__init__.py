@@ -6,6 +6,7 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 import importlib as _importlib
 
 from bregopt.crosscheck import CrossCheck, cross_check
+from bregopt.cvxpy.problems import from_cvxpy
 from bregopt.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -14,8 +15,7 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
-from bregopt.interop.cvxpy_problems import from_cvxpy
-from bregopt.interop.sdpa import dimacs_errors, read_sdpa, write_sdpa
+from bregopt.io.sdpa import dimacs_errors, read_sdpa, write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.constraints import Constraint, between, soft
 from bregopt.modeling.expressions import Expression
@@ -27,8 +27,8 @@ from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
-from bregopt.solvers.registry import register_solver, solvers
-from bregopt.solvers.solution import Solution
+from bregopt.routes.registry import register_solver, solvers
+from bregopt.routes.solution import Solution
 
 __version__ = "0.1.0"
 

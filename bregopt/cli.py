@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.arrays import symmetric_matrix
-from bregopt.interop import sdpa
-from bregopt.interop.matrices import SUFFIXES, Table, read_matrix, write_csv
-from bregopt.interop.spec import Spec, load_spec, self_contained, spec_text
-from bregopt.solvers.base import Settings
+from bregopt.io import sdpa
+from bregopt.io.matrices import SUFFIXES, Table, read_matrix, write_csv
+from bregopt.io.spec import Spec, load_spec, self_contained, spec_text
+from bregopt.routes.base import Settings
 
 __all__ = ["main"]
 

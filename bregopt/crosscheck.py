@@ -15,8 +15,8 @@ from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
-from bregopt.solvers import registry
-from bregopt.solvers.solution import Solution, Status
+from bregopt.routes import registry
+from bregopt.routes.solution import Solution, Status
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
@@ -184,9 +184,9 @@ def _checkable(problem: Any) -> Any:
     cvxpy = sys.modules.get("cvxpy")
     if cvxpy is None or not isinstance(problem, cvxpy.Problem):
         raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem or a cvxpy.Problem")
-    from bregopt.interop.cone_check import ConeProblem
-    from bregopt.interop.cvxpy_problems import from_cvxpy
-    from bregopt.interop.cvxpy_solver import ConicProblem
+    from bregopt.cvxpy.cone_check import ConeProblem
+    from bregopt.cvxpy.conic_solver import ConicProblem
+    from bregopt.cvxpy.problems import from_cvxpy
 
     reasons = []
     for read in (from_cvxpy, ConicProblem, ConeProblem):

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from bregopt import cli
-from bregopt.solvers import registry
+from bregopt.routes import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]

@@ -38,8 +38,8 @@ import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt import cli
-from bregopt.interop.matrices import read_matrix
-from bregopt.interop.spec import load_spec
+from bregopt.io.matrices import read_matrix
+from bregopt.io.spec import load_spec
 
 TRIALS, SECONDS, PROCESSES = 100_000, 60.0, 2
 MEMORY = 6 * 2**30  # bytes of address space of a worker, so that sizes are refused as on a small machine

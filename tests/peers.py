@@ -26,8 +26,8 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from cvxpy.reductions.solvers.conic_solvers.scs_conif import SCS
 
 import bregopt as bo
-from bregopt.interop.cones import cones_of, triangle
-from bregopt.solvers.base import Settings
+from bregopt.cvxpy.cones import cones_of, triangle
+from bregopt.routes.base import Settings
 
 LOOSE = float(os.environ.get("BREGOPT_TEST_PEER_LOOSE", "1"))
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
-from bregopt.program import is_farkas
-from bregopt.solvers.boxes import box_rows
+from bregopt.certify import is_farkas
+from bregopt.presolve.boxes import box_rows
 
 
 def test_which_rows_are_boxes():

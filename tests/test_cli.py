@@ -17,10 +17,10 @@ import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt import cli
-from bregopt.interop.matrices import read_matrix
-from bregopt.solvers import registry
-from bregopt.solvers.base import Answer, Capabilities, Settings
-from bregopt.solvers.solution import StopReason
+from bregopt.io.matrices import read_matrix
+from bregopt.program import Answer, StopReason
+from bregopt.routes import registry
+from bregopt.routes.base import Capabilities, Settings
 
 SPECS = Path(__file__).parents[1] / "examples" / "specs"
 NEAREST = ["--problem", "nearest-correlation"]

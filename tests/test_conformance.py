@@ -8,7 +8,7 @@ import peers
 import pytest
 
 import bregopt as bo
-from bregopt.solvers import registry
+from bregopt.routes import registry
 
 # A new route is tested by adding its name.
 ROUTES = ("bregman", "path", "psdboost", "lowrank", "definiteboost", "cvxpy")

@@ -10,11 +10,11 @@ import pytest
 from cvxpy_problems import CASES
 
 import bregopt as bo
-from bregopt.interop.cone_check import ConeProblem
-from bregopt.interop.cvxpy_solver import ConicProblem
-from bregopt.solvers import registry
-from bregopt.solvers.base import Answer, Capabilities, Settings
-from bregopt.solvers.solution import StopReason
+from bregopt.cvxpy.cone_check import ConeProblem
+from bregopt.cvxpy.conic_solver import ConicProblem
+from bregopt.program import Answer, StopReason
+from bregopt.routes import registry
+from bregopt.routes.base import Capabilities, Settings
 
 
 def checked(*arguments, **options):

@@ -13,8 +13,8 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
-from bregopt.interop.cvxpy_problems import method
-from bregopt.interop.cvxpy_problems.lower import lower
+from bregopt.cvxpy.problems import method
+from bregopt.cvxpy.problems.lower import lower
 
 N = 4
 RNG = np.random.default_rng(20261121)

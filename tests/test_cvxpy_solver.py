@@ -17,11 +17,11 @@ from cvxpy_problems import graph as random_graph
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
-from bregopt.interop.conic import read_conic
-from bregopt.interop.cvxpy_solver import _conic
-from bregopt.interop.families import recognise
+from bregopt.cvxpy.conic import read_conic
+from bregopt.cvxpy.conic_solver import _conic
+from bregopt.presolve.row_recognition import recognise
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
-from bregopt.solvers import registry
+from bregopt.routes import registry
 
 OURS = {name: case for name, case in CASES.items() if case[3] == "path"}
 OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
@@ -244,9 +244,9 @@ def test_what_is_passed_on_says_so_and_takes_our_options():
 
 def test_a_problem_too_large_for_memory_is_passed_on(monkeypatch):
     problem, _, _ = max_cut()
-    monkeypatch.setattr("bregopt.solvers.path.route.shortage", lambda _: "too little memory")
-    for other in ("psdboost.PSDBoost", "lowrank.LowRankRoute"):
-        monkeypatch.setattr(f"bregopt.solvers.{other}.refusal", lambda *_: "not today")
+    monkeypatch.setattr("bregopt.routes.ipm.path_route.shortage", lambda _: "too little memory")
+    for other in ("matrix_generation.PSDBoost", "burer_monteiro.LowRankRoute"):
+        monkeypatch.setattr(f"bregopt.routes.{other}.refusal", lambda *_: "not today")
     problem.solve(solver=BREGOPT)
     stats = problem.solver_stats.extra_stats
     assert stats["route"] == "CLARABEL"

@@ -15,9 +15,9 @@ import bregopt as bo
 from bregopt.program import LinearMap
 from bregopt.program.linear_map import Term
 from bregopt.program.rows import DenseRows
-from bregopt.solvers.definiteboost import DefiniteBoostSettings
-from bregopt.solvers.definiteboost.boost import Boost
-from bregopt.solvers.definiteboost.nearness import iteration_bound
+from bregopt.routes.definiteboost import DefiniteBoostSettings
+from bregopt.routes.definiteboost.boost import Boost
+from bregopt.routes.definiteboost.nearness import iteration_bound
 
 OPTIONS = [
     {"step": step, "order": order}

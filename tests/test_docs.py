@@ -13,10 +13,10 @@ import pytest
 
 import bregopt as bo
 from bregopt import cli
-from bregopt.interop.evaluate import FUNCTIONS
-from bregopt.interop.spec import KEYS
-from bregopt.solvers import registry
-from bregopt.solvers.base import Settings
+from bregopt.io.evaluate import FUNCTIONS
+from bregopt.io.spec import KEYS
+from bregopt.routes import registry
+from bregopt.routes.base import Settings
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.interop.graphs import read_graph
+from bregopt.io.graphs import read_graph
 from bregopt.program.rows import Distances, Entries, RankTwo, SparseRows
-from bregopt.solvers.base import Settings
+from bregopt.routes.base import Settings
 
 N = 5
 

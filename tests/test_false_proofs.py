@@ -7,7 +7,7 @@ import peers
 import pytest
 
 import bregopt as bo
-from bregopt.program import Certificate, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, certify, is_farkas, is_ray
 
 
 def program(constraints, objective):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.interop.frames import aligned, labels_of
+from bregopt.io.pandas_labels import aligned, labels_of
 
 pd = pytest.importorskip("pandas")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.interop.graphs import read_graph
+from bregopt.io.graphs import read_graph
 
 
 def random_graph(n, seed, density=0.5, weighted=False):

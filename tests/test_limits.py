@@ -20,7 +20,7 @@ import bregopt as bo
 from bregopt import clock, linalg
 from bregopt.cvxpy import BREGOPT
 from bregopt.modeling.problem import Problem
-from bregopt.solvers.psdboost import linear_master
+from bregopt.routes.matrix_generation import linear_master
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning"),

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import ThinMatrix, certify, lowest, smallest_eigenvalue, thin_program
-from bregopt.solvers.lowrank.surface import Tangent, read_surface
+from bregopt.certify import certify, lowest, smallest_eigenvalue
+from bregopt.program import ThinMatrix, thin_program
+from bregopt.routes.burer_monteiro.surface import Tangent, read_surface
 
 
 def graph_of(n, edges, weights):
@@ -181,7 +182,7 @@ class TestBound:
     )
     @pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0, 100.0])
     def test_a_wrong_y_never_beats_the_optimum(self, make, size, monkeypatch):
-        from bregopt.program import certificate
+        from bregopt.certify import certificate
 
         monkeypatch.setattr(certificate, "_SMALL", 1)  # as for large orders
         problem = make()
@@ -196,7 +197,7 @@ class TestBound:
     @pytest.mark.parametrize("way", ["computed", "inertia", "cholesky", "polynomial"])
     @pytest.mark.parametrize("seed", range(3))
     def test_smallest_eigenvalue_in_every_way(self, way, seed, monkeypatch):
-        from bregopt.program import eigenvalue_bound
+        from bregopt.certify import eigenvalue_bound
 
         if way != "computed":
             monkeypatch.setattr(eigenvalue_bound, "_DECOMPOSED", 1)
@@ -221,7 +222,7 @@ class TestBound:
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     def test_a_heavy_vector_costs_the_polynomial_little(self, weight, seed):
-        from bregopt.program.eigenvalue_bound import _by_polynomial
+        from bregopt.certify.eigenvalue_bound import _by_polynomial
 
         n, rng = 300, np.random.default_rng(seed)
         S = laplacian(random_graph(n, 900, seed)) - sp.diags_array(rng.uniform(0, 0.5, n))
@@ -231,7 +232,7 @@ class TestBound:
         assert exact - 0.02 * size <= found <= exact + 1e-12 * weight * n
 
     def test_inertia_is_not_fooled_by_a_saddle(self):
-        from bregopt.program.eigenvalue_bound import _by_inertia
+        from bregopt.certify.eigenvalue_bound import _by_inertia
 
         W = ThinMatrix(
             sp.csr_array(laplacian(grid(20, 20)) - 0.1 * sp.eye_array(400)), np.ones((400, 1)), np.ones(1)
@@ -287,7 +288,7 @@ class TestSurface:
         assert np.vdot(V - P, P) == pytest.approx(0, abs=1e-10)  # orthogonal
 
     def test_derivatives(self):
-        from bregopt.solvers.lowrank.lagrangian import lagrangian
+        from bregopt.routes.burer_monteiro.lagrangian import lagrangian
 
         program = balanced(random_graph(25, 60, 8), 30.0).program()
         thin = thin_program(program)
@@ -355,7 +356,7 @@ class TestRunning:
             assert sol.value <= best * (1 + 1e-6) <= sol.dual_value * (1 + 2e-6)
 
     def test_keyboard_interrupt_keeps_the_point(self, monkeypatch):
-        from bregopt.solvers.lowrank import trust_region
+        from bregopt.routes.burer_monteiro import trust_region
 
         calls, original = [], trust_region._step
 
@@ -398,7 +399,7 @@ class TestRouting:
     def test_from_sdpa_and_cvxpy(self, tmp_path):
         import cvxpy as cp
 
-        from bregopt.interop.sdpa import read_sdpa, write_sdpa
+        from bregopt.io.sdpa import read_sdpa, write_sdpa
 
         problem = max_cut(random_graph(25, 60, 13))
         write_sdpa(problem, tmp_path / "cut.dat-s")

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
-from bregopt.interop.matrices import read_matrix
+from bregopt.io.matrices import read_matrix
 from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.solvers.bregman.held_diagonal import simplex_shift
-from bregopt.solvers.engine import Pull, RowAction, Scene, conjugate_gradients
-from bregopt.solvers.engine.entry_system import EntrySystem
-from bregopt.solvers.engine.gram import Gram
-from bregopt.solvers.engine.linear import DefiniteFactor, bordered
-from bregopt.solvers.engine.row_system import RowSystem
+from bregopt.routes.ipm import Pull, RowAction, Scene, conjugate_gradients
+from bregopt.routes.ipm.entry_system import EntrySystem
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
+from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.projection.held_diagonal import simplex_shift
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
@@ -163,7 +163,7 @@ class TestSystems:
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.solvers.engine import entry_system, row_system
+        from bregopt.routes.ipm import entry_system, row_system
 
         n = 5
         A = linear_map(n, rng)
@@ -178,7 +178,7 @@ class TestSystems:
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
 
     def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.solvers.engine import entry_system
+        from bregopt.routes.ipm import entry_system
 
         n = 5
         A = linear_map(n, rng)
@@ -195,7 +195,7 @@ class TestSystems:
     @pytest.mark.parametrize("terms", [0.0, 1e9])
     def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
         """Pieces, terms and whole products, each row of the map against its definition."""
-        monkeypatch.setattr("bregopt.solvers.engine.gram._TERM", terms)
+        monkeypatch.setattr("bregopt.routes.ipm.schur._TERM", terms)
         n = 6
         A = linear_map(n, rng)
         P, Q = positive_definite(n, rng), positive_definite(n, rng)
@@ -207,9 +207,9 @@ class TestSystems:
         n = 6
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
-        monkeypatch.setattr("bregopt.solvers.engine.action._SPARSE_FROM", 0)
+        monkeypatch.setattr("bregopt.routes.ipm.row_action._SPARSE_FROM", 0)
         for share in (0.0, 1e9):
-            monkeypatch.setattr("bregopt.solvers.engine.action._SPARSE_SHARE", share)
+            monkeypatch.setattr("bregopt.routes.ipm.row_action._SPARSE_SHARE", share)
             action = RowAction(A)
             assert action.by_term == (share > 0)
             S = action.adjoint(y)
@@ -366,7 +366,7 @@ class TestHardCases:
 
     @pytest.mark.parametrize("divergence", ATOMS)
     def test_working_set_of_rows(self, divergence, monkeypatch):
-        from bregopt.solvers.bregman import route
+        from bregopt.routes.projection import bregman_route as route
 
         rng = np.random.default_rng(3)
         X0, X = positive_definite(8, rng), bo.PSD(8)

@@ -17,9 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import Penalty, certify, find_faces, is_farkas, is_ray
-from bregopt.solvers import registry
-from bregopt.solvers.engine import PrimalDual
+from bregopt.certify import certify, is_farkas, is_ray
+from bregopt.presolve.faces import find_faces
+from bregopt.program import Penalty
+from bregopt.routes import registry
+from bregopt.routes.ipm import PrimalDual
 
 
 def symmetric(n, rng):

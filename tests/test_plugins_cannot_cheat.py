@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import bregopt as bo
+from bregopt.certify import certify
 from bregopt.divergences import DIVERGENCES, Frobenius
-from bregopt.program import LinearMap, Nearness, Program, Term, certify
+from bregopt.program import Answer, LinearMap, Nearness, Program, StopReason, Term
 from bregopt.program.rows import DenseRows
-from bregopt.solvers import registry
-from bregopt.solvers.base import Answer, Capabilities, Settings
-from bregopt.solvers.solution import StopReason
+from bregopt.routes import registry
+from bregopt.routes.base import Capabilities, Settings
 
 INDEFINITE = np.array([[1.0, 0.8, -0.6], [0.8, 1.0, 0.7], [-0.6, 0.7, 1.0]])
 assert np.linalg.eigvalsh(INDEFINITE)[0] < -0.1

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import Face, certify
-from bregopt.solvers.progress import Progress
-from bregopt.solvers.psdboost import PSDBoost, PSDBoostSettings, generation
-from bregopt.solvers.psdboost.oracle import Reward, leading
+from bregopt.certify import certify
+from bregopt.program import Face
+from bregopt.routes.matrix_generation import PSDBoost, PSDBoostSettings, generation
+from bregopt.routes.matrix_generation.oracle import Reward, leading
+from bregopt.routes.progress import Progress
 
 
 def reward_of(H):

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, margin_problem, reward_of
 
 import bregopt as bo
-from bregopt.program import Face, LowRank, proven_bound
-from bregopt.solvers.psdboost import linear_master, oracle, semidefinite_master
-from bregopt.solvers.psdboost.oracle import Reward, leading
+from bregopt.certify import proven_bound
+from bregopt.program import Face, LowRank
+from bregopt.routes.matrix_generation import linear_master, oracle, semidefinite_master
+from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
 

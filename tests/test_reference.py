@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 
 import bregopt as bo
-from bregopt.solvers import registry
+from bregopt.routes import registry
 
 DIVERGENCE = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 # D(x, x0) of positive numbers, and its derivative in x.

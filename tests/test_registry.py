@@ -4,8 +4,6 @@ import copy
 import dataclasses
 import pickle
 import signal
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
@@ -14,9 +12,9 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.solvers import registry
-from bregopt.solvers.base import Answer, Capabilities, Settings
-from bregopt.solvers.solution import StopReason
+from bregopt.program import Answer, StopReason
+from bregopt.routes import registry
+from bregopt.routes.base import Capabilities, Settings
 
 
 def nearness(n=6, seed=0, divergence=bo.logdet_div):
@@ -376,20 +374,6 @@ def test_warnings_point_at_the_caller(solve):
     (warning,) = caught
     assert warning.category is bo.ConvergenceWarning
     assert (warning.filename, warning.lineno) == (__file__, solve.__code__.co_firstlineno)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import bregopt.solvers.base as base",
-        "import bregopt; import bregopt.solvers.base; base = bregopt.solvers.base",
-        "import bregopt; from bregopt.solvers import base",
-    ],
-)
-def test_the_function_solvers_does_not_hide_the_package(code):
-    ask = "import bregopt as bo; assert 'cvxpy' in bo.solvers()"
-    check = "import bregopt.solvers.bregman as b; assert b.Bregman and base.Settings"
-    subprocess.run([sys.executable, "-c", f"{code}; {ask}; {check}"], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

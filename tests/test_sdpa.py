@@ -382,7 +382,7 @@ def test_dimacs_errors_are_those_of_the_formulas(tmp_path):
 
 def test_dimacs_errors_of_rows_boxes_and_free_variables():
     """Against the standard form that is written for the same problem: the slacks are among its variables."""
-    from bregopt.program import dimacs_errors
+    from bregopt.certify import dimacs_errors
 
     problem = linear_problem(np.random.default_rng(2), bo.Minimize)
     solution = solve(problem)

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt import memory
-from bregopt.interop import spec as spec_module
-from bregopt.interop.evaluate import FUNCTIONS, evaluate
-from bregopt.interop.matrices import read_matrix, write_csv
-from bregopt.interop.spec import KEYS, load_spec, self_contained
-from bregopt.solvers.base import Settings
+from bregopt.io import spec as spec_module
+from bregopt.io.evaluate import FUNCTIONS, evaluate
+from bregopt.io.matrices import read_matrix, write_csv
+from bregopt.io.spec import KEYS, load_spec, self_contained
+from bregopt.routes.base import Settings
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "specs").glob("*.toml"))
 SCHEMA = json.loads(Path(spec_module.__file__).with_name("spec.schema.json").read_text(encoding="utf-8"))

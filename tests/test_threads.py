@@ -12,9 +12,9 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import bregopt as bo
-from bregopt.solvers import registry
-from bregopt.solvers.base import Answer, Capabilities, Settings
-from bregopt.solvers.solution import StopReason
+from bregopt.program import Answer, StopReason
+from bregopt.routes import registry
+from bregopt.routes.base import Capabilities, Settings
 from bregopt.threads import SMALL, threads_for
 
 HELD = 2  # threads that the user has

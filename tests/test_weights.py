@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 import bregopt.cvxpy
+from bregopt.certify import certify
 from bregopt.divergences import WeightedFrobenius
-from bregopt.program import certify
 
 
 def broken(n, seed):

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.program import certify
-from bregopt.solvers import working_set
-from bregopt.solvers.engine.central_path import follow_path
-from bregopt.solvers.path import route
-from bregopt.solvers.path.triage import _best_variables
-from bregopt.solvers.slacks import fold_slacks
-from bregopt.solvers.working_set import Split
+from bregopt.certify import certify
+from bregopt.presolve.slacks import fold_slacks
+from bregopt.program import StopReason
+from bregopt.routes import working_set
+from bregopt.routes.ipm import path_route as route
+from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.ipm.working_set_start import _best_variables
+from bregopt.routes.working_set import Split
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_a_stalled_round_is_no_answer(monkeypatch):
     def weak(faces, settings, start, progress):
         answer = follow_path(faces, settings, start, progress)
         if faces.program.m < 30:
-            return type(answer)(answer.X, answer.u, 0 * answer.y, bo.solvers.solution.StopReason.STALLED, 1)
+            return type(answer)(answer.X, answer.u, 0 * answer.y, StopReason.STALLED, 1)
         return answer
 
     monkeypatch.setattr(route, "follow_path", weak)

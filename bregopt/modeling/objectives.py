@@ -11,8 +11,8 @@ from bregopt.arrays import Array, finite_array, positive_number, symmetric_matri
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
+from bregopt.presolve.range_space import RANK_TOL, with_complement
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.range_space import RANK_TOL, with_complement
 
 __all__ = [
     "DivergenceTerm",
@@ -94,7 +94,7 @@ class ObjectiveExpression:
     @property
     def value(self) -> float | None:
         """The value at the current values of the variables."""
-        from bregopt.program.certificate import divergence_of
+        from bregopt.program.anchor import divergence_of
         from bregopt.program.program import Nearness
 
         total = self.affine.value

@@ -16,8 +16,8 @@ from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
-from bregopt.solvers import registry
-from bregopt.solvers.solution import Solution
+from bregopt.routes import registry
+from bregopt.routes.solution import Solution
 
 __all__ = ["Problem"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bregopt.program import Certificate
-from bregopt.solvers.solution import Solution
+from bregopt.certify import Certificate
+from bregopt.routes.solution import Solution
 
 __all__ = ["certified"]
 

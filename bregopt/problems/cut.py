@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from bregopt import clock
 from bregopt.arrays import IntArray, finite_array
-from bregopt.interop.graphs import Graph, read_graph
+from bregopt.io.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Maximize, Minimize
@@ -26,9 +26,9 @@ from bregopt.problems.arguments import check_arguments
 from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
-from bregopt.solvers.base import Seed
-from bregopt.solvers.registry import check_options, time_limit
-from bregopt.solvers.solution import Solution
+from bregopt.routes.base import Seed
+from bregopt.routes.registry import check_options, time_limit
+from bregopt.routes.solution import Solution
 
 __all__ = ["Cut", "lovasz_theta", "max_cut", "min_balanced_cut"]
 

@@ -15,7 +15,7 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.interop.frames import labelled, labels_of
+from bregopt.io.pandas_labels import labelled, labels_of
 from bregopt.modeling.atoms import sq_distance
 from bregopt.modeling.constraints import Constraint, soft
 from bregopt.modeling.objectives import Minimize
@@ -25,7 +25,7 @@ from bregopt.problems.arguments import check_arguments
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
-from bregopt.solvers.solution import Solution
+from bregopt.routes.solution import Solution
 
 __all__ = ["learn_kernel"]
 

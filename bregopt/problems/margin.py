@@ -8,14 +8,14 @@ from typing import Any
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array, positive_number
-from bregopt.interop.frames import Labels, labelled
+from bregopt.io.pandas_labels import Labels, labelled
 from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments
-from bregopt.solvers.solution import Solution
+from bregopt.routes.solution import Solution
 
 __all__ = ["soft_margin"]
 

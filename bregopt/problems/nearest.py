@@ -11,8 +11,9 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.certify.certificate import certify
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.interop.frames import Labels, aligned, labelled, labels_of
+from bregopt.io.pandas_labels import Labels, aligned, labelled, labels_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Minimize, frobenius_div
@@ -22,11 +23,10 @@ from bregopt.problems.arguments import check_arguments
 from bregopt.problems.certified import certified
 from bregopt.problems.cliques import least_block
 from bregopt.problems.objective import nearness
-from bregopt.program.certificate import certify
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.solvers.base import Settings
-from bregopt.solvers.registry import time_limit
-from bregopt.solvers.solution import Solution
+from bregopt.routes.base import Settings
+from bregopt.routes.registry import time_limit
+from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
 __all__ = ["nearest_correlation", "nearest_psd"]

@@ -1,0 +1,36 @@
+"""What an answer proves, from the data alone: certificates, proofs that there is none, and their bounds."""
+
+from bregopt.certify.certificate import (
+    Certificate,
+    bound_inside,
+    certificate_inside,
+    certificate_of,
+    certify,
+    objective_size,
+    primal_residual,
+)
+from bregopt.certify.consistency import check_families
+from bregopt.certify.dimacs import dimacs_errors
+from bregopt.certify.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
+from bregopt.certify.proofs import is_farkas, is_ray
+from bregopt.certify.trace_bound import TraceBound, trace_bound, with_trace_row
+
+__all__ = [
+    "Certificate",
+    "TraceBound",
+    "bound_inside",
+    "certificate_inside",
+    "certificate_of",
+    "certify",
+    "check_families",
+    "dimacs_errors",
+    "is_farkas",
+    "is_ray",
+    "lowest",
+    "objective_size",
+    "primal_residual",
+    "proven_bound",
+    "smallest_eigenvalue",
+    "trace_bound",
+    "with_trace_row",
+]

@@ -1,0 +1,111 @@
+"""The error measures of the 7th DIMACS challenge, by which solvers of semidefinite programs are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.certify.certificate import least_eigenvalue, slack
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.program import Program
+from bregopt.program.rows import Rows
+from bregopt.program.sparse_plus_low_rank import ThinMatrix
+
+__all__ = ["dimacs_errors"]
+
+
+def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> Array:
+    """Return the six DIMACS error measures of a primal and a dual point.
+
+    With ``Z = C - A*(y)``, the reduced costs ``z = c - B'y``, the largest magnitudes ``|b|`` of the bounds of
+    the rows and ``|C|`` of all costs, and the slacks of rows and of the box of ``u`` counted among the
+    variables, they are::
+
+        1  ||violations of the rows||_2 / (1 + |b|)
+        2  (how far X and u are outside their cone and box) / (1 + |b|)
+        3  ||z of free variables||_2 / (1 + |C|)
+        4  (how far Z and z are outside the dual cone) / (1 + |C|)
+        5  (primal - dual) / (1 + |primal| + |dual|), which may be negative
+        6  (<X, Z> + slacks times their multipliers) / (1 + |primal| + |dual|)
+
+    Parameters
+    ----------
+    program : Program
+        With a linear objective and hard rows.
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
+    u : array of shape (k,)
+    y : array of shape (m,)
+        Clipped to its range first.
+
+    Returns
+    -------
+    array of shape (6,)
+
+    Raises
+    ------
+    ValueError
+        A divergence or a soft row, for which they are not defined.
+
+    References
+    ----------
+    Mittelmann (2003), An independent benchmarking of SDP and SOCP solvers, Mathematical Programming 95.
+    """
+    if any(program.divergences) or not program.bounds.all_hard:
+        raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
+    bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
+    Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
+    z = program.c - program.B.T @ y
+    bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
+    # The end of its box to which each reduced cost moves; where that is open, the other one stands in.
+    wanted, other = np.where(z > 0, (program.u_lo, program.u_hi), (program.u_hi, program.u_lo))
+    free, missed = np.isinf(wanted) & np.isinf(other), np.isinf(wanted) & np.isfinite(other)
+    end = np.where(free, 0.0, np.where(missed, other, wanted))
+    priced = np.where(free, 0.0, z)
+
+    primal = sum(block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)) + program.c @ u
+    dual = y @ bound + priced @ end
+    products = sum(_inner(X_b, Z_b) for X_b, Z_b in zip(X, Z, strict=True))
+    products += (y * (activity - bound))[bounds.lo < bounds.hi].sum() + priced @ (u - end)
+    b_size = 1 + _largest([np.where(np.isfinite(a), a, 0.0) for a in (bounds.lo, bounds.hi)])
+    costs = [_entries(block.cost) for block in program.blocks if block.cost is not None]
+    c_size = 1 + _largest([*costs, program.c])
+    size = 1 + abs(primal) + abs(dual)
+    return np.array(
+        [
+            np.linalg.norm(bounds.violation(activity)) / b_size,
+            max(_beyond(X), _largest([np.clip(u, program.u_lo, program.u_hi) - u])) / b_size,
+            np.linalg.norm(z[free]) / c_size,
+            max(_beyond(Z), _largest([z[missed]])) / c_size,
+            (primal - dual) / size,
+            products / size,
+        ]
+    )
+
+
+def _beyond(matrices: Sequence[Matrix | ThinMatrix]) -> float:
+    """Return how far the smallest eigenvalue of any of the matrices is below zero."""
+    own = [least_eigenvalue(A) for A in matrices if not isinstance(A, LowRank)]
+    return max([0.0, *(-value for value in own)])
+
+
+def _inner(X: Matrix, Z: Array | ThinMatrix) -> float:
+    """Return ``<X, Z>``."""
+    if isinstance(X, LowRank):
+        return float(np.vdot(X.factor, Z @ X.factor))
+    return float(np.vdot(X, Z.dense() if isinstance(Z, ThinMatrix) else Z))
+
+
+def _entries(cost: Rows) -> Array:
+    """Return the entries of ``C`` that are not zero, of ``C`` as one row."""
+    t = cost.coordinates()
+    half = sp.coo_array((t.value / 2, (t.i, t.j)), (cost.n, cost.n)).tocsr()
+    entries: Array = (half + half.T).data
+    return entries
+
+
+def _largest(arrays: Sequence[Array]) -> float:
+    """Return the largest magnitude of any entry."""
+    return max(float(np.abs(a).max(initial=0.0)) for a in arrays)

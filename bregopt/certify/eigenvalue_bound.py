@@ -1,0 +1,313 @@
+"""A number that no eigenvalue of a large symmetric matrix is below: proven, in one of three ways.
+
+Lanczos's method only ever finds an upper estimate of the smallest eigenvalue, however small its residual,
+and on meshes it misses the smallest for long. So the estimate says where to look, and what proves it is
+
+- ``L D L'`` of the sparse part, bordered by the vectors, where it stays sparse. The signs of ``D`` count the
+  negative eigenvalues (Sylvester), and what ``L D L'`` misses of the matrix is bounded afterwards;
+- Cholesky's, up to an order of 5,000 (Rump 2006);
+- beyond, a Chebyshev polynomial applied to one random vector. It would have grown if an eigenvalue were below
+  the bound, unless the vector happened to be orthogonal to its eigenvector up to 1e-12 (Kuczynski and
+  Wozniakowski 1992, from whom the argument is).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import splu
+
+from bregopt.arrays import EPS, TINY, Array
+from bregopt.clock import CutShort, affords, checkpoint, remaining
+from bregopt.linalg import factorised
+from bregopt.program.sparse_plus_low_rank import ThinMatrix
+
+__all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
+
+_DECOMPOSED = 500  # the order up to which all eigenvalues are computed
+_LARGEST_DENSE = 5_000  # the order up to which the matrix may be formed
+_LARGEST_PROFILE = 5e7  # entries between the diagonal and the first of each row, in a narrow order,
+_NARROW = 0.1  # and of all there are: where the factor is taken for sparse
+_MOST_VECTORS = 20  # that border it
+_FINE = 1e-9  # of the size, below which a step is not made smaller again,
+_CLOSE = 1.5  # and by what factor it may be too large
+_FINEST, _DENSE_FINEST = 1e-13, 1e-10  # of the size: the first bound tried below the estimate
+_WIDER = 10.0  # by which one that was not proven is moved away
+_TRIALS = 12
+_LIGHTER = 0.9  # of the weights of vectors, where they border a matrix,
+_CORNER = 0.01  # and by how little the corner may be missed
+_LANCZOS = 60  # steps
+_DEGREES = (250, 500, 1_000, 2_000, 4_000)  # of the polynomial, each where the one before is not enough,
+_NEAR_ENOUGH = 0.5  # which is to say: this near to the estimate, relative to that
+_HEAVY = 100.0  # times the size of the sparse part: vectors that are kept apart from the polynomial
+_HUGE = 1e100  # where the polynomial's vectors are scaled
+_ORTHOGONAL = 1e-12  # the probability that is neglected
+_UNIT = EPS
+_ROUND_OFF = 4 * _UNIT
+
+# Relative to the eigendecomposition of the same matrix: the time of two Cholesky factorisations, and that of
+# as many multiplications in a sparse factor as the cube of the order.
+_DENSE_PROOF, _SPARSE_WORK = 0.25, 5.0
+_KEPT = 4  # bounds: a route's last proofs are those of its answer, which is certified once more
+
+_Proof = Callable[[float], float | None]
+_found_lately: tuple[tuple[bytes, float], ...] = ()
+
+
+def smallest_eigenvalue(W: ThinMatrix) -> float:
+    """Return a number not above the smallest eigenvalue, and near that or, where that is positive, near zero.
+
+    Up to an order of 500 it is computed, above proven; beyond 5,000, where no sparse factor is at hand, up
+    to a probability of 1e-12 over the random vector of the proof. Where the time is over the number is what
+    Gershgorin's discs prove; where it is too short for a factor, the proof is that of larger orders.
+    """
+    if W.n <= _DECOMPOSED:
+        return float(np.linalg.eigvalsh(W.dense())[0])
+    size = max(map(abs, W.ends()))
+    if size == 0:
+        return 0.0
+    key = _digest(W)
+    found = dict(_found_lately).get(key)
+    return _found_now(W, size, key) if found is None else found
+
+
+def _found_now(W: ThinMatrix, size: float, key: bytes) -> float:
+    """Return the bound of a matrix of some size, and keep it if the proof was done; weaker out of time."""
+    global _found_lately
+    try:
+        found = _by_proof(W, size)
+    except CutShort:
+        return W.ends()[0]
+    if remaining() > 0:
+        _found_lately = (*_found_lately, (key, found))[-_KEPT:]
+    return found
+
+
+def _digest(W: ThinMatrix) -> bytes:
+    """Return what tells a matrix from all others."""
+    digest = hashlib.blake2b()
+    for part in (W.S.indptr, W.S.indices, W.S.data, W.U, W.w):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
+
+
+def _by_proof(W: ThinMatrix, size: float) -> float:
+    """Return the bound of a matrix of the given size, by the first of the three proofs that takes it."""
+    estimate = min(float(lowest(W, 1)[0][0]), 0.0)
+    found = None
+    if _stays_sparse(W):
+        found = _proven(lambda t: _by_inertia(W, t), estimate, size)
+    if found is None and W.n <= _LARGEST_DENSE and affords(W.n, _DENSE_PROOF):
+        H = -W.dense()
+        return -proven_bound(H, -estimate, _DENSE_FINEST * size, _TRIALS)
+    return _by_polynomial(W, estimate) if found is None else found
+
+
+def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
+    """Return a bound that is proven: from an estimate down in growing steps, and then up again a little."""
+    step, found = _FINEST * size, None
+    for _ in range(_TRIALS):
+        found = proof(estimate - step)
+        if found is not None:
+            break
+        step *= _WIDER
+    wider = _WIDER
+    while found is not None and step > _FINE * size and wider > _CLOSE:
+        wider = np.sqrt(wider)
+        better = proof(estimate - step / wider)
+        if better is not None:
+            found, step = better, step / wider
+    return found
+
+
+def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> float:
+    """Return a number above the largest eigenvalue: `estimate` and `slack`, or more where that is too low.
+
+    A Cholesky factorisation of ``t I - H`` that runs to its end proves ``t`` up to round-off, for which
+    `n` times its unit times the trace is added (Rump 2006).
+    """
+    n = len(H)
+    step = max(slack, _ROUND_OFF * n * abs(estimate), TINY)
+    for _ in range(trials):
+        t = estimate + step
+        shifted = -H
+        shifted[np.diag_indices(n)] += t
+        size = float(np.abs(shifted.diagonal()).sum())
+        if factorised(shifted)[1]:
+            return t + _ROUND_OFF * (n + 2) * size
+        step *= _WIDER
+    checkpoint(n)
+    return float(scipy.linalg.eigvalsh(H)[-1]) + _ROUND_OFF * float(np.linalg.norm(H))
+
+
+def _stays_sparse(W: ThinMatrix) -> bool:
+    """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it.
+
+    And whether there is time to factorise it, in one call.
+    """
+    if len(W.w) > _MOST_VECTORS or (W.w < 0).any():
+        return False
+    order = reverse_cuthill_mckee(W.S, symmetric_mode=True)
+    place = np.empty(W.n, dtype=np.intp)
+    place[order] = np.arange(W.n)
+    coo = W.S.tocoo()
+    first = np.arange(W.n)
+    np.minimum.at(first, place[coo.row], place[coo.col])
+    width = (np.arange(W.n) - first).astype(float)
+    narrow = float(width.sum()) <= min(_LARGEST_PROFILE, _NARROW * W.n**2)
+    return narrow and affords(W.n, _SPARSE_WORK * float(width @ width) / W.n**3)
+
+
+def _by_inertia(W: ThinMatrix, t: float) -> float | None:
+    """Return what ``L D L' ~ W - t I`` proves, None where it does not prove the matrix psd.
+
+    The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
+    negative eigenvalue for each of them, and none besides if ``W - t I`` is psd. Their weights are taken a
+    tenth smaller there, so that what is missed in the border counts by its square.
+    """
+    n, q = W.n, len(W.w)
+    K = sp.csc_array(W.S - t * sp.eye_array(n))
+    if q:
+        border = W.U * np.sqrt(_LIGHTER * W.w)
+        K = sp.csc_array(sp.block_array([[K, border], [border.T, -np.eye(q)]]))
+    try:
+        lu = splu(K, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False})
+    except RuntimeError:  # exactly singular
+        return None
+    d = lu.U.diagonal()
+    if (lu.perm_r != lu.perm_c).any() or (d == 0).any() or (d < 0).sum() != q:
+        return None
+    inside, across, corner = _missed(K, lu, n)
+    if not corner < _CORNER:
+        return None
+    spare = (1 - corner) / _LIGHTER - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
+    return t - inside - (1 + 1 / spare) * across**2 / (1 - corner)
+
+
+def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
+    """Return bounds on the norm of ``K - L D L'``: of its first `n` rows and columns, the border, the corner.
+
+    From the computed factors ``L U ~ K`` (Higham 2002, §9.3), and what ``U`` differs from ``D L'`` by.
+    """
+    size, U = len(lu.perm_c), abs(lu.U)
+    L = abs(lu.L)
+    skew = abs(lu.U - sp.diags_array(lu.U.diagonal()) @ lu.L.T)
+    gamma = (int(np.diff(L.tocsr().indptr).max()) + 4) * _UNIT * (1 + 1e-9)
+
+    def rows_of(columns: Any) -> Array:
+        one = np.zeros(size)
+        one[lu.perm_c[columns]] = 1.0
+        rows: Array = (L @ (gamma * (U @ one) + skew @ one))[lu.perm_c]
+        return rows + _ROUND_OFF * (abs(K)[:, columns].sum(axis=1))
+
+    inside = float(rows_of(slice(0, n))[:n].max())
+    if size == n:
+        return inside, 0.0, 0.0
+    border = [rows_of(slice(k, k + 1)) for k in range(n, size)]
+    across = float(np.sqrt(sum(float(rows[:n] @ rows[:n]) for rows in border)))
+    return inside, across, float(sum(rows[n:].sum() for rows in border))
+
+
+def _by_polynomial(W: ThinMatrix, a: float) -> float:
+    """Return a bound from a Chebyshev polynomial of a random vector, up to the probability of 1e-12.
+
+    With ``x`` in ``[-1, 1]`` for eigenvalues in ``[a, b]``, where ``b`` is above all, ``|T_k(x)|`` of one
+    below ``a`` is ``cosh(k arccosh |x|)``, and the vector ``T_k g`` at least that times the part of ``g`` in
+    its direction. Vectors of great weight, which would push ``b`` far up, are kept apart: it is about the
+    rest of the space.
+    """
+    size = max(map(abs, replace(W, U=W.U[:, :0], w=W.w[:0]).ends()))
+    heavy = W.w * np.einsum("nq,nq->q", W.U, W.U) > _HEAVY * size
+    Q = np.linalg.qr(W.U[:, heavy])[0]
+    light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
+    b = light.ends()[1]
+    if b <= a:
+        return W.ends()[0]
+    below = -np.inf
+    try:
+        for degree, logarithm in _growth(light, Q, a, b):
+            # arccosh(r) <= log(2 r)
+            angle = max(logarithm - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
+            below = a - (np.cosh(angle) - 1) * (b - a) / 2
+            if a - below <= _NEAR_ENOUGH * abs(a):
+                break
+    except CutShort:
+        if below == -np.inf:
+            raise
+    return _with_directions(W, Q, below) if heavy.any() else below
+
+
+def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
+    """Yield degrees, and the logarithm of the length to which ``T_k`` takes a random vector off `Q`."""
+    scale, centre = 2 / (b - a), (b + a) / (b - a)
+
+    def moved(v: Array) -> Array:
+        v = scale * (W @ v) - centre * v
+        return v - Q @ (Q.T @ v)
+
+    g = np.random.default_rng(0).normal(size=(W.n, 1))
+    before = g - Q @ (Q.T @ g)
+    now, logarithm = moved(before), 0.0
+    for degree in range(2, _DEGREES[-1] + 1):
+        checkpoint()
+        before, now = now, 2 * moved(now) - before
+        size = float(np.abs(now).max())
+        if size > _HUGE:
+            before, now, logarithm = before / size, now / size, logarithm + np.log(size)
+        if degree in _DEGREES:
+            yield degree, logarithm + np.log(np.linalg.norm(now))
+
+
+def _with_directions(W: ThinMatrix, Q: Array, below: float) -> float:
+    """Return a number below the eigenvalues of `W`, from one below those of ``P W P``, ``P = I - QQ'``.
+
+    ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if ``least - t >= |P W Q|^2 / d``,
+    with the least eigenvalue of ``Q'WQ``.
+    """
+    WQ = W @ Q
+    inside = Q.T @ WQ
+    apart = float(np.linalg.eigvalsh((inside + inside.T) / 2)[0]) - below
+    across = float(np.linalg.norm(WQ - Q @ inside))
+    return below - (np.hypot(apart, 2 * across) - apart) / 2
+
+
+def lowest(W: ThinMatrix, count: int, steps: int = _LANCZOS) -> tuple[Array, Array]:
+    """Return the lowest Ritz values and vectors of Lanczos's method: estimates from above.
+
+    Parameters
+    ----------
+    W : ThinMatrix
+    count, steps : int
+
+    Returns
+    -------
+    values : array of shape (count,), ascending
+    vectors : array of shape (n, count)
+        Of unit length.
+    """
+    n = W.n
+    steps = min(steps, n)
+    Q, alpha, beta = np.zeros((n, steps)), np.zeros(steps), np.zeros(steps)
+    q = np.random.default_rng(0).normal(size=n)
+    Q[:, 0] = q / np.linalg.norm(q)
+    reached = steps
+    for k in range(steps):
+        checkpoint()
+        v = W @ Q[:, k]
+        alpha[k] = v @ Q[:, k]
+        for _ in range(2):  # against all before, twice: they stay orthogonal
+            v -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ v)
+        beta[k] = np.linalg.norm(v)
+        if k + 1 == steps or beta[k] <= _ROUND_OFF * n * np.abs(alpha[: k + 1]).max():
+            reached = k + 1
+            break
+        Q[:, k + 1] = v / beta[k]
+    values, S = scipy.linalg.eigh_tridiagonal(alpha[:reached], beta[: reached - 1])
+    return values[:count], Q[:, :reached] @ S[:, :count]

@@ -1,0 +1,101 @@
+"""Proofs that there is no answer: Farkas vectors of infeasible programs, and rays of unbounded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify.trace_bound import trace_bounds
+from bregopt.divergences import LogDet
+from bregopt.program.anchor import divergence_of
+from bregopt.program.bounds import Penalty
+from bregopt.program.program import Program
+
+__all__ = ["is_farkas", "is_ray"]
+
+_BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
+
+
+def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
+    """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows.
+
+    It does if ``sum_k y_k (A_k(X) + B_k u)`` is at most some number for every psd ``X`` and every ``u`` in
+    its box, while the rows' bounds ask for more. Without a bound on the trace, ``A*(y)`` must be negative
+    semidefinite: to round-off, and so nearly that what it lacks would take a trace far beyond the one that
+    the bounds speak of.
+    """
+    bounds = program.bounds
+    y = np.where(bounds.hard, bounds.clip(y), 0.0)
+    size = float(np.abs(y) @ program.A.norms())
+    asked = np.where(y > 0, bounds.lo, bounds.hi)
+    used = y != 0
+    demand = float(y[used] @ asked[used])
+    magnitude = float(np.abs(y[used]) @ np.abs(asked[used]))
+    reduced = program.Bt @ y
+    end = np.where(reduced > 0, program.u_hi, program.u_lo)
+    open_end = ~np.isfinite(end)
+    column = program.absolute_B.T @ np.abs(y)
+    if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
+        return False
+    from_box = reduced[~open_end] * end[~open_end]
+    demand -= float(from_box.sum())
+    magnitude += float(np.abs(from_box).sum())
+    bounds_on_traces = trace_bounds(program)
+
+    def refutes(largest: Sequence[float]) -> bool:
+        """Whether eigenvalues of ``A*(y)`` that are no larger than these leave a contradiction."""
+        supply, lacking = 0.0, 0.0
+        for b, (bound, value) in enumerate(zip(bounds_on_traces, largest, strict=True)):
+            if bound is not None:
+                supply -= bound.least(-value)
+            elif value > tol * size:
+                return False
+            else:
+                lacking += max(value, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
+        return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
+
+    adjoints = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
+    # No diagonal entry is above the largest eigenvalue: mostly that tells already.
+    return refutes([float(S.diagonal().max()) for S in adjoints]) and refutes(
+        [float(np.linalg.eigvalsh(S)[-1]) for S in adjoints]
+    )
+
+
+def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
+    """Whether the objective falls without end along the psd direction `X` and the direction `u`.
+
+    A LogDet term grows along a direction as ``mu <inv(X0), X>`` does, the other divergences faster than any
+    linear term: in their blocks a ray stands still.
+    """
+    bounds = program.bounds
+    activity = program.activity(X, u)
+    size = program.absolute_B @ np.abs(u)
+    for term in program.A.terms:
+        size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
+    up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)
+    against = np.where(np.isfinite(bounds.hi), up, 0.0) + np.where(np.isfinite(bounds.lo), down, 0.0)
+    blocked = bounds.kind != Penalty.HINGE
+    if (against[blocked] > tol * size[blocked]).any():
+        return False
+    out = np.where(np.isfinite(program.u_hi), np.maximum(u, 0), 0.0)
+    out += np.where(np.isfinite(program.u_lo), np.maximum(-u, 0), 0.0)
+    if (out > tol * np.abs(u).max(initial=0.0)).any():
+        return False
+    if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
+        return False
+    rates, sizes = [], []
+    for block, X_b in zip(program.blocks, X, strict=True):
+        rates.append(block.cost_value(X_b))
+        sizes.append(float(np.linalg.norm(block.C) * np.linalg.norm(X_b)))
+        if block.nearness is not None and X_b.any():
+            divergence = divergence_of(block.nearness)
+            if not isinstance(divergence, LogDet):
+                return False
+            rates.append(block.nearness.mu * float(np.vdot(divergence.inverse, X_b)))
+    paid = float(bounds.gamma[~blocked] @ against[~blocked])
+    fall = sum(rates) + float(program.c @ u) + paid
+    # What falls has to be far more than what the tolerated violations could be worth.
+    sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
+    return fall < -1e3 * tol * (sum(sizes) + paid)

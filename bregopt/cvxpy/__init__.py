@@ -1,0 +1,16 @@
+"""bregopt for CVXPY users: importing this module adds ``method="bregopt"`` and ``solver="BREGOPT"`` to CVXPY.
+
+The first reads problems as they were written; the second is a conic solver, also held as :data:`BREGOPT`.
+"""
+
+from __future__ import annotations
+
+import cvxpy as cp
+
+from bregopt.cvxpy.conic_solver import BREGOPT, register
+from bregopt.cvxpy.problems.method import solve
+
+__all__ = ["BREGOPT", "register", "solve"]
+
+cp.Problem.register_solve("bregopt", solve)
+register()

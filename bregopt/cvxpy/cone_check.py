@@ -1,0 +1,210 @@
+"""CVXPY problems with second-order or exponential cones: solved by CVXPY's solvers, certified here.
+
+None of our routes reads such cones, but what an answer proves follows from the conic data alone,
+
+    minimise c'x   subject to  A x + s = b,  s in K,
+    maximise -b'z  subject to  A'z = -c,     z in K*,
+
+so that these problems can be cross-checked like all others. Farkas vectors and rays, which CVXPY does not
+hand on, are the answers to problems of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import cvxpy as cp
+import cvxpy.settings as names
+import numpy as np
+import scipy.sparse as sp
+from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
+
+from bregopt.arrays import Array
+from bregopt.cvxpy.cones import cones_of
+from bregopt.cvxpy.conic_solver import conic_data
+from bregopt.errors import UnsupportedProblemError
+from bregopt.program import StopReason
+from bregopt.routes import registry
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["ConeProblem"]
+
+_REFERENCE = "cvxpy"
+_NEAR = 1e-2  # what an inaccurate answer meets
+_PROOF_TOL = 1e-9  # to which rays and Farkas vectors are asked for,
+_PROVES = 1e-6  # and to which they must hold
+
+
+@dataclass(frozen=True)
+class _Point:
+    """An answer in conic terms, with CVXPY's status."""
+
+    x: Array
+    z: Array
+    status: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """What a point proves of a conic program."""
+
+    status: Status
+    value: float = np.nan
+    bound: float = np.nan
+    gap: float = np.nan
+    primal: float = np.nan
+    dual: float = np.nan
+    error: float = np.nan
+
+
+class ConeProblem:
+    """A CVXPY problem in conic form; the problem is left as it is.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+
+    Attributes
+    ----------
+    solvers : tuple of str
+        Of CVXPY, those that are asked by default.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it has power cones, or integer variables.
+    """
+
+    solvers = ("CLARABEL", "SCS")
+
+    def __init__(self, problem: Any) -> None:
+        data, offset = conic_data(problem, use_quad_obj=False)
+        dims = data[CLARABEL.DIMS]
+        if any(getattr(dims, cone, None) for cone in ("p3d", "pnd")):
+            raise UnsupportedProblemError("the CVXPY problem has power cones")
+        self._A = sp.csr_array(data[names.A], dtype=float)
+        self._b, self._c = np.array(data[names.B], dtype=float), np.array(data[names.C], dtype=float)
+        self._cones = list(cones_of(dims))
+        self._offset = offset
+        self._sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+
+    def solve(self, solver: str, **options: Any) -> Solution:
+        """Return the certified answer of one of CVXPY's solvers, named by the option ``backend``.
+
+        Its ``u`` holds the vector ``x`` of the conic form.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            `solver` is a route of ours.
+        """
+        if solver != _REFERENCE:
+            raise UnsupportedProblemError(
+                f"solver {solver!r} does not take this problem: it has cones other than the psd one. "
+                "Solvers of CVXPY do, such as 'CLARABEL'"
+            )
+        begin = time.perf_counter()
+        settings: Any = registry.settings(solver, {"backend": self.solvers[0], **options})
+        ask = partial(registry.route(solver).ask, settings=settings)
+        point = self._optimum(ask, settings.tol)
+        proof = self._proven(point, ask, settings.tol)
+        return self._solution(point, proof, settings.backend, time.perf_counter() - begin)
+
+    # --- What solvers are asked ---
+
+    def _optimum(self, ask: Any, tol: float) -> _Point:
+        x = cp.Variable(len(self._c))
+        return self._asked(ask, tol, x, self._c @ x, self._b - self._A @ x)
+
+    def _ray(self, ask: Any) -> _Point:
+        """Return the answer with the right-hand side zero and an objective of minus one at least."""
+        x = cp.Variable(len(self._c))
+        return self._asked(ask, _PROOF_TOL, x, self._c @ x, -(self._A @ x), [self._c @ x >= -1])
+
+    def _least_infeasible(self, ask: Any) -> _Point:
+        """Return the point that misses the cones by least; its multipliers are a Farkas vector."""
+        x, t, miss = cp.Variable(len(self._c)), cp.Variable(nonneg=True), cp.Variable(len(self._b))
+        inside = [cone.inside() for cone in self._cones]
+        equations = np.concatenate([np.full(len(e), not e.any()) for e in inside])
+        s = self._b - self._A @ x + t * np.concatenate(inside) + cp.multiply(equations, miss)
+        return self._asked(ask, _PROOF_TOL, x, t + cp.norm1(miss), s)
+
+    def _asked(self, ask: Any, tol: float, x: Any, cost: Any, s: Any, more: Any = ()) -> _Point:
+        constraints = [cone.constraint(s[cone.rows]) for cone in self._cones]
+        problem = cp.Problem(cp.Minimize(cost), [*constraints, *more])
+        word = ask(problem, tol=tol)
+        if x.value is None:
+            return _Point(np.zeros(len(self._c)), np.zeros(len(self._b)), word.status, word.iterations)
+        z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
+        return _Point(np.array(x.value), np.concatenate(z), word.status, word.iterations)
+
+    # --- What their answers prove ---
+
+    def _proven(self, point: _Point, ask: Any, tol: float) -> _Proof:
+        """Return what an answer proves; a word that there is none counts if it is proven, too."""
+        if "infeasible" in point.status:
+            z = self._least_infeasible(ask).z
+            good = self._b @ z < 0 and self._dual_miss(z, 0.0) <= _PROVES * -(self._b @ z)
+            return _Proof(Status.INFEASIBLE if good else Status.INFEASIBLE_INACCURATE, np.inf, np.inf)
+        if "unbounded" in point.status:
+            x = self._ray(ask).x
+            good = self._c @ x < 0 and self._primal_miss(x, 0.0) <= _PROVES * -(self._c @ x)
+            return _Proof(Status.UNBOUNDED if good else Status.UNBOUNDED_INACCURATE, -np.inf, -np.inf)
+        return self._certified(point, tol)
+
+    def _certified(self, point: _Point, tol: float) -> _Proof:
+        x, z = point.x, point.z
+        value, bound = float(self._c @ x), -float(self._b @ z)
+        s, r = self._b - self._A @ x, self._A.T @ z + self._c
+        primal_miss, dual_miss = self._primal_miss(x), self._dual_miss(z)
+        gap = abs(value - bound) / (1 + max(abs(value), abs(bound)))
+        primal = primal_miss / (1 + np.abs(self._b).max(initial=0.0))
+        dual = dual_miss / (1 + np.abs(self._c).max(initial=0.0))
+        worst = max(gap, primal, dual)
+        status = Status.USER_LIMIT if worst > _NEAR else Status.OPTIMAL_INACCURATE
+        error = abs(value - bound) + primal_miss * float(np.abs(z).sum())
+        error += dual_miss * float(np.abs(s).sum()) + float(np.abs(r) @ np.abs(x))
+        status = Status.OPTIMAL if worst <= tol else status
+        return _Proof(status, value, bound, gap, primal, dual, error)
+
+    def _primal_miss(self, x: Array, scale: float = 1.0) -> float:
+        """Return how far ``scale b - A x`` is outside of the cones."""
+        s = scale * self._b - self._A @ x
+        return max(0.0, *(cone.outside(s[cone.rows]) for cone in self._cones))
+
+    def _dual_miss(self, z: Array, scale: float = 1.0) -> float:
+        """Return how far `z` is outside of the dual cones, and ``A'z + scale c`` from zero."""
+        left = float(np.abs(self._A.T @ z + scale * self._c).max(initial=0.0))
+        return max(0.0, left, *(cone.outside_dual(z[cone.rows]) for cone in self._cones))
+
+    def _solution(self, point: _Point, proof: _Proof, backend: str, seconds: float) -> Solution:
+        value, bound = (self._sign * (end + self._offset) for end in (proof.value, proof.bound))
+        held = proof.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+        reasons = {
+            Status.OPTIMAL: StopReason.CONVERGED,
+            Status.INFEASIBLE: StopReason.INFEASIBLE,
+            Status.UNBOUNDED: StopReason.UNBOUNDED,
+        }
+        reason = reasons.get(proof.status, StopReason.INACCURATE)
+        return Solution(
+            status=proof.status.value,
+            stop_reason=f"{reason.value} {backend} says {point.status}.",
+            value=value,
+            X=None,
+            u={"x": point.x} if held else {},
+            duals=None,
+            dual_value=bound,
+            gap=proof.gap,
+            primal_residual=proof.primal,
+            dual_residual=proof.dual,
+            error=proof.error,
+            iterations=point.steps,
+            timings={"total": seconds},
+            solver=_REFERENCE,
+            history={},
+            citation="",
+        )

@@ -1,0 +1,50 @@
+"""A conic program read as its dual: the matrices are the blocks of ``z``, each variable ``x`` has a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.cvxpy.conic.form import Conic
+from bregopt.cvxpy.conic.parts import blocks_of, hard_bounds, map_of
+from bregopt.program import Program
+
+__all__ = ["Dual", "read_dual"]
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """(D): its rows are the variables ``x``, its ``u`` the ``z`` outside the matrices."""
+
+    dual: ClassVar[bool] = True
+    conic: Conic
+    program: Program
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        """Return the ``x`` of an answer."""
+        return y
+
+    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
+        """Return the ``z`` of an answer, or of a ray."""
+        return np.concatenate([u, self.conic.triangles(S)])
+
+
+def read_dual(conic: Conic) -> Dual:
+    """Return the reading of (D)."""
+    A, linear = conic.A, conic.linear
+    psd = sp.coo_array(A[linear:])
+    program = Program(
+        blocks=blocks_of(conic, np.arange(psd.shape[0]), conic.b[linear:]),
+        A=map_of(conic, A.shape[1], psd.col, psd.row, psd.data),
+        B=sp.csr_array(A[:linear].T),
+        bounds=hard_bounds(-conic.c, -conic.c),
+        c=conic.b[:linear],
+        u_lo=np.where(np.arange(linear) < conic.zero, -np.inf, 0.0),
+        u_hi=np.full(linear, np.inf),
+    )
+    return Dual(conic, program)

@@ -1,0 +1,92 @@
+"""The data of a conic program with psd cones, as CVXPY makes them for Clarabel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.cones import triangle
+
+__all__ = ["Conic", "Places", "others"]
+
+
+class Places(NamedTuple):
+    """Psd rows: each holds ``weight * S[i, j]`` of a block."""
+
+    block: IntArray
+    i: IntArray
+    j: IntArray
+    weight: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Conic:
+    """The data of ``minimise c'x subject to A x + s = b``.
+
+    Parameters
+    ----------
+    A : csr_array of shape (m, k)
+    b : array of shape (m,)
+    c : array of shape (k,)
+    zero, nonneg : int
+        Rows of the zero cone and of the nonnegative numbers, which come first.
+    orders : tuple of int
+        Of the psd matrices.
+    """
+
+    A: Any
+    b: Array
+    c: Array
+    zero: int
+    nonneg: int
+    orders: tuple[int, ...]
+
+    @property
+    def linear(self) -> int:
+        """How many rows are not of a psd matrix."""
+        return self.zero + self.nonneg
+
+    @property
+    def spans(self) -> list[slice]:
+        """The rows of each psd matrix."""
+        ends = np.cumsum([self.linear, *(n * (n + 1) // 2 for n in self.orders)])
+        return [slice(*pair) for pair in pairwise(ends.tolist())]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each psd row stands."""
+        triangles = [triangle(n) for n in self.orders]
+        i, j, weight = (np.concatenate(part) for part in zip(*triangles, strict=True))
+        block = np.repeat(np.arange(len(self.orders)), [len(part.i) for part in triangles])
+        return Places(block, i, j, weight)
+
+    def matrices(self, triangles: Array) -> list[Array]:
+        """Return the symmetric matrices of the psd rows."""
+        block, i, j, weight = self.places
+        S = [np.zeros((n, n)) for n in self.orders]
+        for b, S_b in enumerate(S):
+            own = block == b
+            S_b[i[own], j[own]] = S_b[j[own], i[own]] = (triangles / weight)[own]
+        return S
+
+    def triangles(self, S: Sequence[Array]) -> Array:
+        """Return the psd rows of matrices."""
+        block, i, j, weight = self.places
+        values = np.zeros(len(block))
+        for b, S_b in enumerate(S):
+            own = block == b
+            values[own] = weight[own] * S_b[i[own], j[own]]
+        return values
+
+
+def others(chosen: IntArray, count: int) -> IntArray:
+    """Return the numbers below `count` that are not chosen."""
+    left = np.ones(count, dtype=bool)
+    left[chosen] = False
+    return np.flatnonzero(left)

@@ -1,0 +1,161 @@
+"""Rows and matrices of a conic program that others imply: with them a solution has no interior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cvxpy.conic.form import Conic
+
+__all__ = ["needed", "shares", "with_rows"]
+
+_PSD_TOL = 1e-14  # of a matrix's norm: by how much one that counts as psd may miss it
+_SAME = 1e-13  # of the largest number: by how much what is the same may differ, by round-off
+
+
+def needed(conic: Conic) -> Mask:
+    """Return which rows are left without those that others imply."""
+    return _needed_rows(conic) & _needed_matrices(conic)
+
+
+def shares(conic: Conic, kept: Mask) -> Any:
+    """Return the matrix that makes multipliers of all rows of those of the rows that are kept.
+
+    Rows that say the same, such as two mirrored entries of a symmetric matrix, have the same part in it.
+
+    Returns
+    -------
+    csr_array of shape (m, rows kept)
+    """
+    m, place = len(kept), np.cumsum(kept) - 1
+    alone = sp.csr_array((np.ones(place[-1] + 1), (np.flatnonzero(kept), place[kept])), (m, place[-1] + 1))
+    if conic.A[: conic.linear].nnz == 0:
+        return alone
+    rows, group, size = _parallel(conic.A[: conic.linear])
+    same = _said_by(conic, rows, group, size)
+    count, holder = np.bincount(same), np.full(len(rows), -1)
+    left = np.flatnonzero(kept[rows])
+    holder[same[left]] = left
+    of = holder[same]
+    shared = np.flatnonzero((count[same] > 1) & (of >= 0))
+    of = of[shared]
+    part = size[of] / (size[shared] * count[same[shared]])
+    spread = sp.csr_array((part, (rows[shared], place[rows[of]])), alone.shape)
+    own = np.ones(m)
+    own[rows[shared]] = 0.0
+    return sp.csr_array(sp.diags_array(own) @ alone + spread)
+
+
+def with_rows(conic: Conic, kept: Mask) -> Conic:
+    """Return the program of some rows, those of a matrix all or none."""
+    return Conic(
+        A=conic.A[np.flatnonzero(kept)],
+        b=conic.b[kept],
+        c=conic.c,
+        zero=int(kept[: conic.zero].sum()),
+        nonneg=int(kept[conic.zero : conic.linear].sum()),
+        orders=tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start]),
+    )
+
+
+def _needed_rows(conic: Conic) -> Mask:
+    """Return which rows are left without those, not of a matrix, that a parallel one implies.
+
+    CVXPY bounds both of two entries that are one, and a solution with the same row twice has no interior.
+    """
+    kept = np.ones(len(conic.b), dtype=bool)
+    if conic.A[: conic.linear].nnz == 0:
+        return kept
+    rows, group, size = _parallel(conic.A[: conic.linear])
+    end, kind = _ends(conic, rows, size)
+    implied = _repeated(group, kind, end)
+    lowest, highest = np.full((2, int(group.max()) + 1), np.inf)
+    for ends, sign in ((lowest, 1.0), (highest, -1.0)):
+        np.minimum.at(ends, group[kind == 0], sign * end[kind == 0])
+    equal = np.isfinite(lowest[group])
+    implied |= equal & (kind == 1) & (-highest[group] <= end)
+    implied |= equal & (kind == 2) & (lowest[group] >= end)
+    kept[rows[implied]] = False
+    return kept
+
+
+def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
+    """Return the ends of rows whose first entries are one, and their kinds: 0 at, 1 below, 2 above the end.
+
+    Ends that differ by round-off are made the same.
+    """
+    end = conic.b[rows] / size
+    order = np.argsort(end)
+    apart = np.diff(end[order], prepend=-np.inf) > _SAME * np.abs(end).max()
+    end[order] = end[order][np.flatnonzero(apart)][np.cumsum(apart) - 1]
+    return end, np.where(rows < conic.zero, 0, np.where(size > 0, 1, 2))
+
+
+def _said_by(conic: Conic, rows: IntArray, group: IntArray, size: Array) -> IntArray:
+    """Return a number for each row that those share which say the same."""
+    end, kind = _ends(conic, rows, size)
+    _, said = np.unique(np.array([group, kind, end]), axis=1, return_inverse=True)
+    return np.ravel(said)
+
+
+def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
+    """Return rows with entries, a number that parallel ones share, and their first entries."""
+    used = np.flatnonzero(np.diff(A.indptr))
+    size = A.data[A.indptr[used]]
+    scaled = sp.csr_array(sp.diags_array(1 / size) @ A[used])
+    key = scaled @ _numbers(A.shape[1])
+    order = np.argsort(key, kind="stable")
+    apart = np.diff(key[order], prepend=-np.inf) > _SAME * (abs(scaled) @ np.ones(A.shape[1]))[order]
+    group = np.empty(len(used), dtype=np.intp)
+    group[order] = np.cumsum(apart) - 1
+    first = order[np.flatnonzero(apart)]
+    left = abs(scaled - scaled[first[group]])
+    same = (
+        np.asarray(left.max(axis=1).todense()).ravel()
+        <= _SAME * np.asarray(abs(scaled).max(axis=1).todense()).ravel()
+    )
+    return used[same], group[same], size[same]
+
+
+def _repeated(group: IntArray, kind: IntArray, end: Array) -> Mask:
+    """Return which rows say what another of their group and kind does: the same end, or a tighter one."""
+    tightest = np.where(kind == 2, -end, end)
+    order = np.lexsort((tightest, kind, group))
+    before = np.r_[-1, order[:-1]]
+    follows = (group[order] == group[before]) & (kind[order] == kind[before]) & (np.arange(len(order)) > 0)
+    repeated = np.zeros(len(order), dtype=bool)
+    repeated[order] = follows & ((kind[order] > 0) | (end[order] == end[before]))
+    return repeated
+
+
+def _numbers(k: int) -> Array:
+    """Return numbers with which rows are told apart."""
+    return np.random.default_rng(0).uniform(1.0, 2.0, k)
+
+
+def _needed_matrices(conic: Conic) -> Mask:
+    """Return which rows are left without matrices ``B - A(x)`` that another one, less a psd matrix, implies.
+
+    A psd variable that is asked to be psd once more, as it is or beyond some multiple of the identity.
+    """
+    kept = np.ones(len(conic.b), dtype=bool)
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    S = conic.matrices(conic.b[conic.linear :])
+    for b, span in enumerate(conic.spans):
+        A = conic.A[span]
+        others = alike.setdefault((A.data.tobytes(), A.indices.tobytes(), A.indptr.tobytes()), [])
+        if any(_psd(S[b] - S[other]) for other in others):
+            kept[span] = False
+            continue
+        for other in [other for other in others if _psd(S[other] - S[b])]:
+            kept[conic.spans[other]] = False
+            others.remove(other)
+        others.append(b)
+    return kept
+
+
+def _psd(S: Array) -> bool:
+    return bool(np.linalg.eigvalsh(S)[0] >= -_PSD_TOL * np.linalg.norm(S))

@@ -1,0 +1,53 @@
+"""Conic data as the parts of a :class:`~bregopt.program.Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.conic.form import Conic
+from bregopt.presolve.row_recognition import recognise
+from bregopt.program import Block, Bounds, LinearMap, Penalty, Term
+from bregopt.program.rows import Coordinates, SparseRows
+
+__all__ = ["blocks_of", "hard_bounds", "map_of"]
+
+
+def blocks_of(conic: Conic, place: IntArray, price: Array) -> tuple[Block, ...]:
+    """Return the blocks, with the given prices of the given psd rows."""
+    cost = np.zeros(len(conic.places.block))
+    cost[place] = price
+    used = np.flatnonzero(cost)
+    rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
+    return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
+
+
+def map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
+    """Return the map whose row ``row[k]`` has ``value[k]`` times the psd row number ``place[k]``."""
+    terms = [
+        Term(b, at[local], family)
+        for b, at, rows in _sparse(conic, row, place, value)
+        for local, family in recognise(rows)
+    ]
+    return LinearMap(m, conic.orders, tuple(terms))
+
+
+def _sparse(
+    conic: Conic, row: IntArray, place: IntArray, value: Array
+) -> Iterator[tuple[int, IntArray, SparseRows]]:
+    """Yield each block with entries, which rows these are in, and the rows."""
+    block, i, j, weight = conic.places
+    block, i, j, value = block[place], i[place], j[place], value * weight[place]
+    for b, n in enumerate(conic.orders):
+        own = np.flatnonzero(block == b)
+        if len(own):
+            at, local = np.unique(row[own], return_inverse=True)
+            yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))
+
+
+def hard_bounds(lo: Array, hi: Array) -> Bounds:
+    """Return the bounds of rows that may not bend."""
+    m = len(lo)
+    return Bounds(lo, hi, np.full(m, int(Penalty.HARD)), np.full(m, np.inf))

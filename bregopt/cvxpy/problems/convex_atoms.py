@@ -1,0 +1,246 @@
+"""The atoms of an objective that are not affine: which they are, and what they are of our divergences.
+
+Three forms are known. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine matrix ``F``; a penalty
+is a scalar function of affine elements that a soft row can pay; and what is left over is affine. One function
+below for each atom; `elements` holds its elements with the weights that they have in the sum to be minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.problems.affine_reader import Curve, Elements, broadcast, one_number
+from bregopt.cvxpy.problems.variables import is_symmetric
+from bregopt.errors import UnsupportedProblemError
+
+__all__ = ["Penalty", "Read", "Spectral", "read_curve"]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectral:
+    """``weight (-logdet F)`` or ``weight tr(F log F)`` of an affine symmetric matrix ``F``."""
+
+    divergence: str
+    matrix: Any
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """``weight[k] d(e_k, bound[k])`` for elements ``e_k`` at `at` of an affine expression.
+
+    Parameters
+    ----------
+    kind : {"frobenius", "logdet", "von_neumann", "hinge"}
+        ``d`` is the divergence of two numbers, or the distance.
+    sense : {"==", "<="}
+        Whether elements below the bound pay, too.
+    """
+
+    kind: str
+    sense: str
+    expression: Any
+    at: IntArray
+    weight: Array
+    bound: Array
+
+
+@dataclass(eq=False)
+class Read:
+    """What one curved atom is made of."""
+
+    spectral: list[Spectral] = field(default_factory=list)
+    penalties: list[Penalty] = field(default_factory=list)
+    affine: list[tuple[Any, Elements]] = field(default_factory=list)
+    constant: float = 0.0
+
+
+def read_curve(curve: Curve) -> Read:
+    """Return what a curved atom is in our words.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        It is none of those below, or curved the wrong way.
+    """
+    name = curve.name.removesuffix("Approx").lower()
+    if name not in _ATOMS:
+        raise UnsupportedProblemError(f"the objective contains {curve.name.removesuffix('Approx')}")
+    sign, rule = _ATOMS[name]
+    if (sign * curve.elements.weight < 0).any():
+        raise UnsupportedProblemError(f"the objective contains {name} with a sign that makes it nonconvex")
+    return rule(curve.atom, curve.elements)
+
+
+def _log_det(atom: Any, elements: Elements) -> Read:
+    return Read([Spectral("logdet", _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
+
+
+def _von_neumann_entropy(atom: Any, elements: Elements) -> Read:
+    F = _symmetric(atom.args[0], "von_neumann_entr")
+    return Read([Spectral("von_neumann", F, -float(elements.weight.sum()))])
+
+
+def _relative_entropy(atom: Any, elements: Elements) -> Read:
+    """Read ``tr(F log F) - <log Y, F>``."""
+    F, Y = atom.args
+    if not Y.is_constant():
+        raise UnsupportedProblemError("the objective contains quantum_rel_entr with a variable second matrix")
+    eigenvalues, Q = np.linalg.eigh(np.asarray(Y.value, dtype=float))
+    if eigenvalues[0] <= 0:
+        raise UnsupportedProblemError(
+            "the objective contains quantum_rel_entr with a second argument that is not positive definite"
+        )
+    weight = float(elements.weight.sum())
+    slope = -weight * ((Q * np.log(eigenvalues)) @ Q.T).ravel(order="F")
+    linear = Elements(np.zeros(F.size, dtype=np.intp), np.arange(F.size), slope)
+    return Read([Spectral("von_neumann", _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
+
+
+def _quad_over_lin(atom: Any, elements: Elements) -> Read:
+    x, y = atom.args
+    if atom.size > 1 or not y.is_constant():
+        raise UnsupportedProblemError("the objective contains quad_over_lin by axes or of a variable divisor")
+    return _squares(x, float(elements.weight.sum()) / one_number(y))
+
+
+def _power(atom: Any, elements: Elements) -> Read:
+    """Read a square, of elements or of a Frobenius norm."""
+    power = _exponent(atom)
+    if power != 2:
+        raise UnsupportedProblemError(f"the objective contains the power {power:g}; only squares are known")
+    (x,) = atom.args
+    if type(x).__name__.startswith("Pnorm") and x.size == 1 and _exponent(x) == 2:
+        return _squares(x.args[0], float(elements.weight.sum()))
+    return Read(penalties=[_penalty("frobenius", x, elements)])
+
+
+def _absolute(atom: Any, elements: Elements) -> Read:
+    return Read(penalties=[_penalty("hinge", atom.args[0], elements)])
+
+
+def _norm1(atom: Any, elements: Elements) -> Read:
+    (x,) = atom.args
+    if atom.size > 1:
+        raise UnsupportedProblemError("the objective contains norm1 with an axis")
+    return Read(penalties=[_penalty("hinge", x, _all(x, float(elements.weight.sum())))])
+
+
+def _maximum(atom: Any, elements: Elements) -> Read:
+    """Use ``max(a, b) = b + max(a - b, 0)``."""
+    a, b = _two(atom)
+    over = _penalty("hinge", a - b, elements, sense="<=")
+    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+
+
+def _minimum(atom: Any, elements: Elements) -> Read:
+    """Use ``min(a, b) = b - max(b - a, 0)``."""
+    a, b = _two(atom)
+    over = _penalty("hinge", b - a, elements.times(-1.0), sense="<=")
+    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+
+
+def _log(atom: Any, elements: Elements) -> Read:
+    """Use ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
+    (x,) = atom.args
+    gamma = elements.times(-1.0)
+    return Read(
+        penalties=[_penalty("logdet", x, gamma, bound=1.0)],
+        affine=[(x, elements)],
+        constant=float(gamma.weight.sum()),
+    )
+
+
+def _entropy(atom: Any, elements: Elements) -> Read:
+    """Use ``a log a = d(a, 1) + a - 1`` with the von Neumann divergence ``d`` of numbers."""
+    (x,) = atom.args
+    gamma = elements.times(-1.0)
+    return Read(
+        penalties=[_penalty("von_neumann", x, gamma, bound=1.0)],
+        affine=[(x, gamma)],
+        constant=-float(gamma.weight.sum()),
+    )
+
+
+def _kl_div(atom: Any, elements: Elements) -> Read:
+    x, bound = _above_zero(atom, elements)
+    return Read(penalties=[_penalty("von_neumann", x, elements, bound=bound)])
+
+
+def _rel_entr(atom: Any, elements: Elements) -> Read:
+    """Use ``a log(a/b) = d(a, b) + a - b``."""
+    x, bound = _above_zero(atom, elements)
+    return Read(
+        penalties=[_penalty("von_neumann", x, elements, bound=bound)],
+        affine=[(x, elements)],
+        constant=-float(elements.weight @ bound),
+    )
+
+
+# Of each atom the sign of its weight in a convex sum, and what it is.
+_ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Read]]] = {
+    "log_det": (-1, _log_det),
+    "von_neumann_entr": (-1, _von_neumann_entropy),
+    "quantum_rel_entr": (1, _relative_entropy),
+    "quad_over_lin": (1, _quad_over_lin),
+    "power": (1, _power),
+    "abs": (1, _absolute),
+    "norm1": (1, _norm1),
+    "maximum": (1, _maximum),
+    "minimum": (-1, _minimum),
+    "log": (-1, _log),
+    "entr": (-1, _entropy),
+    "kl_div": (1, _kl_div),
+    "rel_entr": (1, _rel_entr),
+}
+
+
+def _squares(x: Any, weight: float) -> Read:
+    return Read(penalties=[_penalty("frobenius", x, _all(x, weight))])
+
+
+def _all(x: Any, weight: float) -> Elements:
+    order = np.arange(x.size)
+    return Elements(order, order, np.full(x.size, weight))
+
+
+def _penalty(kind: str, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0) -> Penalty:
+    """Return the penalty of elements with weights; those of weight zero pay nothing."""
+    paying = elements.weight != 0
+    bounds = np.broadcast_to(np.asarray(bound, dtype=float), paying.shape)
+    return Penalty(kind, sense, x, elements.at[paying], elements.weight[paying], bounds[paying])
+
+
+def _symmetric(F: Any, atom: str) -> Any:
+    if not (F.is_symmetric() or is_symmetric(F)):
+        raise UnsupportedProblemError(f"the objective contains {atom} of a matrix that is not symmetric")
+    return F
+
+
+def _exponent(atom: Any) -> float:
+    p = atom.p
+    return one_number(p) if hasattr(p, "value") else float(p)
+
+
+def _two(atom: Any) -> tuple[Any, Any]:
+    if len(atom.args) != 2:
+        raise UnsupportedProblemError(f"the objective contains {type(atom).__name__} of more than two")
+    a, b = atom.args
+    return a, b
+
+
+def _above_zero(atom: Any, elements: Elements) -> tuple[Any, Array]:
+    """Return the first argument, and the constant second one at the elements."""
+    x, b = atom.args
+    name = type(atom).__name__
+    if not b.is_constant() or x.shape != atom.shape:
+        raise UnsupportedProblemError(f"the objective contains {name} with a variable second argument")
+    bound = np.broadcast_to(np.asarray(b.value, dtype=float), atom.shape).ravel(order="F")[elements.at]
+    if (bound <= 0).any():
+        raise UnsupportedProblemError(f"the objective contains {name} with a second argument not above 0")
+    return x, bound

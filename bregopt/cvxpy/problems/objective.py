@@ -1,0 +1,242 @@
+"""The objective of a CVXPY problem as divergences, linear terms and soft rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.cvxpy.problems.affine_reader import Elements, Rows, rows_of
+from bregopt.cvxpy.problems.convex_atoms import Penalty, Spectral, read_curve
+from bregopt.cvxpy.problems.variables import Leaf, Matrix, expression_of, joined
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.constraints import Constraint, soft
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import (
+    ObjectiveExpression,
+    as_objective,
+    frobenius_div,
+    logdet_div,
+    von_neumann_div,
+)
+from bregopt.modeling.variables import PSD
+from bregopt.program.rows import Coordinates, SparseRows
+
+__all__ = ["Goal", "objective_of", "read_objective"]
+
+_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
+_ZERO = 1e-14  # what a start leaves of the linear term counts as nothing below this fraction of it
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What is minimised: affine rows, spectral terms, penalties, a constant."""
+
+    affine: list[Rows]
+    spectral: list[Spectral]
+    penalties: list[Penalty]
+    constant: float
+
+
+def read_objective(objective: Any) -> Goal:
+    """Return the parts of a CVXPY objective, turned to a minimisation.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        It contains an atom that is not known.
+    """
+    sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
+    whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
+    found = rows_of(objective.args[0], whole, 1, curved=True)
+    goal = Goal([found], [], [], 0.0)
+    for curve in found.curves or []:
+        read = read_curve(curve)
+        goal.spectral.extend(read.spectral)
+        goal.penalties.extend(read.penalties)
+        goal.affine.extend(rows_of(expression, elements, 1) for expression, elements in read.affine)
+        goal = replace(goal, constant=goal.constant + read.constant)
+    return goal
+
+
+def objective_of(
+    goal: Goal, leaves: dict[Any, Leaf], spectral: list[tuple[Spectral, PSD, float]]
+) -> tuple[ObjectiveExpression, list[Constraint]]:
+    """Return our objective, to be minimised, and the soft rows that pay the rest of it.
+
+    Parameters
+    ----------
+    goal : Goal
+    leaves : dict from cvxpy.Variable to Leaf
+    spectral : list of tuple
+        Each spectral term with the matrix of ours, and the factor that its argument is of that.
+    """
+    affine = Expression((), np.array([goal.constant]))
+    for rows in goal.affine:
+        affine = affine.plus(replace(expression_of(rows, leaves, "objective"), shape=()))
+    squares, rest = _squares(goal.penalties, leaves)
+    terms: list[ObjectiveExpression] = []
+    for term, X, factor in spectral:
+        linear, affine = _linear(X, affine)
+        terms.append(_spectral(term, X, factor, linear))
+    for X, square in squares.items():
+        terms.append(_distance(X, square))
+    objective = as_objective(affine)
+    for more in terms:
+        objective = objective + more
+    return objective, [_soft(penalty, leaves, objective) for penalty in rest]
+
+
+# --- Spectral terms -----------------------------------------------------------------------------------
+
+
+def _linear(X: PSD, affine: Expression) -> tuple[Array, Expression]:
+    """Return the coefficient matrix of ``X`` in an affine expression, and the expression without it."""
+    if X not in affine.psd:
+        return np.zeros((X.n, X.n)), affine
+    W = affine.psd[X].adjoint(np.ones(1))
+    return W, replace(affine, psd={Y: rows for Y, rows in affine.psd.items() if Y is not X})
+
+
+def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> ObjectiveExpression:
+    """Return ``weight s(factor X) + <W, X>`` as a divergence from the start that takes in ``W``."""
+    if term.divergence == "logdet":
+        return _logdet(term.weight, X, W) - term.weight * X.n * np.log(factor)
+    # tr(aX log aX) = a tr(X log X) + a log a tr X
+    return _von_neumann(term.weight * factor, X, W + term.weight * factor * np.log(factor) * np.eye(X.n))
+
+
+def _logdet(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
+    """Return ``-mu logdet X + <W, X>``: for definite ``W`` a constant beside ``mu D(X, mu inv(W))``."""
+    eigenvalues, Q = np.linalg.eigh(W)
+    if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
+        eigenvalues = np.full(X.n, mu)
+    X0 = (Q * (mu / eigenvalues)) @ Q.T
+    left = W - (Q * eigenvalues) @ Q.T
+    constant = -mu * (float(np.log(mu / eigenvalues).sum()) - X.n)
+    return mu * logdet_div(X, X0) + _remainder(left, X, W) + constant
+
+
+def _von_neumann(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
+    """Return ``mu tr(X log X) + <W, X>``: a constant beside ``mu D(X, exp(-W/mu - I))``.
+
+    The logarithm is cut off where ``X0`` would lose its smallest eigenvalues, or be no number at all.
+    """
+    eigenvalues, Q = np.linalg.eigh(W)
+    wanted = -eigenvalues / mu - 1
+    top = np.clip(wanted.max(), -100.0, 100.0)
+    logs = np.clip(wanted, top - np.log(_CONDITION), top)
+    X0 = (Q * np.exp(logs)) @ Q.T
+    left = (Q * (mu * (logs - wanted))) @ Q.T
+    return mu * von_neumann_div(X, X0) + _remainder(left, X, W) - mu * float(np.exp(logs).sum())
+
+
+def _remainder(left: Array, X: PSD, W: Array) -> ObjectiveExpression:
+    """Return the linear term that a start did not take in."""
+    if np.abs(left).max() <= _ZERO * X.n * np.abs(W).max(initial=0.0):
+        return as_objective(0.0)
+    return as_objective(_inner(left, X))
+
+
+def _inner(C: Array, X: PSD) -> Expression:
+    i, j = np.nonzero(C)
+    terms = Coordinates(np.zeros(len(i), dtype=np.intp), i, j, C[i, j])
+    return Expression((), np.zeros(1), {X: SparseRows.of(1, X.n, terms)}, label=f"inner(C, {X.name})")
+
+
+# --- Squares ------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Square:
+    """``sum_ij quadratic_ij X_ij^2 - 2 linear_ij X_ij`` and a constant, for pairs ``i <= j``."""
+
+    quadratic: Array
+    linear: Array
+    constant: float = 0.0
+
+
+def _squares(penalties: list[Penalty], leaves: dict[Any, Leaf]) -> tuple[dict[PSD, _Square], list[Penalty]]:
+    """Return the squares of single entries of matrices, added up by entry, and the other penalties."""
+    squares: dict[PSD, _Square] = {}
+    rest = []
+    for penalty in penalties:
+        X = _add_entries(penalty, leaves, squares) if penalty.kind == "frobenius" else None
+        if X is None:
+            rest.append(penalty)
+    return squares, rest
+
+
+def _add_entries(penalty: Penalty, leaves: dict[Any, Leaf], squares: dict[PSD, _Square]) -> PSD | None:
+    """Add squares of entries of one matrix up; None where an element is something else."""
+    m = len(penalty.at)
+    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
+    if len(rows.variables) != 1 or rows.quadratics:
+        return None
+    (variable,) = rows.variables
+    leaf = leaves[variable]
+    row, at, factor = joined(rows.elements[variable])
+    if not isinstance(leaf, Matrix) or len(np.unique(row)) != len(row):
+        return None
+    n = leaf.psd.n
+    i, j = np.minimum(at % n, at // n), np.maximum(at % n, at // n)
+    slope, weight = factor * leaf.sign, penalty.weight[row]
+    target = penalty.bound[row] - rows.constant[row] - slope * leaf.shift[i, j]
+    square = squares.setdefault(leaf.psd, _Square(np.zeros((n, n)), np.zeros((n, n))))
+    np.add.at(square.quadratic, (i, j), weight * slope**2)
+    np.add.at(square.linear, (i, j), weight * slope * target)
+    # Rows without an entry are constants.
+    fixed = np.setdiff1d(np.arange(m), row)
+    square.constant += float(weight @ target**2)
+    square.constant += float(penalty.weight[fixed] @ (rows.constant - penalty.bound)[fixed] ** 2)
+    return leaf.psd
+
+
+def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
+    """Return a sum of squares of all entries as a squared Frobenius distance, weighted if need be."""
+    upper = np.triu_indices(X.n)
+    H2, b = square.quadratic[upper], square.linear[upper]
+    target = np.zeros((X.n, X.n))
+    nearest = np.divide(b, H2, out=np.zeros_like(b), where=H2 > 0)  # without a square: weight zero
+    target[upper] = nearest
+    target = target + np.triu(target, 1).T
+    constant = square.constant - float(b @ nearest)
+    weights = square.quadratic + np.triu(square.quadratic, 1).T
+    weights[~np.eye(X.n, dtype=bool)] /= 2  # an entry and its mirror image share what the pair weighs
+    mu = float(weights[0, 0])
+    if not weights.any():
+        raise UnsupportedProblemError(f"the squares of {X.name} in the objective are all times zero")
+    if np.ptp(weights) <= _ZERO * mu * X.n:
+        return mu * frobenius_div(X, target) + constant
+    return frobenius_div(X, target, weights=np.sqrt(weights)) + constant
+
+
+# --- Soft rows ----------------------------------------------------------------------------------------
+
+
+def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpression) -> Constraint:
+    """Return a penalty as soft rows, if they can pay it."""
+    kinds = {term.divergence for term in objective.terms}
+    if penalty.kind != "hinge" and kinds != {penalty.kind}:
+        raise UnsupportedProblemError(
+            f"the objective has a {_SCALARS[penalty.kind]} of other things than the entries of one psd "
+            f"matrix, which only {penalty.kind} divergences of matrices can stand beside"
+        )
+    m = len(penalty.at)
+    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
+    body = expression_of(rows, leaves, "penalty")
+    if body.is_constant:
+        raise UnsupportedProblemError("the objective has a penalty of constants")
+    left, bound = body.variable_part(), penalty.bound - body.constant
+    if penalty.kind in ("logdet", "von_neumann") and body.constant.any():
+        raise UnsupportedProblemError(
+            f"the objective has a {_SCALARS[penalty.kind]} of an affine expression with a constant"
+        )
+    row = left == bound if penalty.sense == "==" else left <= bound
+    return soft(row, gamma=penalty.weight, penalty="hinge" if penalty.kind == "hinge" else "divergence")
+
+
+_SCALARS = {"frobenius": "square", "logdet": "logarithm", "von_neumann": "scalar entropy"}

@@ -1,0 +1,411 @@
+"""What each CVXPY variable becomes: a psd matrix, shifted and turned if need be, or ordinary variables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.problems.affine_reader import Elements, Quadratics, Rows, rows_of
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.presolve.row_recognition import recognise
+from bregopt.program.rows import (
+    Coordinates,
+    DenseRows,
+    Distances,
+    Entries,
+    RankOne,
+    SparseRows,
+    add_rows,
+)
+from bregopt.program.rows import Rows as Family
+
+__all__ = [
+    "Claim",
+    "Leaf",
+    "Matrix",
+    "Square",
+    "Vector",
+    "box",
+    "check_variable",
+    "claim_of",
+    "expression_of",
+    "is_matrix",
+    "is_square",
+    "is_symmetric",
+    "is_symmetric_array",
+    "is_symmetric_map",
+    "joined",
+    "matrix",
+    "psd_part",
+    "square",
+    "vector",
+]
+
+_FOREIGN = ("complex", "imag", "hermitian", "boolean", "integer")
+_ROUND_OFF = 1e-12  # of the largest coefficient
+# Rows with at most this share of nonzeros are held by their terms.
+_SPARSE_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """That ``scale (sign X - shift)`` is psd for the symmetric part ``X`` of a variable; the scale is > 0."""
+
+    variable: Any
+    sign: float
+    scale: float
+    shift: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A symmetric CVXPY variable ``X = sign (M + shift)`` with our psd matrix ``M``."""
+
+    psd: PSD
+    sign: float
+    shift: Array
+
+    def value(self) -> Array:
+        """Return what ``X`` is at the value of ``M``; where no row mentions ``M``, that is zero."""
+        M = self.psd.value
+        return self.sign * (self.shift if M is None else np.asarray(M) + self.shift)
+
+    def parts(
+        self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
+    ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
+        n, constant = self.psd.n, np.zeros(m)
+        families: list[Family] = []
+        if elements:
+            row, at, weight = joined(elements)
+            terms = Coordinates(row, at % n, at // n, self.sign * weight)
+            constant += np.bincount(row, terms.value * self.shift[terms.i, terms.j], m)
+            families.append(_family(SparseRows.of(m, n, terms)))
+        for forms in _rank_one(m, n, quadratics):
+            turned = forms.scale(np.full(m, self.sign))
+            constant += turned.apply(self.shift)
+            families.append(turned)
+        return constant, {self.psd: functools.reduce(add_rows, families)}, {}
+
+
+@dataclass(frozen=True, eq=False)
+class Vector:
+    """A CVXPY variable whose elements, by columns, are those of ours at `place`; at negative numbers zero."""
+
+    u: Variable
+    place: IntArray
+    shape: tuple[int, ...]
+
+    def value(self) -> Array:
+        """Return what the variable is at the value of ours; in its box where no row mentions it."""
+        u = np.clip(0.0, self.u.lower, self.u.upper) if self.u.value is None else self.u.value
+        return np.where(self.place >= 0, np.ravel(u)[self.place], 0.0).reshape(self.shape, order="F")
+
+    def parts(
+        self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
+    ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
+        row, at, weight = joined([*elements, *map(_spelled_out, quadratics)])
+        column = self.place[at]
+        kept = column >= 0
+        coefficients = sp.csr_array((weight[kept], (row[kept], column[kept])), (m, self.u.size))
+        return np.zeros(m), {}, {self.u: coefficients}
+
+
+@dataclass(frozen=True, eq=False)
+class Square:
+    """A CVXPY variable of which only the symmetric part is psd: that part, and the entries of the other.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    skew : Variable
+        The skew-symmetric part, by its entries above the diagonal, row by row.
+    """
+
+    matrix: Matrix
+    skew: Variable
+
+    def value(self) -> Array:
+        """Return what the variable is at the values of both parts."""
+        n, u = self.matrix.psd.n, self.skew.value
+        skew = np.zeros((n, n))
+        skew[np.triu_indices(n, 1)] = 0.0 if u is None else np.ravel(u)
+        value: Array = self.matrix.value() + skew - skew.T
+        return value
+
+    def parts(
+        self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
+    ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
+        constant, psd, _ = self.matrix.parts(m, elements, quadratics)
+        n = self.matrix.psd.n
+        row, at, weight = joined(elements)
+        i, j = at % n, at // n
+        off = i != j
+        low, high = np.minimum(i, j)[off], np.maximum(i, j)[off]
+        column = low * n - low * (low + 1) // 2 + high - low - 1
+        signed = np.where(i < j, weight, -weight)[off]
+        return constant, psd, {self.skew: sp.csr_array((signed, (row[off], column)), (m, self.skew.size))}
+
+
+Leaf = Matrix | Vector | Square
+
+
+def check_variable(variable: Any) -> None:
+    """Refuse a variable that is complex, takes discrete values, or is a stack of symmetric matrices.
+
+    Raises
+    ------
+    UnsupportedProblemError
+    """
+    for attribute in _FOREIGN:
+        if variable.attributes.get(attribute):
+            raise UnsupportedProblemError(f"variable {variable.name()} is {attribute}")
+    if _is_mirrored(variable) and len(variable.shape) != 2:
+        raise UnsupportedProblemError(
+            f"variable {variable.name()} is a stack of symmetric matrices, of shape {variable.shape}"
+        )
+
+
+def is_matrix(variable: Any) -> bool:
+    """Whether a variable is symmetric with every entry free: it may become a psd matrix."""
+    held = variable.attributes
+    symmetric = _is_mirrored(variable) or variable.shape == (1, 1)
+    return symmetric and not held["diag"] and not held.get("sparsity")
+
+
+def is_square(variable: Any) -> bool:
+    """Whether a variable is a square matrix of entries that have nothing to do with each other."""
+    held, shape = variable.attributes, variable.shape
+    bound = _is_mirrored(variable) or held["diag"] or held.get("sparsity")
+    return len(shape) == 2 and 1 < shape[0] == shape[1] and not bound
+
+
+def _is_mirrored(variable: Any) -> bool:
+    held = variable.attributes
+    return bool(held["symmetric"] or held["PSD"] or held["NSD"])
+
+
+def is_symmetric(matrix: Any) -> bool:
+    """Whether an affine square matrix is symmetric whatever its variables are, up to round-off."""
+    rows = rows_of(matrix)
+    return is_symmetric_map(rows, matrix.shape) and is_symmetric_array(rows.constant, matrix.shape)
+
+
+def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
+    """Whether rows, the elements of an expression of that shape, are symmetric but for their constants."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    mirror = _transposed(shape[0])
+    slopes = [_coefficients(v, rows) for v in rows.variables]
+    return all(abs(slope - slope[mirror]).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
+
+
+def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
+    """Whether numbers, by columns the entries of a square matrix, are symmetric up to round-off."""
+    skew = np.abs(values - values[_transposed(shape[0])]).max(initial=0.0)
+    return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
+
+
+def _transposed(n: int) -> IntArray:
+    """Return the number of each entry's mirror image, by columns."""
+    return np.arange(n * n).reshape(n, n).T.ravel()
+
+
+def _coefficients(variable: Any, rows: Rows) -> Any:
+    """Return the coefficients of a variable in rows, those of mirrored entries in one place."""
+    row, at, weight = joined(
+        [*rows.elements.get(variable, []), *map(_spelled_out, rows.quadratics.get(variable, []))]
+    )
+    if _is_mirrored(variable):
+        at = _pairs(at, variable.shape[0])
+    return sp.csr_array((weight, (row, at)), (rows.m, variable.size))
+
+
+def claim_of(matrix: Any) -> Claim | None:
+    """Return what an affine matrix, were its symmetric part psd, claims of one variable's symmetric part.
+
+    None where the symmetric part of the matrix is not a multiple of that of one variable and a constant.
+    """
+    n, rows = matrix.shape[0], rows_of(matrix)
+    if len(rows.variables) != 1 or rows.quadratics:
+        return None
+    (X,) = rows.variables
+    if X.shape != matrix.shape or not (is_matrix(X) or is_square(X)):
+        return None
+    slope = _coefficients(X, rows).tocoo()
+    to = _pairs(np.arange(n * n), n)
+    row, column = to[slope.coords[0]], to[slope.coords[1]]
+    symmetric = sp.csr_array((slope.data, (row, column)), (n * n, n * n))
+    count = np.bincount(to, minlength=n * n).astype(float)
+    scale = float(symmetric.trace()) / n**2
+    if scale == 0 or abs(symmetric - scale * sp.diags_array(count)).max() > 0:
+        return None
+    constant = rows.constant.reshape((n, n), order="F")
+    return Claim(X, float(np.sign(scale)), abs(scale), -(constant + constant.T) / (2 * abs(scale)))
+
+
+def psd_part(leaf: Leaf) -> Matrix | None:
+    """Return the part of a variable that is a psd matrix, None where there is none."""
+    if isinstance(leaf, Square):
+        return leaf.matrix
+    return leaf if isinstance(leaf, Matrix) else None
+
+
+def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = None) -> Matrix:
+    """Return a symmetric CVXPY variable as a psd matrix."""
+    n = variable.shape[0]
+    return Matrix(PSD(n, name=name), sign, np.zeros((n, n)) if shift is None else shift)
+
+
+def square(variable: Any, name: str, sign: float, shift: Array) -> Square:
+    """Return a square CVXPY variable as a psd matrix and what is skew-symmetric beside it."""
+    n = variable.shape[0]
+    return Square(matrix(variable, name, sign, shift), Variable(n * (n - 1) // 2, name=f"{name}'s skew part"))
+
+
+def vector(variable: Any, name: str) -> Vector:
+    """Return a CVXPY variable as ordinary variables, with the bounds that all its elements have."""
+    place = _places(variable)
+    k = int(place.max()) + 1
+    first = np.unique(place, return_index=True)[1][-k:]
+    lower, upper = (end[first] if np.isfinite(end).all() else None for end in box(variable))
+    return Vector(Variable(k, name=name, lower=lower, upper=upper), place, variable.shape)
+
+
+def box(variable: Any) -> tuple[Array, Array]:
+    """Return the bounds that attributes set to the elements of a variable, by columns."""
+    held = variable.attributes
+    below, above = held.get("bounds") or (None, None)
+    lower, upper = _bound(below, variable, -np.inf), _bound(above, variable, np.inf)
+    if held["nonneg"] or held["pos"]:
+        lower = np.maximum(lower, 0.0)
+    if held["nonpos"] or held["neg"]:
+        upper = np.minimum(upper, 0.0)
+    return lower, upper
+
+
+def expression_of(
+    rows: Rows, leaves: dict[Any, Leaf], label: str, parameters: dict[Any, Parameter] | None = None
+) -> Expression:
+    """Return rows of CVXPY variables, and parameters, as one affine expression of ours."""
+    constant = rows.constant.copy()
+    psd: dict[Any, Any] = {}
+    vectors: dict[Any, Any] = {}
+    for variable in rows.variables:
+        parts = leaves[variable].parts(
+            rows.m, rows.elements.get(variable, []), rows.quadratics.get(variable, [])
+        )
+        constant += parts[0]
+        psd.update(parts[1])
+        vectors.update(parts[2])
+    added = {
+        (parameters or {})[p]: _parameter_slopes(rows.m, p, elements)
+        for p, elements in (rows.parameters or {}).items()
+    }
+    return Expression((rows.m,), constant, psd, vectors, added, label=label)
+
+
+def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> Any:
+    """Return what `m` rows have of a parameter, whose elements CVXPY numbers by columns, and we by rows."""
+    row, at, weight = joined(elements)
+    ours = np.arange(parameter.size).reshape(parameter.shape).ravel(order="F")
+    return sp.csr_array((weight, (row, ours[at])), (m, parameter.size))
+
+
+def _family(rows: SparseRows) -> Family:
+    """Return rows in the most structured family that they are all of."""
+    t, m = rows.terms, rows.m
+    if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
+        return Entries(rows.n, t.i, t.j, t.value)
+    if _are_distances(t, m):  # the most common by far, and often one by one: recognised at once
+        return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
+    (_, family), *others = recognise(rows)
+    if not others and not isinstance(family, SparseRows):
+        return family
+    if len(t.row) > _SPARSE_SHARE * m * rows.n**2:
+        return DenseRows(np.array([rows.slice(np.array([k])).adjoint(np.ones(1)) for k in range(m)]))
+    return rows
+
+
+def _are_distances(t: Coordinates, m: int) -> bool:
+    """Whether rows are ``w (X_ii + X_jj - 2 X_ij)``; terms come as (i, i), (i, j), (j, j) with i < j."""
+    if len(t.row) != 3 * m or not np.array_equal(t.row, np.repeat(np.arange(m), 3)):
+        return False
+    i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
+    corners = (i[:, 0] == j[:, 0]) & (i[:, 1] == i[:, 0]) & (i[:, 2] == j[:, 2]) & (j[:, 1] == j[:, 2])
+    weights = (value[:, 0] == value[:, 2]) & (value[:, 1] == -2 * value[:, 0])
+    return bool((corners & weights).all())
+
+
+def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]:
+    """Return quadratic forms as families of `m` rows with at most one form a row in each."""
+    if not quadratics:
+        return []
+    row = np.concatenate([q.row for q in quadratics])
+    Z = np.concatenate([q.Z for q in quadratics])
+    weight = np.concatenate([q.weight for q in quadratics])
+    order = np.argsort(row, kind="stable")
+    row = row[order]
+    turn = np.arange(len(row)) - np.searchsorted(row, row)  # the how-manieth form of its row
+    families = []
+    for k in range(int(turn.max()) + 1):
+        mine = turn == k
+        forms, weights = np.zeros((m, n)), np.ones(m)
+        forms[row[mine]], weights[row[mine]] = Z[order[mine]], weight[order[mine]]
+        families.append(RankOne(forms, weights))
+    return families
+
+
+def _spelled_out(q: Quadratics) -> Elements:
+    """Return quadratic forms term by term."""
+    m, n = q.Z.shape
+    weight = (q.weight[:, None, None] * q.Z[:, :, None] * q.Z[:, None, :]).ravel()
+    return Elements(np.repeat(q.row, n * n), np.tile(np.arange(n * n), m), weight)
+
+
+def joined(parts: Sequence[Elements]) -> tuple[IntArray, IntArray, Array]:
+    """Return row, element and weight of several collections, one after the other."""
+    row, at, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "at", "weight"))
+    return row, at, weight
+
+
+def _places(variable: Any) -> IntArray:
+    """Return where the elements of a variable are among those that are free."""
+    held, shape = variable.attributes, variable.shape
+    free = np.ones(shape, dtype=bool)
+    if held["diag"]:
+        free = np.eye(shape[0], dtype=bool)
+    if held.get("sparsity"):
+        free = np.zeros(shape, dtype=bool)
+        free[tuple(np.asarray(index) for index in held["sparsity"])] = True
+    if _is_mirrored(variable):
+        free = np.tril(free | free.T)
+    flat = free.ravel(order="F")
+    place = np.where(flat, np.cumsum(flat) - 1, -1)
+    if _is_mirrored(variable):
+        lower = place.reshape(shape, order="F")
+        place = np.maximum(lower, lower.T).ravel(order="F")
+    return place
+
+
+def _bound(value: Any, variable: Any, default: float) -> Array:
+    if value is None:
+        return np.full(variable.size, default)
+    value = getattr(value, "value", value)
+    return np.broadcast_to(np.asarray(value, dtype=float), variable.shape).ravel(order="F").copy()
+
+
+def _pairs(at: IntArray, n: int) -> IntArray:
+    """Return the numbers of entries, each the same as that of its mirror image."""
+    i, j = at % n, at // n
+    return np.minimum(i, j) + n * np.maximum(i, j)

@@ -1,1 +1,0 @@
-"""Doors to the outside: spec files, matrix files, graphs, data frames."""

@@ -1,0 +1,1 @@
+"""Files and tables: SDPA, specifications, matrices, graphs, labels of pandas."""

@@ -1,0 +1,183 @@
+"""Weighted undirected graphs from networkx, sparse and dense matrices, and edge arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, finite_array, rectangular, symmetric_matrix, symmetrized
+from bregopt.errors import require
+from bregopt.io.pandas_labels import labels_of
+
+__all__ = ["Graph", "read_graph"]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A weighted undirected graph.
+
+    Parameters
+    ----------
+    adjacency : csr_array of shape (n, n)
+        Symmetric, zero on the diagonal.
+    nodes : list
+        The user's names of the vertices: networkx's nodes, the labels of a DataFrame, those that occur in
+        edges, sorted, else ``0 .. n-1``.
+    """
+
+    adjacency: Any
+    nodes: list[Any]
+
+    @property
+    def n(self) -> int:
+        """The number of vertices."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def laplacian(self) -> Any:
+        """The Laplacian ``diag(A e) - A``, sparse."""
+        return sp.csr_array(sp.diags_array(np.asarray(self.adjacency.sum(axis=1)).ravel()) - self.adjacency)
+
+    def cut(self, side: IntArray) -> float:
+        """Return the weight of the edges between the sides of a vector of signs."""
+        edges = self.adjacency.tocoo()
+        return float(edges.data[side[edges.row] != side[edges.col]].sum()) / 2
+
+
+def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
+    """Return a graph from whatever holds one.
+
+    Parameters
+    ----------
+    graph : networkx graph, sparse or dense array or DataFrame of shape (n, n), or edges
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings. The
+        vertices are those that occur in an edge, and parallel edges add up.
+    weights : str or array of shape (m,), optional
+        For networkx the name of the edge attribute (without it every edge weighs one); for edges their
+        weights. Adjacency matrices carry their own.
+    signed : bool
+        Whether weights may be negative.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Directed graphs, loops, negative or non-finite weights, matrices that are not symmetric, fewer than
+        two vertices.
+    """
+    if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
+        adjacency, nodes = _from_networkx(graph, weights)
+    elif sp.issparse(graph) or _is_matrix(graph):
+        if weights is not None:
+            raise TypeError("weights: an adjacency matrix carries its own; expected None")
+        adjacency, nodes = _from_matrix(graph)
+    else:
+        adjacency, nodes = _from_edges(graph, weights)
+    adjacency.eliminate_zeros()
+    if len(nodes) < 2:
+        raise ValueError(f"graph has {len(nodes)} vertices; expected at least two")
+    if not signed and adjacency.nnz and adjacency.data.min() < 0:
+        name = "graph" if weights is None or isinstance(weights, str) else "weights"
+        raise ValueError(f"{name} has the negative weight {adjacency.data.min():g}; expected none below 0")
+    loops = np.flatnonzero(adjacency.diagonal())
+    if len(loops):
+        raise ValueError(
+            f"graph has a loop at vertex {nodes[loops[0]]!r}; expected none (a loop is never cut)"
+        )
+    return Graph(adjacency, nodes)
+
+
+def _is_matrix(graph: Any) -> bool:
+    if isinstance(graph, tuple):
+        return False
+    array = rectangular(graph, "graph")
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind not in "UO"
+    return square and not (len(array) == 2 and _two_edges(array))
+
+
+def _two_edges(array: Any) -> bool:
+    """Whether a 2 x 2 array holds two edges: integers that are no adjacency matrix."""
+    return array.dtype.kind in "iu" and bool((array != array.T).any() or array.diagonal().any())
+
+
+def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
+    networkx = require("networkx", "graph")
+    if graph.is_directed():
+        raise TypeError("graph is directed; expected an undirected one, such as graph.to_undirected()")
+    if weights is not None:
+        _check_attribute(graph, weights)
+    if graph.number_of_nodes() == 0:
+        raise ValueError("graph has 0 vertices; expected at least two")
+    nodes = list(graph)
+    adjacency = networkx.to_scipy_sparse_array(graph, nodelist=nodes, weight=weights, dtype=float)
+    return sp.csr_array(adjacency), nodes
+
+
+def _check_attribute(graph: Any, weights: Any) -> None:
+    """Raise unless every edge has the attribute, a finite number; networkx would take 1 where it is not."""
+    if not isinstance(weights, str):
+        raise TypeError(f"weights is {type(weights).__name__}; expected the name of an edge attribute")
+    values = []
+    for a, b, value in graph.edges(data=weights):
+        if value is None:
+            raise ValueError(f"weights is {weights!r}, which the edge from {a!r} to {b!r} does not have")
+        values.append(value)
+    finite_array(values, f"weights={weights!r} of graph")
+
+
+def _from_matrix(graph: Any) -> tuple[Any, list[Any]]:
+    labels = labels_of(graph, "graph")
+    if sp.issparse(graph):
+        adjacency = _checked(graph)
+    else:
+        adjacency = sp.csr_array(symmetric_matrix(graph, "graph"))
+    return adjacency, list(range(adjacency.shape[0]) if labels is None else labels)
+
+
+def _checked(graph: Any) -> Any:
+    """Return a sparse matrix as a new array, square, finite and symmetric."""
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+        raise ValueError(f"graph has shape {graph.shape}; expected a square adjacency matrix")
+    finite_array(graph.tocoo().data, "graph")
+    return sp.csr_array(symmetrized(sp.csr_array(graph, dtype=float, copy=True), "graph"))
+
+
+def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
+    edges = rectangular(graph, "graph")
+    if edges.ndim == 0:
+        raise TypeError(
+            f"graph is {type(graph).__name__}; expected a networkx graph, an adjacency matrix or edges"
+        )
+    pair_of_arrays = isinstance(graph, tuple) and len(graph) == 2
+    if not pair_of_arrays:
+        edges = edges.T
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.shape[1] == 0:
+        third = "; a third column goes to weights=" if edges.ndim == 2 and len(edges) == 3 else ""
+        raise ValueError(
+            f"graph has shape {np.shape(graph)}; expected edges of shape (m, 2) or two index arrays, or a "
+            f"square adjacency matrix{third}"
+        )
+    if edges.dtype.kind not in "iu":
+        edges = _strings(graph, edges)
+    elif edges.min() < 0:
+        raise ValueError(f"graph has an edge with index {edges.min()}; expected none below 0")
+    m = edges.shape[1]
+    weight: Array = np.ones(m) if weights is None else finite_array(weights, "weights", ndim=1)
+    if len(weight) != m:
+        raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")
+    vertices, ends = np.unique(edges, return_inverse=True)
+    n = len(vertices)
+    half = sp.csr_array((weight, tuple(ends.reshape(2, m))), (n, n))
+    return sp.csr_array(half + half.T), vertices.tolist()
+
+
+def _strings(graph: Any, edges: Any) -> Any:
+    """Return edges between vertices that are named by strings; those of another kind are refused."""
+    if not all(isinstance(label, str) for label in np.asarray(graph, dtype=object).ravel()):
+        raise TypeError(
+            f"graph has edges of dtype {edges.dtype}; expected integers, or strings alone: for whole numbers "
+            "graph.astype(int)"
+        )
+    return edges.astype(str)

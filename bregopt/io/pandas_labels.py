@@ -1,0 +1,68 @@
+"""pandas in, pandas out: labels are kept, and pandas is never imported for who does not use it."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.routes.solution import Solution
+
+__all__ = ["Labels", "aligned", "labelled", "labels_of"]
+
+Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
+
+
+def labels_of(value: Any, name: str) -> Labels:
+    """Return the labels of a Series, or those rows and columns of a square DataFrame share; None for others.
+
+    Raises
+    ------
+    ValueError
+        If the index and the columns differ, or a label occurs twice.
+    """
+    if not _is_pandas(value, "DataFrame", "Series"):
+        return None
+    if _is_pandas(value, "DataFrame") and not value.index.equals(value.columns):
+        raise ValueError(f"{name} is a DataFrame whose index and columns differ; expected the same labels")
+    if not value.index.is_unique:
+        repeated = value.index[value.index.duplicated()][0]
+        raise ValueError(
+            f"{name} is a {type(value).__name__} with the label {repeated!r} twice; expected distinct labels"
+        )
+    return value.index
+
+
+def aligned(value: Any, labels: Labels, name: str) -> Any:
+    """Return a second argument without its labels, after checking that they are those of the first.
+
+    Raises
+    ------
+    ValueError
+        If it is a DataFrame or Series with other labels, or in another order.
+    """
+    own = labels_of(value, name)
+    if own is None:
+        return value
+    if labels is not None and not own.equals(labels):
+        raise ValueError(
+            f"{name} is a {type(value).__name__} with other labels; "
+            "expected those of the matrix, in its order"
+        )
+    return value
+
+
+def labelled(solution: Solution, labels: Labels) -> Solution:
+    """Return a solution whose matrix is a DataFrame with the given labels; unchanged without labels."""
+    if labels is None or solution.X is None:
+        return solution
+    pandas = importlib.import_module("pandas")
+    return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))
+
+
+def _is_pandas(value: Any, *names: str) -> bool:
+    """Whether `value` is of a pandas class, or of one derived from it, found without importing pandas."""
+    classes = type(value).__mro__
+    return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)

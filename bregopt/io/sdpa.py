@@ -1,0 +1,392 @@
+"""SDPA sparse files (``.dat-s``, ``.dat-s.gz``): a standard SDP read as a problem, a linear problem written.
+
+The pair of problems that such a file states, in SDPA's names, is
+
+    (P)  minimise  sum_k c_k x_k   subject to  sum_k x_k F_k - F_0 psd
+    (D)  maximise  <F_0, Y>        subject to  <F_k, Y> = c_k,  Y psd
+
+with all matrices block-diagonal. (D) is the problem that is read and written here; ``x`` are its multipliers.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import LARGEST, Array, IntArray
+from bregopt.certify import dimacs_errors as errors_of
+from bregopt.io.files import Lines, number, read_bytes, unpacked
+from bregopt.memory import check_memory
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD, Variable
+from bregopt.program import Program
+from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.routes.solution import Solution
+
+__all__ = ["SUFFIXES", "dimacs_errors", "read_sdpa", "write_sdpa"]
+
+SUFFIXES = (".dat-s", ".dat-s.gz")
+
+_PUNCTUATION = str.maketrans("{}(),", "     ")
+_COMMENT = ('"', "*")
+_COLUMNS = ("matrix", "block", "i", "j", "value")
+_DIAGONAL = 100  # bytes of an element: bounds, a column and its numbers
+
+
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Entries of the ``F_k``, arrays of one length: matrix `row` (0 for the cost), block, place and value.
+
+    Everything but the matrices counts from zero, and ``i <= j``.
+    """
+
+    row: IntArray
+    block: IntArray
+    i: IntArray
+    j: IntArray
+    value: Array
+
+    def take(self, which: Any) -> _Entries:
+        """Return some of the entries: a slice, a mask, or their numbers in order."""
+        return _Entries(*(getattr(self, f.name)[which] for f in fields(self)))
+
+
+# --- Read -------------------------------------------------------------------------------------------
+
+
+def read_sdpa(path: str | Path) -> Problem:
+    """Read an SDP from a file in SDPA's sparse format.
+
+    A block of size two or more becomes a :class:`~bregopt.PSD` variable, and a diagonal block (a negative
+    size, or size one) a vector of nonnegative numbers, never a matrix; ``X2`` and ``u3`` are called after the
+    number of the block. There is one constraint, whose ``dual_value`` is SDPA's ``x``.
+
+    Parameters
+    ----------
+    path : str or Path
+        Read through gzip if the name ends with ``.gz``.
+
+    Returns
+    -------
+    Problem
+        ``maximise <F_0, Y> subject to <F_k, Y> = c_k``: what SDPA calls the dual (D).
+
+    Raises
+    ------
+    FileNotFoundError
+        No such file.
+    ValueError
+        Not such a file, or one without a matrix block; the message names the line, what was found there and
+        what was expected.
+
+    Notes
+    -----
+    Lines that begin with ``"`` or ``*`` are comments, the signs ``{}(),`` are blanks, text may follow the
+    numbers of the header, and ``c`` and the sizes of the blocks may take several lines; an entry takes one.
+
+    An entry below the diagonal stands for its mirror image, as for SDPA and CSDP. An entry that is given
+    twice, at one place or at mirrored ones, counts once if both have the same value and is refused if they
+    differ. (SDPA takes the last, CSDP refuses both cases, DSDP does not see what is below the diagonal.)
+    """
+    source = _source(Path(path))
+    at = 0
+    (m,), at = _integers(source, at, 1, "the number of constraints")
+    if m < 1:
+        raise source.error(at - 1, f"the number of constraints is {m}", "at least 1")
+    (blocks,), at = _integers(source, at, 1, "the number of blocks")
+    if blocks < 1:
+        raise source.error(at - 1, f"the number of blocks is {blocks}", "at least 1")
+    sizes, at = _integers(source, at, blocks, f"the sizes of {blocks} blocks")
+    if 0 in sizes:
+        raise source.error(at - 1, f"the size of block {sizes.index(0) + 1} is 0", "a size that is not zero")
+    if max(sizes) < 2:
+        raise source.error(at - 1, "all blocks are diagonal: a linear program", "a block of size 2 or more")
+    diagonal = sum(abs(size) for size in sizes if size < 2)
+    check_memory(_DIAGONAL * diagonal, f"the {diagonal} elements of diagonal blocks in {path}")
+    c, at = _numbers(source, at, m, f"the {m} numbers of c")
+    return _problem(sizes, np.array(c), _entries(source, at, m, np.array(sizes)))
+
+
+def _source(path: Path) -> Lines:
+    raw = read_bytes(path)
+    if path.suffix.lower() == ".gz":
+        raw = unpacked(path, raw)
+    # Latin-1 takes any byte, so that a comment may be in any encoding; what is no number is found later.
+    text = raw.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").translate(_PUNCTUATION).rstrip()
+    if not text:
+        raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
+    return Lines(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
+
+
+def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float], int]:
+    """Return `count` numbers from line `at` on, and the line after them; text may follow the last."""
+    found: list[float] = []
+    while len(found) < count:
+        if at == len(source.lines):
+            raise source.error(at - 1, f"the file ends after {len(found)} numbers", name)
+        for token in source.lines[at].partition("=")[0].split():
+            try:
+                value = number(token)
+            except ValueError:
+                if len(found) == count:
+                    break  # what follows is text
+                raise source.error(at, f"{token!r} after {len(found)} numbers", name) from None
+            if len(found) == count:
+                raise source.error(at, f"{token!r} after {count} numbers", f"{name} and no more")
+            if not abs(value) <= LARGEST:
+                expected = f"finite numbers for {name}, of magnitude {LARGEST:g} at most"
+                raise source.error(at, f"{token!r}", expected)
+            found.append(value)
+        at += 1
+    return found, at
+
+
+def _integers(source: Lines, at: int, count: int, name: str) -> tuple[list[int], int]:
+    values, after = _numbers(source, at, count, name)
+    for value in values:
+        if not value.is_integer():
+            raise source.error(after - 1, f"{value!r}", f"integers for {name}")
+    return [int(value) for value in values], after
+
+
+def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
+    """Return the entries from line `at` on: checked, sorted by block, matrix and place, each once."""
+    line = source.written(at)
+    if not line:
+        raise source.error(len(source.lines) - 1, "the file ends here", "entries after it, 5 numbers a line")
+    table = source.table(line, _COLUMNS)
+    whole, value = table[:, :4], table[:, 4]
+    size = np.abs(sizes)
+
+    def refuse(bad: Any, found: str, expected: str) -> None:
+        if bad.any():
+            k = int(bad.argmax())
+            numbers = (f"{number:.17g}" for number in table[k])
+            names = dict(zip(_COLUMNS, numbers, strict=True))
+            raise source.error(line[k], found.format(**names), expected)
+
+    too_large = ~(np.abs(table) <= LARGEST)
+    found = "the entry {matrix} {block} {i} {j} {value}"
+    refuse(too_large.any(axis=1), found, f"finite numbers, of magnitude {LARGEST:g} at most")
+    refuse((whole % 1 != 0).any(axis=1), "an entry at {matrix} {block} {i} {j}", "four integers")
+    matrix, block, i, j = whole.T
+    refuse((matrix < 0) | (matrix > m), "an entry of matrix {matrix}", f"0 to {m}")
+    refuse((block < 1) | (block > len(sizes)), "an entry of block {block}", f"1 to {len(sizes)}")
+    block = block.astype(np.intp) - 1
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    outside = (low < 1) | (high > size[block])
+    refuse(outside, "an entry at {i} {j} of block {block}", f"1 to {size[block[outside.argmax()]]}")
+    refuse((i != j) & (sizes[block] < 2), "an entry at {i} {j} of the diagonal block {block}", "i = j")
+    row, first, second = (index.astype(np.intp) for index in (matrix, low - 1, high - 1))
+    return _each_once(source, np.array(line), _Entries(row, block, first, second, value))
+
+
+def _each_once(source: Lines, line: IntArray, entries: _Entries) -> _Entries:
+    order = np.lexsort((line, entries.j, entries.i, entries.row, entries.block))
+    e, line = entries.take(order), line[order]
+    places = np.stack([e.block, e.row, e.i, e.j])
+    again = np.append(False, (places[:, 1:] == places[:, :-1]).all(axis=0))
+    differs = again & (e.value != np.roll(e.value, 1))
+    if differs.any():
+        k = int(np.flatnonzero(differs)[line[differs].argmin()])
+        first, second = float(e.value[k - 1]), float(e.value[k])
+        found = f"the value {second!r} at the place that has {first!r} on line {line[k - 1] + 1}"
+        raise source.error(int(line[k]), found, "each entry once, above the diagonal or below it")
+    return e.take(~again & (e.value != 0))
+
+
+def _problem(sizes: Sequence[int], c: Array, entries: _Entries) -> Problem:
+    """Return the problem (D); every block occurs in it, also where no entry mentions it."""
+    variables = [_variable(number, size) for number, size in enumerate(sizes, start=1)]
+    ends = np.searchsorted(entries.block, np.arange(len(sizes) + 1))
+    parts = [entries.take(slice(*pair)) for pair in pairwise(ends)]
+    costs = [part.take(part.row == 0) for part in parts]
+    others = [part.take(part.row > 0) for part in parts]
+    rows = [replace(part, row=part.row - 1) for part in others]
+    cost = _expression("<F_0, Y>", 1, variables, costs)
+    return Problem(Maximize(cost), [_expression("<F_k, Y>", len(c), variables, rows) == c])
+
+
+def _variable(number: int, size: int) -> PSD | Variable:
+    return PSD(size, name=f"X{number}") if size > 1 else Variable(abs(size), name=f"u{number}", nonneg=True)
+
+
+def _expression(
+    label: str, m: int, variables: Sequence[PSD | Variable], parts: Sequence[_Entries]
+) -> Expression:
+    """Return `m` rows, each the sum of the inner products with its matrices in all blocks."""
+    psd: dict[PSD, Any] = {}
+    vectors: dict[Variable, Any] = {}
+    for X, e in zip(variables, parts, strict=True):
+        if isinstance(X, PSD):
+            value = np.where(e.i == e.j, e.value, 2 * e.value)
+            psd[X] = SparseRows(m, X.n, Coordinates(e.row, e.i, e.j, value))
+        else:
+            vectors[X] = sp.csr_array((e.value, (e.row, e.i)), (m, X.size))
+    return Expression((m,), np.zeros(m), psd, vectors, label=label)
+
+
+# --- Write ------------------------------------------------------------------------------------------
+
+
+def write_sdpa(problem: Problem, path: str | Path) -> None:
+    """Write a problem with a linear objective to a file in SDPA's sparse format.
+
+    What is written has the form (D), ``maximise <F_0, Y>`` with equalities only: a problem that minimises is
+    written with the negative of its objective. The matrices come first, each a block, then each ordinary
+    variable as a diagonal block. One more diagonal block holds what the form asks for besides: the negative
+    parts of variables that may be negative, slacks of inequalities, and the number one if the objective has a
+    constant. Rows of the problem come first, then those of bounds of variables other than zero, those that
+    tie the two slacks of two-sided rows, and that of the number one. Parameters are written in with their
+    values.
+
+    Parameters
+    ----------
+    problem : Problem
+    path : str or Path
+        Through gzip if the name ends with ``.gz``. Numbers are written such that they read back exactly.
+
+    Raises
+    ------
+    ValueError
+        A divergence, a soft row, or no row at all: the message names it.
+    """
+    path, program = Path(path), problem.program()
+    _check_linear(program)
+    B, c, cost = _standard_form(program)
+    if len(c) == 0:
+        raise ValueError("the problem has no constraint; an SDPA file needs at least one row")
+    sizes = [u.size for u in problem.variables]
+    sizes += [len(cost) - sum(sizes)] if len(cost) > sum(sizes) else []
+    parts = [_matrix_entries(program, b) for b in range(len(program.blocks))]
+    parts.append(_vector_entries(B, cost, sizes, first=len(program.blocks)))
+    text = _text([block.n for block in program.blocks] + [-size for size in sizes], c, _joined(parts))
+    data = text.encode("ascii")
+    # Without the time of day, so that the same problem gives the same bytes.
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+
+
+def _check_linear(program: Program) -> None:
+    for block, divergence in zip(program.blocks, program.divergences, strict=True):
+        if divergence is not None:
+            raise ValueError(
+                f"the objective has the {divergence} divergence of {block.name}; "
+                "an SDPA file takes linear objectives only"
+            )
+    bent = np.flatnonzero(~program.bounds.hard)
+    if len(bent):
+        raise ValueError(f"{program.row_name(int(bent[0]))} is soft; an SDPA file takes hard rows only")
+
+
+def _standard_form(program: Program) -> tuple[Any, Array, Array]:
+    """Return ``B``, ``c`` and ``cost`` with ``A(X) + B v = c``, ``v >= 0`` in place of rows, boxes and `u`.
+
+    ``v`` is `u`, or its positive part; then the negative parts, slacks of rows, second slacks of two-sided
+    rows, and the number one if the objective has a constant.
+    """
+    free = program.u_lo < 0
+    floor = np.where(program.u_lo == 0, -np.inf, program.u_lo)  # v >= 0 says the rest
+    boxed = np.isfinite(floor) | np.isfinite(program.u_hi)
+    B = sp.vstack([program.B, sp.eye_array(program.k, format="csr")[boxed]], format="csr")
+    lo = np.concatenate([program.bounds.lo, floor[boxed]])
+    hi = np.concatenate([program.bounds.hi, program.u_hi[boxed]])
+    # Activity - s = lo, or activity + s = hi where there is no lower bound; and s + t = hi - lo.
+    loose, below = np.flatnonzero(lo < hi), np.isfinite(lo)
+    slack = _picked(loose, len(lo), np.where(below[loose], -1.0, 1.0))
+    both = np.flatnonzero(below[loose] & np.isfinite(hi[loose]))
+    tie = _picked(both, len(loose), np.ones(len(both))).T
+    one = sp.eye_array(int(program.offset != 0))
+    grid = [
+        [B, -B[:, free], slack, None, None],
+        [None, None, tie, sp.eye_array(len(both)), None],
+        [None, None, None, None, one],
+    ]
+    width = (hi - lo)[loose[both]]
+    right = np.concatenate([np.where(below, lo, hi), width, np.ones(one.shape[0])])
+    unpriced = np.zeros(len(loose) + len(both))
+    cost = np.concatenate([program.c, -program.c[free], unpriced, np.full(one.shape[0], program.offset)])
+    return sp.block_array(grid, format="coo"), right, cost
+
+
+def _picked(rows: IntArray, m: int, value: Array) -> Any:
+    """Return the matrix of `m` rows with one number in each column, in the given row."""
+    return sp.csr_array((value, (rows, np.arange(len(rows)))), (m, len(rows)))
+
+
+def _matrix_entries(program: Program, b: int) -> _Entries:
+    """Return the entries of one matrix block, ``F_0`` the negative of its cost."""
+    block = program.blocks[b]
+    placed = [(term.at + 1, term.rows) for term in program.A.terms if term.block == b]
+    if block.cost is not None:
+        placed.append((np.zeros(1, dtype=np.intp), block.cost.scale(np.array([-1.0]))))
+    terms = [(at, rows.coordinates()) for at, rows in placed]
+    columns = [(at[t.row], t.i, t.j, t.value) for at, t in terms]
+    row, i, j, value = (np.concatenate(column) for column in zip(*columns, strict=True))
+    t = SparseRows.of(1 + program.m, block.n, Coordinates(row, i, j, value)).terms
+    return _Entries(t.row, np.full(len(t.row), b), t.i, t.j, np.where(t.i == t.j, t.value, t.value / 2))
+
+
+def _vector_entries(B: Any, cost: Array, sizes: Sequence[int], first: int) -> _Entries:
+    """Return the entries of the diagonal blocks, of which `first` is the number of the first."""
+    ends = np.cumsum([0, *sizes])
+    column = np.concatenate([np.arange(len(cost)), B.col])
+    row = np.concatenate([np.zeros(len(cost), dtype=np.intp), B.row + 1])
+    block = np.searchsorted(ends, column, side="right") - 1
+    i = column - ends[block]
+    return _Entries(row, first + block, i, i, np.concatenate([-cost, B.data]))
+
+
+def _joined(parts: Sequence[_Entries]) -> _Entries:
+    """Return the entries that are not zero, sorted by matrix, block and place."""
+    e = _Entries(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Entries)))
+    order = np.lexsort((e.j, e.i, e.block, e.row))
+    return e.take(order[e.value[order] != 0])
+
+
+def _text(sizes: Sequence[int], c: Array, e: _Entries) -> str:
+    columns = (e.row, e.block + 1, e.i + 1, e.j + 1, e.value)
+    lines = zip(*(column.tolist() for column in columns), strict=True)
+    entries = [f"{row} {block} {i} {j} {value!r}" for row, block, i, j, value in lines]
+    head = [str(len(c)), str(len(sizes)), " ".join(map(str, sizes)), " ".join(map(repr, (c + 0.0).tolist()))]
+    return "\n".join([*head, *entries, ""])
+
+
+# --- Judge ------------------------------------------------------------------------------------------
+
+
+def dimacs_errors(problem: Problem, solution: Solution) -> Array:
+    """Return the six error measures of the 7th DIMACS challenge, recomputed from the data.
+
+    Violated rows, ``X`` outside its cone, free variables whose cost is not met, ``Z = C - A*(y)`` outside its
+    cone, the gap of the objectives, and ``<X, Z>``, each relative to the size of the data;
+    :func:`bregopt.program.dimacs_errors` has the formulas.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a linear objective and hard rows.
+    solution : Solution
+        Of this problem, as :meth:`Problem.solve` returned it.
+
+    Returns
+    -------
+    array of shape (6,)
+
+    Raises
+    ------
+    ValueError
+        A divergence, a soft row, or a solution without ``X`` or multipliers.
+    """
+    raw = solution._raw
+    if raw is None or raw.X is None or raw.duals is None:
+        raise ValueError(f"the solution ({solution.status}) has no X or no duals; expected both")
+    return errors_of(problem.program(), raw.X, raw.u, raw.duals)

@@ -1,0 +1,336 @@
+"""Faces first: rows that leave ``X`` no interior, removed before any step (Borwein and Wolkowicz 1981).
+
+A row ``<F, X> <= 0`` with psd ``F`` means ``X F = 0``; so does a combination of rows. What is left is the
+face ``X = V M V'``, ``V`` orthonormal to the range of ``F``, where the search begins again. The multipliers
+of the rows on the face lead back to those of all rows: a large enough multiple of ``F`` makes ``C - A*(y)``
+psd everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.certify.proofs import is_farkas
+from bregopt.clock import checkpoint
+from bregopt.errors import InfeasibleRowError
+from bregopt.linalg import dense
+from bregopt.program.face import Face
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Program
+from bregopt.program.rows import Rows
+
+__all__ = ["Faces", "find_faces"]
+
+_ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
+_PSD_PROBES = 10  # random vectors that tell an indefinite row
+_NO_BOUND = 1e-14  # of a row's norm times the trace that the bounds speak of: a bound that is zero
+_PROBES = 3  # random vectors that tell a row that vanishes from one that does not
+_SLACK = 1e-10  # of the size of C - A*(y): by how little it may miss the cone
+_MARGIN = 1e-3  # by which the multiple of F is larger than needed
+_LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, beyond which they are not combined
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Rows whose combination ``F = sum weight A_k`` is psd on a face and fixed to zero.
+
+    Parameters
+    ----------
+    block : int
+    rows : int array
+    weight : array
+        Positive on ``<=`` rows, negative on ``>=`` rows.
+    before : array of shape (n, q)
+        The directions removed earlier.
+    directions : array of shape (n, r)
+        The range of ``F`` on the face, in the coordinates of ``X``.
+    """
+
+    block: int
+    rows: IntArray
+    weight: Array
+    before: Array
+    directions: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Faces:
+    """A program without the rows that its faces imply.
+
+    Parameters
+    ----------
+    whole, program : Program
+        As given, and the rows that are left.
+    kept : int array
+        Which these are.
+    faces : tuple of Face
+        One for each block.
+    exposures : tuple of Exposure
+        In the order in which they were found.
+    """
+
+    whole: Program
+    program: Program
+    kept: IntArray
+    faces: tuple[Face, ...]
+    exposures: tuple[Exposure, ...]
+
+    @property
+    def summary(self) -> str:
+        """What was removed, for ``explain``; empty where nothing was."""
+        parts = [
+            f"{block.name} lives on a face of order {face.order} of {face.n}"
+            for block, face in zip(self.whole.blocks, self.faces, strict=True)
+            if face.codimension
+        ]
+        dropped = self.whole.m - len(self.kept)
+        return ", ".join(parts) + (
+            f"; {dropped} row{'s' if dropped > 1 else ''} implied" if parts and dropped else ""
+        )
+
+    def contradiction(self) -> Array | None:
+        """Return the Farkas vector of a row that vanishes on the faces but may not be zero, if there is one.
+
+        Raises
+        ------
+        InfeasibleRowError
+            If there is such a row but no Farkas vector: the rows are infeasible, though only just.
+        """
+        bounds = self.whole.bounds
+        idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
+        noise = (_NO_BOUND * self.whole.natural_size * self.whole.A.norms())[idle]
+        wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
+        for k in wrong:
+            y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
+            y = self._lifted(y, costs=False)
+            if is_farkas(self.whole, y):
+                return y
+        if len(wrong) == 0:
+            return None
+        k = int(wrong[0])
+        asked = f"{bounds.lo[k]:g}" if bounds.lo[k] > 0 else f"{bounds.hi[k]:g}"
+        raise InfeasibleRowError(
+            f"{self.whole.row_name(k)} asks for {asked}, but it is 0 for every X that meets the rows which "
+            "fix a part of X to zero: no X can meet it. Make it soft with bo.soft(...) or change the bound"
+        )
+
+    def lift(self, y: Array) -> Array:
+        """Return multipliers of all rows from those on the faces."""
+        return self._lifted(_scattered(self.kept, y, self.whole.m), costs=True)
+
+    def _lifted(self, y: Array, costs: bool) -> Array:
+        for exposure in reversed(self.exposures):
+            weight = _scattered(exposure.rows, exposure.weight, self.whole.m)
+            y = y - self._multiple(exposure, weight, y, costs) * weight
+        return y
+
+    def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool) -> float:
+        """Return ``t`` with ``Z + t F`` psd on the face before the exposure, by a Schur complement.
+
+        ``Z``, with the costs or without, is psd on what the exposure leaves, ``F`` definite on what it takes.
+        """
+        b, A = exposure.block, self.whole.A
+        before = Face(exposure.before)
+        F, Z = before.seen(A.adjoint(weight, b)), before.seen(-A.adjoint(y, b))
+        if costs:
+            Z = Z + before.seen(self.whole.blocks[b].C)
+        R, _ = np.linalg.qr(before.shrunk(exposure.directions))
+        after = Face(R)
+        corner = after.shrunk(Z @ R)
+        S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
+        if np.linalg.norm(corner) > _ROUND_OFF * size:
+            # At an answer Z is nearly singular on the face, and exactly psd would take any multiple.
+            slack = _SLACK * size if costs else 0.0
+            held = after.seen(Z) + slack * np.eye(after.order)
+            try:
+                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(held), corner)
+            except np.linalg.LinAlgError:
+                return 0.0  # the multipliers prove nothing on the face either
+        own = _symmetric(R.T @ F @ R)
+        needed = float(scipy.linalg.eigh(-_symmetric(S), own, eigvals_only=True)[-1])
+        scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
+        return max(needed + _MARGIN * (abs(needed) + scale), 0.0)
+
+
+def find_faces(program: Program) -> Faces:
+    """Return the faces that rows of a program imply, and the rows that say more."""
+    removed = [np.zeros((block.n, 0)) for block in program.blocks]
+    exposures: list[Exposure] = []
+    used = np.zeros(program.m, dtype=bool)
+    searched = list(range(len(program.blocks)))
+    while searched:
+        b = searched.pop()
+        exposure = _exposure(program, b, removed[b], used)
+        if exposure is not None:
+            removed[b] = np.column_stack([exposure.before, exposure.directions])
+            used[exposure.rows] = True
+            exposures.append(exposure)
+            searched.append(b)
+    faces = tuple(Face(D) for D in removed)
+    if not exposures:
+        return Faces(program, program, np.arange(program.m), faces, ())
+    kept = np.flatnonzero(~_vanishing(program, faces))
+    left = replace(
+        program, A=program.A.slice(kept), B=program.B[kept], bounds=program.bounds.slice(kept), labels=()
+    )
+    return Faces(program, left, kept, faces, tuple(exposures))
+
+
+def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
+    """Return which hard rows are zero on the faces: seen on random matrices of these."""
+    rng = np.random.default_rng(0)
+    X = [
+        LowRank(face.spread(rng.normal(size=(face.order, _PROBES)))) if face.order else None for face in faces
+    ]
+    activity, size = np.zeros(program.m), np.zeros(program.m)
+    for term in program.A.terms:
+        X_b = X[term.block]
+        if X_b is not None:
+            activity[term.at] += term.rows.apply(X_b)
+            size[term.at] += term.rows.norms() * X_b.trace()
+    alone = program.bounds.hard & program.alone
+    mask: Mask = alone & (np.abs(activity) <= _ROUND_OFF * size)
+    return mask
+
+
+def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
+    """Return what exposes a smaller face of one block than the one without the directions `before`."""
+    face = Face(before)
+    if face.order == 0:
+        return None
+    rows, weight, ranges = [], [], []
+    for k, sign, A in _pinned(program, b, face, used):
+        own = _range_of(sign * face.seen(A))
+        if own is not None:
+            rows.append(k)
+            weight.append(sign / float(np.linalg.norm(A)))
+            ranges.append(own / max(float(np.linalg.norm(own)), TINY))
+    if rows:
+        left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
+        new = left[:, s > 1e-8 * s.max()]
+        return Exposure(b, np.array(rows), np.array(weight), before, face.spread(new))
+    return None if before.shape[1] else _diagonal_exposure(program, b)
+
+
+def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
+    """Yield hard rows of one block alone that are held to zero on a side, and may be psd for that sign."""
+    bounds = program.bounds
+    alone = _alone(program, b) & ~used
+    for term in program.A.terms:
+        if term.block != b:
+            continue
+        for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
+            candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
+            if len(candidate) == 0:
+                continue
+            rows = term.rows.slice(candidate)
+            for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
+                checkpoint()
+                unit = np.zeros(rows.m)
+                unit[local] = 1.0
+                yield int(term.at[candidate[local]]), sign, rows.adjoint(unit)
+
+
+def _alone(program: Program, b: int) -> Mask:
+    """Return which hard rows read one block and nothing else."""
+    alone = program.bounds.hard.copy()
+    alone[~program.alone] = False
+    for term in program.A.terms:
+        if term.block != b:
+            alone[term.at] = False
+    return alone
+
+
+def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
+    """Return which ``sign A_k`` may be psd and not zero: by their diagonals, on a face on random vectors."""
+    if face.codimension == 0:
+        seen = sign * _diagonals(rows)
+    else:
+        V = face.spread(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
+        seen = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
+    mask: Mask = np.asarray((seen >= 0).all(axis=1) & (seen > 0).any(axis=1))
+    return mask
+
+
+def _diagonals(rows: Rows) -> Array:
+    """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
+    pieces = rows.pieces()
+    if pieces is not None:
+        diagonals = np.zeros((rows.m, rows.n))
+        np.add.at(diagonals, pieces.row, pieces.weight[:, None] * dense(pieces.U) ** 2)
+        return diagonals
+    t = rows.coordinates()
+    own = t.i == t.j
+    flat = np.bincount(t.row[own] * rows.n + t.i[own], t.value[own], minlength=rows.m * rows.n)
+    return flat.astype(float).reshape(rows.m, rows.n)
+
+
+def _range_of(A: Array) -> Array | None:
+    """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd."""
+    size = float(np.abs(A).max())
+    if size <= _ROUND_OFF:
+        return None
+    tol = len(A) * _ROUND_OFF * size
+    packed, pivot, rank, _ = scipy.linalg.lapack.dpstrf(A, tol=tol, lower=1)
+    L = np.zeros((len(A), rank))
+    L[pivot - 1] = np.tril(packed)[:, :rank]
+    return L if np.abs(A - L @ L.T).max() <= 10 * tol else None
+
+
+def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
+    """Return the combination of rows on the diagonal that fixes the most entries to zero, if there is one.
+
+    By linear programming: ``max sum t`` over ``t <= 1``, ``t <= sum_k weight_k diag(A_k)``, ``weight'b <=
+    0``, with a weight for each bound of a row.
+    """
+    at, W = _diagonal_rows(program, b)
+    if len(at) < 2 or W.size > _LARGEST_PROGRAM or (W != 0).sum(axis=1).max() < 2:
+        return None
+    from scipy.optimize import linprog  # slow to import, seldom needed
+
+    lo, hi = program.bounds.lo[at], program.bounds.hi[at]
+    up, down = np.flatnonzero(np.isfinite(hi)), np.flatnonzero(np.isfinite(lo))
+    ends, n = len(up) + len(down), W.shape[1]
+    above = np.column_stack([-np.vstack([W[up], -W[down]]).T, np.eye(n)])
+    asked = np.concatenate([hi[up], -lo[down], np.zeros(n)])
+    box = [(0, None)] * ends + [(0, 1)] * n
+    cost = np.concatenate([np.zeros(ends), -np.ones(n)])
+    answer = linprog(cost, A_ub=np.vstack([above, asked]), b_ub=np.zeros(n + 1), bounds=box)
+    if answer.status != 0 or -answer.fun < 0.5:
+        return None
+    p = answer.x[:ends] * np.repeat([1.0, -1.0], [len(up), len(down)])
+    weight = np.bincount(np.concatenate([up, down]), p, len(at)).astype(float)
+    fixed = np.flatnonzero(weight @ W > 0.5)
+    return Exposure(b, at, weight, np.zeros((n, 0)), np.eye(n)[:, fixed])
+
+
+def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
+    """Return the rows of one block that read its diagonal alone, and their weights there."""
+    alone = _alone(program, b)
+    places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
+    for term in program.A.terms:
+        if term.block != b or term.rows.count() > _LARGEST_PROGRAM:
+            continue
+        t = term.rows.coordinates()
+        spoiled = np.zeros(term.rows.m, dtype=bool)
+        spoiled[t.row[t.i != t.j]] = True
+        chosen = np.flatnonzero(alone[term.at] & ~spoiled)
+        places.append(term.at[chosen])
+        weights.append(_diagonals(term.rows.slice(chosen)))
+    return np.concatenate(places), np.concatenate(weights)
+
+
+def _scattered(rows: IntArray, value: Array, m: int) -> Array:
+    full = np.zeros(m)
+    full[rows] = value
+    return full
+
+
+def _symmetric(S: Array) -> Array:
+    symmetric: Array = (S + S.T) / 2
+    return symmetric

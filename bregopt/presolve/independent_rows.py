@@ -1,0 +1,142 @@
+"""Equalities that are nearly dependent are replaced by orthonormal combinations of them.
+
+Newton's system squares the angle between rows: with a row a millionth away from the span of the others its
+matrix has nothing left of that row but round-off. Orthonormal rows by Householder's QR lose only the digits
+that the angle itself costs. With ``A = R'Q'`` and the multipliers ``w`` of ``Q'``, those of ``A`` are
+``y = inv(R) w``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import solve_triangular
+
+from bregopt.arrays import Array, IntArray
+from bregopt.clock import remaining
+from bregopt.program import Answer, Bounds, LinearMap, Penalty, Program, Start, Term
+from bregopt.program.rows import DenseRows
+
+__all__ = ["Independent", "independent_rows"]
+
+_NEAR = 1e-3  # the distance of a unit row from the span of those before: from here Newton's system loses it
+_DEPENDENT = 1e-11  # the distance that round-off of the data alone may be
+_RIGHT_SIDE = 1e-9  # of the largest bound: how far that of a dependent row may be off
+_LARGEST_QR = 5e8  # multiplications: beyond, rows are left as they are
+_SECONDS = 1e-7  # of QR for each entry, at most: where there is no time for it they are left too
+
+
+@dataclass(frozen=True, eq=False)
+class Independent:
+    """A program whose equalities are orthonormal.
+
+    Parameters
+    ----------
+    whole, program : Program
+        As given; and with orthonormal equalities first, the other rows after them.
+    equal, others : int array
+        The equalities that the new ones combine, and the rows that are no equalities, of `whole`.
+    R : array of shape (e, e)
+        Upper triangular, with ``A_equal = R' Q'``.
+    """
+
+    whole: Program
+    program: Program
+    equal: IntArray
+    others: IntArray
+    R: Array
+
+    def shrink(self, start: Start) -> Start:
+        """Return an earlier answer to the whole program as one to the new."""
+        return replace(start, y=np.concatenate([self.R @ start.y[self.equal], start.y[self.others]]))
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return the answer with multipliers of the given rows."""
+        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
+        return replace(answer, y=self._multipliers(answer.y), y_on_faces=on_faces)
+
+    def _multipliers(self, w: Array) -> Array:
+        y, e = np.zeros(self.whole.m), len(self.equal)
+        y[self.equal] = solve_triangular(self.R, w[:e])
+        y[self.others] = w[e:]
+        return y
+
+
+def independent_rows(program: Program) -> Independent | None:
+    """Return the program with orthonormal equalities, None where no two are so close that it matters."""
+    equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
+    length = sum(n * (n + 1) // 2 for n in program.A.orders) + program.k
+    if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
+        return None
+    if remaining() < _SECONDS * len(equal) * length:
+        return None
+    sizes = program.row_sizes[equal]
+    vectors = _vectors(program, equal) / sizes[:, None]
+    Q, R = np.linalg.qr(vectors.T)
+    distance = np.abs(R.diagonal())
+    if len(distance) < len(equal) or distance.min() > _NEAR:
+        return None
+    apart = distance > _DEPENDENT
+    if not (apart & (distance <= _NEAR)).any():
+        return None
+    b = program.bounds.lo[equal] / sizes
+    if not apart.all():
+        Q, R = np.linalg.qr(vectors[apart].T)
+    right = solve_triangular(R, b[apart], trans=1)
+    left = b[~apart] - vectors[~apart] @ (Q @ right)
+    if np.abs(left).max(initial=0.0) > _RIGHT_SIDE * np.abs(b).max():
+        return None
+    equal, sizes = equal[apart], sizes[apart]
+    others = np.flatnonzero(~program.bounds.equal)
+    return Independent(program, _program(program, Q, right, others), equal, others, R * sizes)
+
+
+def _vectors(program: Program, rows: IntArray) -> Array:
+    """Return rows as vectors with the inner product of matrices: the upper triangles, then the columns."""
+    A, parts = program.A.slice(rows), []
+    for b, n in enumerate(A.orders):
+        stack = np.zeros((len(rows), n, n))
+        for term in A.terms:
+            if term.block == b:
+                t = term.rows.coordinates()
+                np.add.at(stack, (term.at[t.row], t.i, t.j), t.value / 2)
+                np.add.at(stack, (term.at[t.row], t.j, t.i), t.value / 2)
+        parts.append(stack[:, *np.triu_indices(n)] * _weights(n))
+    return np.concatenate([*parts, program.B[rows].toarray()], axis=1)
+
+
+def _weights(n: int) -> Array:
+    """Return by what entries of the upper triangle count in the inner product: off the diagonal twice."""
+    i, j = np.triu_indices(n)
+    return np.where(i == j, 1.0, np.sqrt(2))
+
+
+def _program(program: Program, Q: Array, right: Array, others: IntArray) -> Program:
+    """Return the program with the columns of `Q` for its equalities."""
+    e, A = Q.shape[1], program.A.slice(others)
+    terms, start = [], 0
+    for b, n in enumerate(A.orders):
+        i, j = np.triu_indices(n)
+        stack = np.zeros((e, n, n))
+        stack[:, i, j] = stack[:, j, i] = (Q[start : start + len(i)] / _weights(n)[:, None]).T
+        terms.append(Term(b, np.arange(e), DenseRows(stack)))
+        start += len(i)
+    terms += [replace(term, at=term.at + e) for term in A.terms]
+    rest, hard = program.bounds.slice(others), np.full(e, np.inf)
+    bounds = Bounds(
+        np.concatenate([right, rest.lo]),
+        np.concatenate([right, rest.hi]),
+        np.concatenate([np.full(e, Penalty.HARD), rest.kind]),
+        np.concatenate([hard, rest.gamma]),
+    )
+    B = sp.csr_array(sp.vstack([sp.csr_array(Q[start:].T), program.B[others]], format="csr"))
+    return replace(
+        program,
+        A=LinearMap(e + len(others), A.orders, tuple(terms)),
+        B=B,
+        bounds=bounds,
+        labels=(),
+        shares=(),
+    )

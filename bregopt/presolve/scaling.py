@@ -1,0 +1,143 @@
+"""The same program in units that suit a foreign solver, and the way back.
+
+CVXPY's solvers stop by tolerances that are absolute for small numbers, and lose digits to an ill-conditioned
+``X0``. So each ``X`` is written as ``V M V'`` such that ``X0`` becomes of size one, each row is divided by
+its norm, and the objective by the size of its terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cholesky
+
+from bregopt.arrays import Array
+from bregopt.program import Block, Penalty, Program
+from bregopt.program.anchor import divergence_of
+
+__all__ = ["Scaled", "scale", "unscaled"]
+
+# A LogDet X0 of a larger condition number is whitened, which makes sparse rows dense.
+_WELL_CONDITIONED = 1e3
+# D(r X, r X0) = r^p D(X, X0), and the same for what soft rows pay, whose bounds scale with their activity.
+_DEGREE = {"logdet": 0, "von_neumann": 1, "frobenius": 2}
+_PENALTY_DEGREE = {
+    Penalty.HARD: 0,
+    Penalty.HINGE: 1,
+    Penalty.LOGDET: 0,
+    Penalty.VON_NEUMANN: 1,
+    Penalty.SQUARE: 2,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A program in other units.
+
+    Parameters
+    ----------
+    program : Program
+    V : tuple of arrays of shape (n_b, n_b)
+        ``X = V M V'`` for the ``M`` of each block.
+    rows : array of shape (m,)
+        What each row was divided by.
+    objective : float
+        What the objective was divided by.
+    """
+
+    program: Program
+    V: tuple[Array, ...]
+    rows: Array
+    objective: float
+
+    def matrices(self, M: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the matrices in the original units."""
+        return tuple(V @ M_b @ V.T for V, M_b in zip(self.V, M, strict=True))
+
+    def multipliers(self, y: Array) -> Array:
+        """Return the multipliers of the original rows."""
+        original: Array = self.objective * y / self.rows
+        return original
+
+
+def scale(program: Program) -> Scaled:
+    """Return a program, whose blocks are dense, in units of its own."""
+    V: list[Array] = []
+    for b, block in enumerate(program.blocks):
+        X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
+        if program.divergences[b] == "logdet" and np.linalg.cond(X0) > _WELL_CONDITIONED:
+            V.append(cholesky(X0, lower=True))
+            program = program.restrict(b, V[b], np.eye(block.n))
+        else:
+            # Of the logarithms that LogDet takes the mean should be near zero, not the largest.
+            middle = program.divergences[b] == "logdet"
+            size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
+            V.append(math.sqrt(size) * np.eye(block.n))
+            program = _resized(program, b, size)
+    rows = program.row_sizes
+    rows = np.where(rows > 0, rows, 1.0)
+    objective = _size_of_objective(program)
+    return Scaled(_divided(program, rows, objective), tuple(V), rows, objective)
+
+
+def unscaled(program: Program) -> Scaled:
+    """Return a program as it is: a few are solved better so."""
+    return Scaled(program, tuple(np.eye(block.n) for block in program.blocks), np.ones(program.m), 1.0)
+
+
+def _resized(program: Program, b: int, size: float) -> Program:
+    """Return the program in ``M`` for ``X_b = size * M``."""
+    block = program.blocks[b]
+    cost = None if block.cost is None else block.cost.scale(np.array([size]))
+    nearness = block.nearness and replace(
+        block.nearness,
+        X0=np.asarray(block.nearness.X0) / size,
+        mu=block.nearness.mu * size ** _DEGREE[block.nearness.divergence],
+    )
+    blocks = tuple(
+        replace(block, cost=cost, nearness=nearness) if k == b else other
+        for k, other in enumerate(program.blocks)
+    )
+    terms = tuple(
+        replace(term, rows=term.rows.scale(np.full(term.rows.m, size))) if term.block == b else term
+        for term in program.A.terms
+    )
+    return replace(program, blocks=blocks, A=replace(program.A, terms=terms))
+
+
+def _size_of_objective(program: Program) -> float:
+    sizes = [float(np.abs(program.c).max(initial=0.0))]
+    for block in program.blocks:
+        if block.cost is not None:
+            sizes.append(float(block.cost.norms()[0]))
+        if block.nearness is not None:
+            sizes.append(block.nearness.mu * max(divergence_of(block.nearness).unit, 1.0))
+    return max(sizes) or 1.0
+
+
+def _divided(program: Program, rows: Array, objective: float) -> Program:
+    """Return the program with each row and the objective divided by a number of its own."""
+    bounds = program.bounds
+    degree = np.array([_PENALTY_DEGREE[kind] for kind in Penalty])[bounds.kind]
+    terms = tuple(replace(term, rows=term.rows.scale(1 / rows[term.at])) for term in program.A.terms)
+    return replace(
+        program,
+        blocks=tuple(_cheaper(block, objective) for block in program.blocks),
+        A=replace(program.A, terms=terms),
+        B=sp.csr_array(sp.diags_array(1 / rows) @ program.B),
+        bounds=replace(
+            bounds, lo=bounds.lo / rows, hi=bounds.hi / rows, gamma=bounds.gamma * rows**degree / objective
+        ),
+        c=program.c / objective,
+        offset=program.offset / objective,
+    )
+
+
+def _cheaper(block: Block, objective: float) -> Block:
+    cost = None if block.cost is None else block.cost.scale(np.array([1 / objective]))
+    nearness = block.nearness and replace(block.nearness, mu=block.nearness.mu / objective)
+    return replace(block, cost=cost, nearness=nearness)

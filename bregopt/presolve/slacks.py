@@ -1,0 +1,92 @@
+"""Slack variables are hinges in disguise: one that pays for what a row misses is folded into the row.
+
+``c xi`` with ``xi >= 0`` in ``a + b xi >= lo`` alone, for ``b > 0``, is the hinge ``c / b max(lo - a, 0)``.
+A margin problem loses all of its variables but the margin that way, and its rows give way on their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import Answer, Penalty, Program, Start
+
+__all__ = ["Folded", "fold_slacks"]
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A program with hinges for its slack variables.
+
+    Parameters
+    ----------
+    whole, program : Program
+        As given, and folded.
+    kept, slack, row : int array
+        The variables that are left, those that are not, and the rows of these.
+    weight : array
+        Of the slack variables in their rows.
+    """
+
+    whole: Program
+    program: Program
+    kept: IntArray
+    slack: IntArray
+    row: IntArray
+    weight: Array
+
+    def shrink(self, start: Start) -> Start:
+        """Return an earlier answer to the whole program as one to the folded."""
+        return replace(start, u=start.u[self.kept])
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return the answer with the slack variables that it needs."""
+        if len(self.slack) == 0:
+            return answer
+        u = np.zeros(self.whole.k)
+        u[self.kept] = answer.u
+        missed = self.program.bounds.violation(self.program.activity(answer.X, answer.u))[self.row]
+        u[self.slack] = self.whole.u_lo[self.slack] + missed / np.abs(self.weight)
+        return replace(answer, u=u)
+
+
+def fold_slacks(program: Program) -> Folded:
+    """Return the program with hinges for variables that relieve the bound of one row, at a price."""
+    slack, row, weight = _slacks(program)
+    if len(slack) == 0:
+        return Folded(program, program, np.arange(program.k), slack, row, weight)
+    kept = np.setdiff1d(np.arange(program.k), slack)
+    bounds, least = program.bounds, program.u_lo[slack]
+    kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+    kind[row], gamma[row] = Penalty.HINGE, program.c[slack] / np.abs(weight)
+    lo[row] -= weight * least
+    hi[row] -= weight * least
+    folded = replace(
+        program,
+        B=program.B[:, kept],
+        bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
+        c=program.c[kept],
+        u_lo=program.u_lo[kept],
+        u_hi=program.u_hi[kept],
+        offset=program.offset + float(program.c[slack] @ least),
+    )
+    return Folded(program, folded, kept, slack, row, weight)
+
+
+def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
+    """Return slack variables, at most one for a row, with their rows and weights there."""
+    priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
+    if not priced.any():
+        none = np.zeros(0, dtype=np.intp)
+        return none, none, np.zeros(0)
+    columns, bounds = program.B.tocsc(), program.bounds
+    columns.eliminate_zeros()
+    slack = np.flatnonzero((np.diff(columns.indptr) == 1) & priced)
+    row, weight = columns.indices[columns.indptr[slack]], columns.data[columns.indptr[slack]]
+    below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])
+    relieves = np.where(weight > 0, below & ~above, above & ~below) & bounds.hard[row]
+    slack, row, weight = slack[relieves], row[relieves].astype(np.intp), weight[relieves]
+    row, first = np.unique(row, return_index=True)
+    return slack[first], row, weight[first]

@@ -1,0 +1,186 @@
+"""What a route is: what it takes, said as data; its settings; and what it hands back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from bregopt.arrays import LARGEST
+from bregopt.certify import trace_bound
+from bregopt.errors import did_you_mean
+from bregopt.memory import shortage
+from bregopt.program import Answer, Block, LowRank, Penalty, Program, Start
+from bregopt.routes.progress import Progress
+
+__all__ = ["Capabilities", "Seed", "Settings", "Solver", "make_settings"]
+
+Seed = int | np.random.Generator | np.random.SeedSequence
+
+_EXPECTED = {
+    "tol": "above 0 and below 1",
+    "rank_tol": "above 0 and below 1",
+    "time_limit": f"above 0 and below {LARGEST:g}",
+}
+_LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, as foreign solvers take it
+_PENALTY_NAMES = {
+    Penalty.HINGE: "soft rows with a hinge",
+    Penalty.LOGDET: "soft rows with the LogDet penalty",
+    Penalty.VON_NEUMANN: "soft rows with the von Neumann penalty",
+    Penalty.SQUARE: "soft rows with a squared penalty",
+}
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What problems a route takes.
+
+    Parameters
+    ----------
+    objectives : frozenset of str
+        Names of divergences, and "linear" for blocks without one; "weights" for elementwise weights.
+    blocks : int or None
+        Largest number of matrix variables; None for any.
+    variables : bool
+        Whether ordinary variables may occur.
+    penalties : frozenset of Penalty
+        How rows may bend.
+    needs_trace_bound : bool
+        Whether the rows must bound the trace of each block.
+    matrices : int
+        How many dense matrices of a block's order it holds at once, at least; 0 for none. A problem for
+        which they do not fit into memory is refused with the numbers.
+    """
+
+    objectives: frozenset[str]
+    blocks: int | None = None
+    variables: bool = True
+    penalties: frozenset[Penalty] = frozenset(Penalty)
+    needs_trace_bound: bool = False
+    matrices: int = 0
+
+    def refusal(self, program: Program) -> str | None:
+        """Return why the route does not take the program, None where it does."""
+        if self.blocks is not None and len(program.blocks) > self.blocks:
+            return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
+        for block in program.blocks:
+            kind = "linear" if block.nearness is None else block.nearness.divergence
+            if kind not in self.objectives:
+                objective = "a linear objective" if kind == "linear" else f"the {kind} divergence"
+                return f"it does not take {objective} (of {block.name})"
+            if (
+                block.nearness is not None
+                and block.nearness.weights is not None
+                and "weights" not in self.objectives
+            ):
+                return f"it does not take elementwise weights (of {block.name})"
+        if program.k and not self.variables:
+            return f"it does not take ordinary variables (the problem has {program.k})"
+        for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
+            if penalty in program.bounds.kinds:
+                return f"it does not take {_PENALTY_NAMES[penalty]}"
+        if self.needs_trace_bound:
+            for b, block in enumerate(program.blocks):
+                if trace_bound(program, b) is None:
+                    rows = f"it needs rows that bound the trace of {block.name}"
+                    return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
+        return shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+
+
+def _order(block: Block) -> int:
+    """Return the order of the matrix that a route holds for a block: of a low-rank ``X0`` its range space."""
+    X0 = None if block.nearness is None else block.nearness.X0
+    return min(block.n, X0.factor.shape[1]) if isinstance(X0, LowRank) else block.n
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options of every route.
+
+    Parameters
+    ----------
+    tol : float
+        Largest relative gap and residual of an "optimal" answer.
+    max_iter : int or None
+        Cycles, rounds or steps; None for the route's own limit.
+    time_limit : float or None
+        Seconds.
+    verbose : bool
+        Print a table of the progress.
+    seed : int, numpy.random.Generator or SeedSequence
+        Of every random choice; a generator goes on from where it stands.
+    rank_tol : float
+        Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
+    """
+
+    tol: float = 1e-6
+    max_iter: int | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    seed: Seed = 0
+    rank_tol: float = 1e-10
+
+    def __post_init__(self) -> None:
+        for name in ("tol", "rank_tol", "time_limit"):
+            value = getattr(self, name)
+            if value is None and name == "time_limit":
+                continue
+            if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise TypeError(f"{name} is {value!r}; expected a number")
+            number: Any = value  # not float(value), which integers of any size are not
+            if not 0 < number < (LARGEST if name == "time_limit" else 1):
+                raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
+        for name, least, largest in (("max_iter", 1, _LARGEST_COUNT), ("seed", 0, math.inf)):
+            value = getattr(self, name)
+            if value is None and name == "max_iter":
+                continue
+            if name == "seed" and isinstance(value, np.random.Generator | np.random.SeedSequence):
+                continue
+            if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
+                other = ", a numpy Generator or SeedSequence" if name == "seed" else ""
+                raise TypeError(f"{name} is {value!r}; expected an integer{other}")
+            if value < least:
+                raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
+            if int(value) > largest:
+                raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
+        if not isinstance(self.verbose, bool):
+            raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
+
+    def completed(self, program: Program) -> Program:
+        """Return the program with what the options say of it, as rows after its own."""
+        return program
+
+
+class Solver(Protocol):
+    """A route. Register a class with :func:`bregopt.register_solver`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    citation: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    Settings: ClassVar[type[Settings]]
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        """Return why this route does not take the program, beyond its capabilities; None where it does."""
+        ...
+
+    def choice(self, program: Program, settings: Any) -> str:
+        """Return which of its methods it would use and why, for ``explain``; empty where it has one."""
+        ...
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        """Solve a program whose blocks are dense; low-rank ones come as their range space."""
+        ...
+
+
+def make_settings(solver: type[Solver], options: dict[str, Any]) -> Settings:
+    """Return the settings of a route, refusing unknown names before any work."""
+    known = [f.name for f in dataclasses.fields(solver.Settings)]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"solver {solver.name!r} has no option {name!r}{did_you_mean(name, known)}")
+    return solver.Settings(**options)

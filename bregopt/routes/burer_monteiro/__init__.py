@@ -1,0 +1,5 @@
+"""The route `lowrank`: ``X = R R'`` for problems on large graphs."""
+
+from bregopt.routes.burer_monteiro.route import LowRankRoute, LowRankSettings
+
+__all__ = ["LowRankRoute", "LowRankSettings"]

@@ -1,0 +1,230 @@
+"""The augmented Lagrangian of the rows that the surface does not hold, as a function of ``R``.
+
+L(R) = <C, R R'> + sum over rows of  rho / 2 dist(a - y / rho, [lo, hi])^2,    a = A(R R').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.certify import lowest
+from bregopt.clock import CutShort
+from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows
+from bregopt.routes.burer_monteiro.surface import Surface, Tangent
+
+__all__ = ["Lagrangian", "Point", "lagrangian"]
+
+_UNIT = EPS
+_STIFF = 10.0  # times the mean of the cost's rows: the first penalties
+_STIFFER = 4.0  # by which they grow
+_HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
+_FLAT = 1e-6  # of the range of multipliers that prove all there is to prove, if any do
+_NARROW = 1e-4  # of the largest singular value of R: columns that do not count
+_LEFT = 0.25  # of what a row was missed by before: more, and its penalty grows
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """``R`` and what the Lagrangian is there.
+
+    Parameters
+    ----------
+    R : array of shape (n, k)
+    value : float
+    y : array of shape (m,)
+        What the multipliers of the rows become.
+    slack : ThinMatrix
+        ``C - A*(y)`` without the rows of the surface,
+    share, across : arrays of shape (n, 1) or (1, 1), and (q, k)
+        and the multipliers of those: of the spheres and of the planes.
+    gradient : array of shape (n, k)
+        Half of the Riemannian gradient.
+    bent : array of shape (m,)
+        The penalties of the rows that act.
+    tangent : Tangent
+    """
+
+    R: Array
+    value: float
+    y: Array
+    slack: ThinMatrix
+    share: Array
+    across: Array
+    gradient: Array
+    bent: Array
+    tangent: Tangent
+
+    @cached_property
+    def steepness(self) -> float:
+        """The norm of the gradient."""
+        return float(np.linalg.norm(self.gradient))
+
+    @cached_property
+    def round_off(self) -> float:
+        """What the value may be wrong by."""
+        return _UNIT * max(map(abs, self.slack.ends())) * float(np.vdot(self.R, self.R))
+
+    @cached_property
+    def curvature(self) -> ThinMatrix:
+        """``C - A*(y)`` with the rows of the spheres: psd along the planes at the answer."""
+        share = np.broadcast_to(self.share[:, 0], (self.slack.n,))
+        return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(share)))
+
+    def off_planes(self, surface: Surface) -> ThinMatrix:
+        """Return the curvature, with the planes moved up to where they pull at the lowest no more."""
+        W, Q = self.curvature, surface.Q
+        level = _HEAVY * max(map(abs, W.ends()))
+        return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
+
+
+@dataclass(frozen=True, eq=False)
+class Lagrangian:
+    """The function of ``R``.
+
+    Parameters
+    ----------
+    cost : ThinMatrix
+    surface : Surface
+    rows : ThinRows
+        The rows besides the surface's,
+    at : int array of shape (m,)
+        which these are,
+    lo, hi : array of shape (m,)
+        their bounds,
+    y, rho : array of shape (m,)
+        their multipliers and their penalties.
+    """
+
+    cost: ThinMatrix
+    surface: Surface
+    rows: ThinRows
+    at: IntArray
+    lo: Array
+    hi: Array
+    y: Array
+    rho: Array
+
+    def at_point(self, R: Array) -> Point:
+        """Return the Lagrangian at a point of the surface."""
+        a = self.rows.apply(R)
+        moved = a - self.y / self.rho
+        miss = moved - np.clip(moved, self.lo, self.hi)
+        y = -self.rho * miss
+        slack = self.cost - self.rows.adjoint(y) if len(y) else self.cost
+        G = slack @ R
+        tangent = Tangent(self.surface, R)
+        share, across, gradient = tangent.split(G)
+        # <C, R R'> is <G, R> and what the rows were worth in it.
+        value = float(np.vdot(G, R)) + float(y @ a) + float(self.rho @ miss**2) / 2
+        bent = np.where(miss != 0, self.rho, 0.0)
+        return Point(R, value, y, slack, share, across, gradient, bent, tangent)
+
+    def second(self, at: Point, V: Array) -> Array:
+        """Return half of the Riemannian Hessian at a point times a tangent matrix."""
+        H = at.slack @ V - at.share * V
+        if at.bent.any():
+            change = 2 * at.bent * self.rows.apply(at.R, V)
+            H += self.rows.adjoint(change) @ at.R
+        return at.tangent.project(H)
+
+    def retract(self, R: Array) -> Point:
+        """Return the Lagrangian at a point of the surface near by."""
+        return self.at_point(self.surface.retract(R))
+
+    def missed(self, at: Point) -> Array:
+        """Return how far each row is from its bounds, or from the one at which it has a multiplier."""
+        return np.abs(at.y - self.y) / self.rho
+
+    def updated(self, at: Point, before: Array, tol: float) -> Lagrangian:
+        """Return the Lagrangian with the multipliers of a minimiser.
+
+        Penalties grow where rows are missed by nearly as much as `before`, and that is worth more than `tol`.
+        """
+        miss = self.missed(at)
+        slow = (miss > _LEFT * before) & (np.maximum(np.abs(at.y), np.abs(self.y)) * miss > tol)
+        return replace(self, y=at.y, rho=np.where(slow, _STIFFER * self.rho, self.rho))
+
+    def multipliers(self, at: Point, m: int, loss: float) -> Array:
+        """Return the multipliers of all `m` rows of the program.
+
+        Those of the planes may be any number, and are not attained where planes and spheres pull against
+        each other: then the smallest eigenvalue nears zero as they grow. It is to cost `loss` at most.
+        """
+        at = self._best(at)
+        y = np.zeros(m)
+        y[self.at] = at.y
+        y[self.surface.rows] = at.share[:, 0] / self.surface.weight
+        if len(self.surface.planes):
+            _, s, turn = np.linalg.svd(at.R, full_matrices=False)
+            pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(s, _NARROW * s[0])
+            weight = self.surface.trace * float(pull @ pull) / loss
+            level = _HEAVY * max(map(abs, at.curvature.ends()))
+            y[self.surface.planes] = -self.surface.push * max(weight, level)
+        return y
+
+    def _best(self, at: Point) -> Point:
+        """Return the point with those of its multipliers of planes and spheres that prove most.
+
+        Where the normals of the two depend on each other there are more than one.
+        """
+        try:
+            for B in at.tangent.dependent:
+                at = self._along(at, B)
+        except CutShort:
+            pass  # the first ones are right too
+        return at
+
+    def _along(self, at: Point, B: Array) -> Point:
+        """Return the best of the points whose multipliers differ by ``B`` on the planes."""
+        from scipy.optimize import minimize_scalar  # slow to import, seldom needed
+
+        share = self.surface.share(self.surface.Q @ B, at.R)
+
+        def moved(t: float) -> Point:
+            return replace(at, share=at.share - t * share, across=at.across + t * B)
+
+        def below(t: float) -> float:
+            return -float(lowest(moved(t).off_planes(self.surface), 1)[0][0])
+
+        most = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(share).max())
+        best = minimize_scalar(below, bounds=(-most, most), method="bounded", options={"xatol": _FLAT * most})
+        return moved(float(best.x)) if best.fun < below(0.0) else at
+
+
+def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array | None) -> Lagrangian:
+    """Return the Lagrangian of a program in one block, with the multipliers of an earlier answer."""
+    others = np.ones(program.m, dtype=bool)
+    others[surface.rows] = others[surface.planes] = False
+    at = np.flatnonzero(others)
+    rows, bounds = thin.rows.slice(at), program.bounds.slice(at)
+    vectors = np.abs(thin.cost.w) @ np.einsum("nq,nq->q", thin.cost.U, thin.cost.U)
+    level = float(abs(thin.cost.S).sum()) / thin.cost.n + float(vectors)
+    level = level if level > 0 else 1.0
+    size, steep = _steepness(rows, surface, bounds.lo, bounds.hi)
+    if y is None:
+        # Squares that are to be far smaller than they are at random begin as if they were held to zero.
+        sign = np.zeros(rows.m)
+        sign[rows.at] = np.sign(rows.weight)
+        small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / thin.cost.n
+        first = bounds.clip(np.where(small, -sign * level / size, 0.0))
+    else:
+        first = y[at]
+    return Lagrangian(thin.cost, surface, rows, at, bounds.lo, bounds.hi, first, _STIFF * level / steep)
+
+
+def _steepness(rows: ThinRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:
+    """Return the norms of the rows, and about the squared norms of ``2 A_k R`` at their bounds."""
+    t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
+    square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
+    size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))
+    size = np.maximum(size, TINY)
+    steep = 4 * size**2 * float(surface.square.max())
+    ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi))
+    bound = np.maximum(*ends)[rows.at]
+    steep[rows.at] = np.where(bound > 0, 4 * size[rows.at] * bound, steep[rows.at])
+    return size, steep

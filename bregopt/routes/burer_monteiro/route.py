@@ -1,0 +1,85 @@
+"""The route `lowrank`: large sparse problems with a fixed diagonal or trace, by ``X = R R'``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+from bregopt.program import Answer, Penalty, Program, Start, thin_program
+from bregopt.routes import base
+from bregopt.routes.base import Capabilities
+from bregopt.routes.burer_monteiro.staircase import Staircase, first_columns
+from bregopt.routes.burer_monteiro.surface import read_surface
+from bregopt.routes.progress import Progress
+
+__all__ = ["LowRankRoute", "LowRankSettings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowRankSettings(base.Settings):
+    """Options of the route `lowrank`.
+
+    Parameters
+    ----------
+    rank : int, optional
+        Columns of the first ``R``; more join where they are needed. By default 12, and 24 for large orders.
+    factor : LowRank, array of shape (n, k) or (n,), optional
+        Where ``R`` begins: a factor, such as that of an earlier answer, or a vector of signs, a partition.
+    """
+
+    rank: int | None = None
+    factor: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rank is None:
+            return
+        if isinstance(self.rank, bool) or not isinstance(self.rank, Integral):
+            raise TypeError(f"rank is {self.rank!r}; expected an integer")
+        if self.rank < 1:
+            raise ValueError(f"rank is {self.rank}; expected at least 1")
+
+
+class LowRankRoute:
+    """Burer and Monteiro's factorisation, with bounds that are proven whatever point it ends at."""
+
+    name: ClassVar[str] = "lowrank"
+    summary: ClassVar[str] = "large sparse problems with a fixed diagonal or trace (cuts of graphs)"
+    citation: ClassVar[str] = (
+        "Burer, Monteiro (2003), A Nonlinear Programming Algorithm for Solving Semidefinite Programs via "
+        "Low-Rank Factorization, Math. Program. 95; Boumal, Voroninski, Bandeira (2016), The Non-convex "
+        "Burer-Monteiro Approach Works on Smooth Semidefinite Programs, NIPS 29"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear"}),
+        blocks=1,
+        variables=False,
+        penalties=frozenset({Penalty.HARD}),
+    )
+    Settings: ClassVar[type[base.Settings]] = LowRankSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        thin = thin_program(program)
+        if thin is None:
+            return "its cost or its rows have too many terms"
+        if read_surface(program, thin) is None:
+            return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
+        return None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        thin = thin_program(program)
+        surface = None if thin is None else read_surface(program, thin)
+        assert surface is not None
+        others = program.m - len(surface.rows) - len(surface.planes)
+        fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
+        held = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
+        columns = first_columns(program, settings)
+        return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        thin = thin_program(program)
+        assert thin is not None
+        surface = read_surface(program, thin)
+        assert surface is not None
+        return Staircase(program, thin, surface, settings, start, progress).run()

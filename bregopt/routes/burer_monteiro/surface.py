@@ -1,0 +1,202 @@
+"""Where ``R`` lives: its rows, or all of it, on spheres, and orthogonal to a few vectors.
+
+A row ``<z z', X> <= 0``, such as ``e'Xe == 0``, has no point inside: it says ``z'R = 0``, which is linear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.certify import TraceBound, trace_bound
+from bregopt.program import Program, ThinProgram, ThinRows
+from bregopt.program.rows import Distances, RankOne
+
+__all__ = ["Surface", "Tangent", "read_surface"]
+
+_MOST_PLANES = 16
+_RETRACTIONS, _MET = 100, 1e-14  # steps of a retraction, and how nearly it is to meet the planes
+_RANK_TOL = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """The matrices ``R`` with rows of given lengths, or of one length as a whole, and with ``Q'R = 0``.
+
+    Parameters
+    ----------
+    square : array of shape (n,) or (1,)
+        Squared lengths of the rows, or of the whole.
+    rows : int array of the same shape
+        The rows of the program that say so,
+    weight : array of the same shape
+        and by what they multiply a squared length.
+    Q : array of shape (n, q)
+        Orthonormal.
+    planes : int array
+        The rows of the program that hold ``Q'R`` to zero,
+    push : array of the same shape
+        and the least multipliers for which these add up to ``Q Q'`` or more.
+    """
+
+    square: Array
+    rows: IntArray
+    weight: Array
+    Q: Array
+    planes: IntArray
+    push: Array
+
+    @property
+    def trace(self) -> float:
+        """The trace of ``R R'``."""
+        return float(self.square.sum())
+
+    def share(self, V: Array, R: Array) -> Array:
+        """Return the column ``s`` for which ``V - s R`` is tangent to the spheres, or the one number."""
+        dots: Array = np.einsum("nk,nk->n", V, R)
+        if len(self.square) == 1:
+            dots = dots.sum(keepdims=True)
+        return (dots / self.square)[:, None]
+
+    def retract(self, R: Array) -> Array:
+        """Return a point of the surface near by, by Newton's method where there are planes.
+
+        Far from the planes, where that may lead away, it projects on these and on the spheres in turn.
+        """
+        R = self._on_spheres(R)
+        off = self.off_planes(R)
+        for _ in range(_RETRACTIONS):
+            if off <= _MET:
+                break
+            across = self.Q.T @ R
+            new = self._on_spheres(R - self.Q @ Tangent(self, R).solve(across))
+            if self.off_planes(new) > off / 2:
+                new = self._on_spheres(R - self.Q @ across)
+            R, off = new, self.off_planes(new)
+        return R
+
+    def off_planes(self, R: Array) -> float:
+        """Return how far `R` is from the planes, relative to its length."""
+        return float(np.linalg.norm(self.Q.T @ R)) / np.sqrt(self.trace)
+
+    def _on_spheres(self, R: Array) -> Array:
+        """Return the nearest point of the spheres; a row that is zero becomes one with a single entry."""
+        if len(self.square) == 1:
+            whole = R if R.any() else np.ones_like(R)
+            return whole * np.sqrt(self.square / np.vdot(whole, whole))
+        length = np.linalg.norm(R, axis=1)
+        if not length.all():
+            R = R.copy()
+            R[length == 0, 0] = length[length == 0] = 1.0
+        return R * (np.sqrt(self.square) / length)[:, None]
+
+
+class Tangent:
+    """The tangent space at a point.
+
+    Parameters
+    ----------
+    surface : Surface
+    R : array of shape (n, k)
+    """
+
+    def __init__(self, surface: Surface, R: Array) -> None:
+        self._surface, self._R = surface, R
+        self._inverse: Array | None = None
+        self._normals: Array | None = None
+        Q, n, size = surface.Q, len(R), surface.Q.shape[1] * R.shape[1]
+        if size and len(surface.square) == n:
+            # What moves rows across the planes moves them off the spheres, and back.
+            T = (Q[:, :, None] * (R / np.sqrt(surface.square)[:, None])[:, None, :]).reshape(n, size)
+            self._normals = np.eye(size) - T.T @ T
+            self._inverse = np.asarray(np.linalg.pinv(self._normals, _RANK_TOL, hermitian=True))
+
+    def solve(self, across: Array) -> Array:
+        """Return ``B`` for which the tangent part of ``Q B`` is `across` the planes; shape ``(q, k)``."""
+        return across if self._inverse is None else (self._inverse @ across.ravel()).reshape(across.shape)
+
+    @property
+    def dependent(self) -> list[Array]:
+        """The ``B`` whose ``Q B`` is normal to the spheres too, as where all rows of ``R`` are parallel."""
+        if self._normals is None:
+            return []
+        values, vectors = np.linalg.eigh(self._normals)
+        shape = self._surface.Q.shape[1], self._R.shape[1]
+        return [b.reshape(shape) for b in vectors.T[np.abs(values) <= _RANK_TOL]]
+
+    def split(self, V: Array) -> tuple[Array, Array, Array]:
+        """Return ``s``, ``B`` and the tangent ``V - Q B - s R``."""
+        surface, R = self._surface, self._R
+        Q, s = surface.Q, surface.share(V, R)
+        if Q.shape[1] == 0:
+            return s, np.zeros((0, R.shape[1])), V - s * R
+        B = self.solve(Q.T @ (V - s * R))
+        V = V - Q @ B
+        s = surface.share(V, R)
+        return s, B, V - s * R
+
+    def project(self, V: Array) -> Array:
+        """Return the tangent part."""
+        return self.split(V)[2]
+
+
+def read_surface(program: Program, thin: ThinProgram) -> Surface | None:
+    """Return what rows of a program in one block fix: its diagonal or its trace; None if neither.
+
+    The diagonal must be above zero.
+    """
+    bound = trace_bound(program, 0)
+    if bound is None or not bound.exact or bound.value <= 0:
+        return None
+    rows = np.flatnonzero(bound.multipliers)
+    square = np.array([bound.value])
+    if len(rows) > 1:
+        rows = rows[np.argsort(_entries(program, bound)[rows])]
+        square = program.bounds.hi[rows] * bound.multipliers[rows]
+    if not (square > 0).all():
+        return None
+    return Surface(square, rows, 1 / bound.multipliers[rows], *_planes(program, thin.rows))
+
+
+def _entries(program: Program, bound: TraceBound) -> IntArray:
+    """Return for each row that fixes a diagonal entry, which one."""
+    entry = np.full(program.m, -1)
+    for term in program.A.terms:
+        own = np.flatnonzero(bound.multipliers[term.at])
+        if len(own):
+            t = term.rows.slice(own).coordinates()
+            entry[term.at[own[t.row]]] = t.i
+    return entry
+
+
+def _planes(program: Program, rows: ThinRows) -> tuple[Array, IntArray, Array]:
+    """Return the planes that rows hold ``R`` in: an orthonormal basis, the rows, and their `push`."""
+    own = np.flatnonzero(_held(program, rows.at, rows.weight))
+    vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
+    for term in program.A.terms:
+        if isinstance(term.rows, RankOne | Distances):
+            held = _held(program, term.at, term.rows.weight) & ~np.isin(term.at, rows.at)
+            own = np.flatnonzero(held)[:_MOST_PLANES]
+            pieces = term.rows.slice(own).pieces()
+            vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
+            at.append(term.at[own])
+            weight.append(pieces.weight)
+    Z, rows_at, size = np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
+    length = np.linalg.norm(Z, axis=1)
+    kept = np.flatnonzero(length)[:_MOST_PLANES]
+    Z = Z[kept] / length[kept, None]
+    U, s, _ = np.linalg.svd(Z.T, full_matrices=False)
+    independent = s > 1e-8
+    push = 1 / (size[kept] * length[kept] ** 2)
+    if independent.any():
+        push /= s[independent].min() ** 2
+    return U[:, independent], rows_at[kept], push
+
+
+def _held(program: Program, at: IntArray, weight: Array) -> Mask:
+    """Return which squares, of the given weights, are held to zero."""
+    lo, hi = program.bounds.lo[at], program.bounds.hi[at]
+    mask: Mask = ((weight > 0) & (hi == 0)) | ((weight < 0) & (lo == 0))
+    return mask

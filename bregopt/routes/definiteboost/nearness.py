@@ -1,0 +1,135 @@
+"""The von Neumann problem with fixed trace: steps on rows until the certificate is good enough."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certificate_of
+from bregopt.clock import CutShort
+from bregopt.divergences import VonNeumann
+from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.program.anchor import divergence_of
+from bregopt.routes.definiteboost.boost import Boost
+from bregopt.routes.definiteboost.rows import Trace, impossible
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["LIMIT", "due", "iteration_bound", "project"]
+
+LIMIT = 20_000  # iterations, where the user gives none
+_NO_VARIABLES = np.zeros(0)
+
+
+def iteration_bound(farthest: float, violation: float) -> float:
+    """Return the most steps on rows that are violated by more than `violation`, if any ``X`` meets all rows.
+
+    Corollary 4.2. Each such step raises the dual by ``2 violation**2`` or more (unless it stops where a
+    multiplier is zero), and the dual stays below `farthest`, the largest divergence there is. Violations are
+    relative to the range of the eigenvalues of the row, which is ``2 lambda`` in the paper.
+    """
+    return math.inf if violation == 0 else farthest / (2 * violation**2)
+
+
+def due(step: int) -> bool:
+    """Whether to look after this step: always at first, later each time a twentieth more are done."""
+    return step % max(1, step // 20) == 0
+
+
+def project(program: Program, trace: Trace, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a problem with a von Neumann term, hard rows and a fixed trace (Tsuda et al. 2005, eq. 4.1)."""
+    run = _Projection(program, trace, settings, progress)
+    alone = impossible(program, run.boost, program.bounds.lo, program.bounds.hi)
+    if alone is not None:
+        return run.answer(StopReason.INFEASIBLE, 0, alone)
+    if start is not None:
+        y = program.bounds.clip(start.y) / run.mu
+        y[trace.row] = 0.0
+        run.boost.reset(y)
+    limit, iteration = settings.max_iter or LIMIT, 0
+    stop = run.look(0)
+    try:
+        while stop is None:
+            iteration += 1
+            run.advance()
+            if due(iteration) or iteration >= limit or progress.stop():
+                stop = run.look(iteration)
+                stop = stop or (StopReason.MAX_ITER if iteration >= limit else None)
+    except CutShort as cut:
+        stop = reason(cut)
+    return run.answer(stop, iteration, run.boost.y)
+
+
+class _Projection:
+    """The matrix on its way, and what has been seen of it."""
+
+    def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
+        block = program.blocks[0]
+        assert block.nearness is not None
+        divergence = divergence_of(block.nearness)
+        assert isinstance(divergence, VonNeumann)
+        self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
+        self.mu, self.trace_X0 = block.nearness.mu, divergence.trace
+        exponent = divergence.log_X0 - block.C / self.mu
+        self.boost = Boost(program.A, exponent, trace.value, settings.exact, settings.corrections)
+        self.first_dual = self.certificate().dual
+        self.steps, self.least_violation = 0, math.inf
+
+    def advance(self) -> None:
+        """Do one iteration: a step on the row that promises most, or one on each row."""
+        lo, hi = self.program.bounds.lo, self.program.bounds.hi
+        self.steps += self.boost.sweep(lo, hi) if self.settings.cyclic else self.boost.step(lo, hi)
+
+    def look(self, iteration: int) -> StopReason | None:
+        """Record what has been reached; return why to stop, None where there is no reason."""
+        boost, bounds = self.boost, self.program.bounds
+        boost.reset(boost.y)  # round-off of the steps does not build up
+        certificate = self.certificate()
+        violation = float(boost.violations(bounds.lo, bounds.hi).max(initial=0.0))
+        self.least_violation = min(self.least_violation, violation)
+        self.progress.record(
+            iteration,
+            certificate,
+            steps=self.steps,
+            violation=violation,
+            iteration_bound=iteration_bound(boost.farthest, self.least_violation),
+        )
+        tol = self.settings.tol
+        if certificate.meets(tol):
+            return StopReason.CONVERGED
+        # No divergence is as large as the dual has become; as many steps as the bound allows raise it so far.
+        rise = (certificate.dual - self.first_dual) / (self.mu * boost.trace)
+        if violation > tol and rise > boost.farthest:
+            return StopReason.INFEASIBLE
+        if not self.settings.corrections and violation <= tol:
+            return StopReason.CONVERGED  # there is no row left to step on
+        return self.progress.stop()
+
+    def certificate(self) -> Certificate:
+        """Return what the matrix and its multipliers prove, from values at hand."""
+        boost, program = self.boost, self.program
+        y, activity = self.multipliers(), program.A.apply((boost.X,))
+        constant = self.trace_X0 - boost.trace
+        # log X - log X0 = (A*(y) - C) / mu
+        divergence = (float(y @ activity) - program.blocks[0].cost_value(boost.X)) / self.mu + constant
+        return certificate_of(program, boost.X, y, activity, divergence, self.mu * constant)
+
+    def multipliers(self) -> Array:
+        """Return the multipliers of all rows; that of the trace sets the level of ``log X``."""
+        y = self.mu * self.boost.y
+        y[self.trace.row] = self.mu * self.boost.level / self.trace.weight
+        return y
+
+    def answer(self, stop: StopReason, iteration: int, y: Array) -> Answer:
+        """Return the matrix with its multipliers, or with the proof `y` that there is none."""
+        infeasible = stop is StopReason.INFEASIBLE
+        return Answer(
+            (self.boost.X,),
+            _NO_VARIABLES,
+            self.trace.settle(self.program, y) if infeasible else self.multipliers(),
+            stop,
+            iteration,
+            iteration_bound=iteration_bound(self.boost.farthest, self.settings.tol),
+        )

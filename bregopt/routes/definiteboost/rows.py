@@ -1,0 +1,77 @@
+"""What the route asks of the rows: one that fixes the trace, and none that only the boundary meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
+from bregopt.program import Program
+from bregopt.program.rows import DenseRows, Entries, SparseRows
+from bregopt.routes.definiteboost.boost import Boost
+
+__all__ = ["Trace", "impossible", "trace_row"]
+
+_ROUND_OFF = 1e-12
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The row ``weight tr X = weight value``."""
+
+    row: int
+    weight: float
+    value: float
+
+    def settle(self, program: Program, y: Array) -> Array:
+        """Return the multipliers with that of the trace such that ``A*(y)`` is just negative semidefinite."""
+        rest = np.where(np.arange(program.m) == self.row, 0.0, y)
+        rest[self.row] = -float(np.linalg.eigvalsh(program.A.adjoint(rest))[-1]) / self.weight
+        return rest
+
+
+def trace_row(program: Program) -> Trace | None:
+    """Return the first hard equation on a multiple of the identity that fixes the trace above zero."""
+    n = program.blocks[0].n
+    for term in program.A.terms:
+        if not isinstance(term.rows, Entries | SparseRows | DenseRows):
+            continue
+        equations = np.flatnonzero(program.bounds.equal[term.at])
+        t = term.rows.slice(equations).coordinates()
+        own = t.i == t.j
+        weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
+        norm = term.norms[equations]
+        # The mean is as large as the root mean square over all entries only for multiples of the identity.
+        flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - _ROUND_OFF)
+        for k in np.flatnonzero(flat & (norm > 0)):
+            row = int(term.at[equations[k]])
+            value = float(program.bounds.lo[row]) / float(weight[k])
+            if value > 0:
+                return Trace(row, float(weight[k]), value)
+    return None
+
+
+def impossible(program: Program, boost: Boost, lo: Array, hi: Array) -> Array | None:
+    """Return the multiplier of a row that no matrix of the trace meets, None where there is none.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If a row holds only on the boundary of the cone, which no steps reach.
+    """
+    size = _ROUND_OFF * boost.trace * np.maximum(np.abs(boost.least), np.abs(boost.largest))
+    short = np.maximum(boost.trace * boost.least - hi, lo - boost.trace * boost.largest)
+    beyond = np.flatnonzero(short > size)
+    if len(beyond):
+        alone = np.zeros(program.m)
+        alone[beyond[0]] = 1.0 if lo[beyond[0]] > boost.trace * boost.largest[beyond[0]] else -1.0
+        return alone
+    edge = np.flatnonzero((short >= -size) & (boost.range > 0))
+    if len(edge):
+        raise UnsupportedProblemError(
+            f"{program.row_name(int(edge[0]))} holds only on the boundary of the psd cone at this trace, "
+            "which DefiniteBoost does not reach"
+        )
+    return None

@@ -1,0 +1,293 @@
+"""From a program to a certified answer: range space, route, certificate, status."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.certify import Certificate, certify, check_families, is_farkas, is_ray
+from bregopt.clock import CutShort
+from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.presolve.boxes import box_rows
+from bregopt.presolve.faces import find_faces
+from bregopt.presolve.range_space import RangeSpace, check_rows, range_space
+from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
+from bregopt.routes.base import Settings, Solver
+from bregopt.routes.progress import Progress, reason
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["ranks", "run", "to_range_space"]
+
+_ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
+
+logger = logging.getLogger("bregopt")
+
+_TO_CERTIFY = 1.0  # eigendecompositions of a block, rather more than its part of a certificate takes
+_SPARSE = 0.1  # of a block's entries: so few terms are not formed
+_SMALL = 2_000  # the order up to which a first matrix is formed
+_NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
+
+
+def run(
+    solver: Solver, program: Program, settings: Settings, start: Solution | None, warn: bool = True
+) -> Solution:
+    """Solve a program by one route and return the certified answer, in the program's terms."""
+    with clock.limited(settings.time_limit):
+        solution = _run(solver, program, settings, start)
+    if warn:
+        _warn(solution, settings)
+    return solution
+
+
+def _run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
+    begin = time.perf_counter()
+    given, program = program, settings.completed(program)
+    reduced, spaces = to_range_space(program, settings.rank_tol)
+    check_families(program)
+    reduced = check_rows(reduced, program, spaces)
+    for b, space in spaces.items():
+        logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
+    progress = Progress(_title(solver, program, spaces), settings.verbose, program.maximise)
+    boxed = box_rows(reduced)
+    begin_at = boxed.shrink(_started(start, reduced, given.m))
+    ready = time.perf_counter()
+    if boxed.contradiction is None:
+        with clock.reserving(_seconds_to_certify(reduced)):
+            answer = boxed.restore(_solved(solver, boxed.program, settings, begin_at, progress))
+    else:
+        answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
+    answer = _plain(reduced, answer)
+    solved = time.perf_counter()
+    with clock.finishing():
+        answer, certificate = _certified(reduced, answer, settings.tol)
+    certificate = _within_first_order(certificate, settings.tol)
+    status = _judged(reduced, answer, certificate, settings.tol)
+    answer = replace(answer, y=answer.y[: given.m])
+    done = time.perf_counter()
+    timings = {
+        "setup": ready - begin,
+        "solve": solved - ready,
+        "certify": done - solved,
+        "total": done - begin,
+    }
+    return _solution(solver, given, answer, certificate, status, spaces, timings, progress)
+
+
+def _solved(
+    solver: Solver, program: Program, settings: Settings, start: Start | None, progress: Progress
+) -> Answer:
+    """Return the answer of a route; the point where it began, if it was cut short before it had another."""
+    try:
+        for block in program.blocks:  # every route begins with a decomposition of X0
+            clock.checkpoint(0 if block.nearness is None else block.n)
+        return solver.solve(program, settings, start, progress)
+    except CutShort as cut:
+        X = tuple(map(_first, program.blocks)) if start is None or not start.X else start.X
+        u = np.clip(np.zeros(program.k), program.u_lo, program.u_hi) if start is None else start.u
+        return Answer(X, u, np.zeros(program.m) if start is None else start.y, reason(cut), 0)
+
+
+def _first(block: Block) -> Matrix:
+    """Return a psd matrix of a block at no cost: ``X0``, or its diagonal where that may be indefinite.
+
+    The identity for a linear objective, zero where that is too large to be formed.
+    """
+    if block.nearness is None:
+        return LowRank(np.zeros((block.n, 1))) if block.n > _SMALL else np.eye(block.n)
+    X0 = np.asarray(block.nearness.X0)
+    return np.diag(np.maximum(X0.diagonal(), 0.0)) if block.nearness.divergence == "frobenius" else X0
+
+
+def _seconds_to_certify(program: Program) -> float:
+    """Return about how long the certificate of an answer takes: the decompositions of its blocks.
+
+    Large blocks of few terms are not decomposed: their proofs end in time by themselves.
+    """
+    if clock.remaining() == math.inf:
+        return 0.0
+    terms = [0.0 if block.cost is None else float(stored_terms(block.cost)) for block in program.blocks]
+    for term in program.A.terms:
+        terms[term.block] += stored_terms(term.rows)
+    return sum(
+        clock.seconds_for(block.n, _TO_CERTIFY)
+        for block, count in zip(program.blocks, terms, strict=True)
+        if block.nearness is not None or count > _SPARSE * block.n**2
+    )
+
+
+def _plain(program: Program, answer: Answer) -> Answer:
+    """Return the answer in matrices of our own classes, symmetric; no multipliers where nothing is paid."""
+    X = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X)
+    idle = answer.stop is not StopReason.INFEASIBLE and not pays(program)
+    return replace(answer, X=X, y=0 * answer.y if idle else answer.y)
+
+
+def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Certificate]:
+    """Return what an answer proves; on the faces that the rows imply where its multipliers of all rows fail.
+
+    There may be no multipliers of all rows as good as those on the faces: a dual that is not attained. Where
+    the time is over and a certificate takes long, nothing is proven.
+    """
+    if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
+        return answer, _unproven(program, answer)
+    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # it will hardly do without
+    certificate = certify(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S)
+    if certificate.meets(tol):
+        return answer, certificate
+    if not sharp and any(block.nearness is None for block in program.blocks):
+        certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
+    if answer.y_on_faces is None or certificate.meets(tol):
+        return answer, certificate
+    try:
+        faces = find_faces(program).faces
+    except CutShort:
+        return answer, certificate
+    on_faces = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
+    if not on_faces.meets(tol):
+        return answer, certificate
+    return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), on_faces
+
+
+def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
+    """Return the certificate without gap and error where the point is no answer: far from the rows or cones.
+
+    Both are of first order in what the point misses, and say nothing that far out; nor does the bound of
+    multipliers that are far from the dual cone.
+    """
+    near = max(tol, _NEAR)
+    if max(certificate.primal_residual, certificate.dual_residual) <= near:
+        return certificate
+    dual = certificate.dual if certificate.dual_residual <= near else -math.inf
+    return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
+
+
+def _unproven(program: Program, answer: Answer) -> Certificate:
+    """Return the certificate that proves nothing; the value of a linear objective is known without proof."""
+    primal = math.nan
+    if all(block.nearness is None for block in program.blocks):
+        primal = sum(block.cost_value(X) for block, X in zip(program.blocks, answer.X, strict=True))
+        primal += float(program.c @ answer.u) + program.offset
+        primal += float(program.bounds.penalty(program.activity(answer.X, answer.u)).sum())
+    return Certificate(primal, -math.inf, math.inf, math.inf, math.inf, math.inf)
+
+
+def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
+    """Return the program with every low-rank block on its range space, and those spaces by block."""
+    spaces: dict[int, RangeSpace] = {}
+    for b, block in enumerate(program.blocks):
+        if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
+            spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
+            program = program.restrict(b, spaces[b].V, spaces[b].M0)
+    return program, spaces
+
+
+def ranks(program: Program, rank_tol: float) -> list[str]:
+    """Return what was decided about the rank of each low-rank ``X0``, in words."""
+    _, spaces = to_range_space(program, rank_tol)
+    return [_rank_decision(program, b, space.V.shape[1], rank_tol) for b, space in spaces.items()]
+
+
+def _rank_decision(program: Program, b: int, rank: int, rank_tol: float) -> str:
+    block = program.blocks[b]
+    assert block.nearness is not None
+    columns = (
+        np.asarray(block.nearness.X0.factor).shape[1] if isinstance(block.nearness.X0, LowRank) else rank
+    )
+    return f"{block.name} keeps the range of X0: rank {rank} of {columns} columns (rank_tol {rank_tol:g})"
+
+
+def _started(start: Solution | None, program: Program, m: int) -> Start | None:
+    """Return an earlier answer to `m` rows as a start; matrices carry over only where orders agree."""
+    if start is None or start.X is None or start.duals is None:
+        return None
+    if len(start.duals) != m or len(start.u) != program.k:
+        raise ValueError(
+            f"warm_start has {len(start.duals)} rows and {len(start.u)} variables; "
+            f"expected {m} and {program.k}"
+        )
+    fits = len(start.X) == len(program.blocks) and all(
+        X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
+        for X, block in zip(start.X, program.blocks, strict=True)
+    )
+    y = np.pad(start.duals, (0, program.m - m))
+    return Start(tuple(start.X) if fits else (), start.u, y, start._S if fits else None)
+
+
+def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
+    """Return what we hold, by our own certificate; a route's word alone never makes it more."""
+    if answer.stop is StopReason.INFEASIBLE:
+        proven = is_farkas(program, answer.y)
+        return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
+    if answer.stop is StopReason.UNBOUNDED:
+        proven = is_ray(program, answer.X, answer.u)
+        return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
+    if certificate.meets(tol):
+        return Status.OPTIMAL
+    cut_short = answer.stop in (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+    near = certificate.meets(max(tol, _NEAR))
+    return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
+
+
+def _solution(
+    solver: Solver,
+    program: Program,
+    answer: Answer,
+    certificate: Certificate,
+    status: Status,
+    spaces: dict[int, RangeSpace],
+    timings: dict[str, float],
+    progress: Progress,
+) -> Solution:
+    held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
+    value = certificate.primal if held else np.inf if infeasible else -np.inf
+    X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X)) if held else None
+    claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
+    reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
+    return Solution(
+        status=status.value,
+        stop_reason=f"{reason.value} {answer.detail}".strip(),
+        value=float(value),
+        X=X,
+        u=answer.u,
+        duals=answer.y if held or infeasible else None,
+        dual_value=certificate.dual if held else float(value),
+        gap=certificate.gap if held else np.nan,
+        primal_residual=certificate.primal_residual if held else np.nan,
+        dual_residual=certificate.dual_residual if held else np.nan,
+        error=certificate.error if held else np.nan,
+        iterations=answer.iterations,
+        timings=timings,
+        solver=solver.name,
+        history=progress.history(),
+        citation=answer.citation or solver.citation,
+        iteration_bound=answer.iteration_bound,
+        _program=program,
+        _S=answer.S,
+        _ray=None if held or infeasible else tuple(answer.X),
+    )
+
+
+def _title(solver: Solver, program: Program, spaces: dict[int, RangeSpace]) -> str:
+    rank = {b: f" of rank {space.V.shape[1]}" for b, space in spaces.items()}
+    orders = ", ".join(
+        f"{block.name} {block.n} x {block.n}{rank.get(b, '')}" for b, block in enumerate(program.blocks)
+    )
+    return f"bregopt {solver.name}: {orders}; {program.m} rows, {program.k} variables"
+
+
+def _warn(solution: Solution, settings: Any) -> None:
+    if solution.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED):
+        return
+    warn_caller(
+        f"{solution.solver}: {solution.status}, certified gap {solution.gap:.1e}, primal residual "
+        f"{solution.primal_residual:.1e}, dual residual {solution.dual_residual:.1e} "
+        f"(tol {settings.tol:.1e}). {solution.stop_reason}",
+        ConvergenceWarning,
+    )

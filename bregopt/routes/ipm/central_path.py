@@ -1,0 +1,177 @@
+"""Mehrotra's predictor and corrector on the central path of a semidefinite program.
+
+At each step the same factorised system gives a predictor, towards ``mu = 0``, and a corrector, towards
+``sigma mu`` with ``sigma`` from how far the predictor could go and with its second-order terms (HKM
+direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the path is a
+LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certificate_inside, is_farkas, is_ray
+from bregopt.clock import CutShort, checkpoint
+from bregopt.linalg import root_of
+from bregopt.presolve.faces import Faces
+from bregopt.program import Answer, Start, StopReason, pays
+from bregopt.routes.ipm.iterate import Iterate
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.primal_dual import PrimalDual
+from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.ipm.start import first_iterate, warm_iterate
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["STEPS", "follow_path"]
+
+STEPS = 100  # the limit where the user gives none
+_SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
+_FAR_OUT = 1e-3  # how small the bounds must be beside a primal iterate that runs away,
+_ASKING = 0.1  # and the costs beside multipliers: further out they may stall before they prove more
+_NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
+_NO_SAY = (
+    1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
+)
+_PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
+_SLOW = 4  # such steps, after which the system in the rows takes over: near an answer it keeps more digits
+_LOST = 1e3  # times the best iterate's error: there is no way back
+
+
+def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a semidefinite program; the answer is the whole one's, its duals lifted from the faces."""
+    program, contradiction = faces.program, faces.contradiction()
+    if contradiction is not None:
+        return Answer.without_point(faces.whole, contradiction, StopReason.INFEASIBLE, 0)
+    costs = [block.C for block in program.blocks]
+    engine = PrimalDual(program, costs, faces.faces, direct=True)
+    at = None
+    if start is not None:
+        at = warm_iterate(engine, program, costs, faces.faces, replace(start, y=start.y[faces.kept]))
+    if at is None:
+        at = first_iterate(engine, program, costs, faces.faces)
+    return _Path(engine, faces, settings, progress).run(at)
+
+
+class _Path:
+    def __init__(self, engine: PrimalDual, faces: Faces, settings: Any, progress: Progress) -> None:
+        self._engine, self._faces, self._program = engine, faces, faces.program
+        self._settings, self._progress = settings, progress
+        self._order = sum(face.order for face in faces.faces)
+        self._flat = not pays(faces.program)
+
+    def run(self, at: Iterate) -> Answer:
+        """Return the answer; interrupted, stalled or out of time, the best iterate."""
+        limit = self._settings.max_iter or STEPS
+        best, least, step, found = at, np.inf, 0, 0
+        before = at.y
+        try:
+            while True:
+                certificate = self._certificate(at)
+                self._progress.record(
+                    step, certificate, mu=at.complementarity(True) / max(at.order(True), 1), order=self._order
+                )
+                worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
+                found = step if worst <= _BETTER * least else found
+                if worst <= least:
+                    best, least = at, worst
+                if worst <= _SAFETY * self._settings.tol:
+                    return self._answer(at, StopReason.CONVERGED, step)
+                proof = self._proof(at, before, certificate, step)
+                if proof is not None:
+                    return proof
+                if step >= limit:
+                    return self._answer(best, StopReason.MAX_ITER, step)
+                checkpoint()
+                slow = step - found >= _SLOW
+                # Iterates that run away may lead to a proof that there is no answer.
+                lost = worst > _LOST * least and not (self._dual_runs_away(at) or self._primal_runs_away(at))
+                new = None if lost else self._engine.advance(at, 0.0)
+                if (new is None or slow) and (in_rows := self._engine.in_rows()) is not None:
+                    self._engine, found = in_rows, step
+                    new = self._engine.advance(best, 0.0)
+                if new is None or step - found >= _PATIENCE:
+                    return self._answer(best, StopReason.STALLED, step)
+                before, at, step = at.y, new, step + 1
+        except CutShort as cut:
+            return self._answer(best, reason(cut), step)
+
+    def _certificate(self, at: Iterate) -> Certificate:
+        X = tuple(pair.X for pair in at.pairs)
+        if self._flat:
+            return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity)
+        miss = 0.0 if _dual_feasible(at) else at.dual_miss
+        return certificate_inside(self._program, X, at.u, at.y, at.activity, miss)
+
+    def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
+        X, m = tuple(pair.X for pair in at.pairs), self._faces.whole.m
+        if self._flat:
+            return Answer(X, at.u, np.zeros(m), stop, step)
+        on_faces = None
+        if self._faces.exposures:
+            on_faces = np.zeros(m)
+            on_faces[self._faces.kept] = at.y
+        return Answer(X, at.u, self._faces.lift(at.y), stop, step, y_on_faces=on_faces)
+
+    def _proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
+        """Return a Farkas vector or a ray where the iterates run away along one."""
+        whole, tol = self._faces.whole, self._settings.tol
+        if certificate.primal_residual > tol and self._dual_runs_away(at):
+            # Of the difference of two iterates the costs, which a Farkas vector knows nothing of, drop out.
+            for direction in (at.y, at.y - before):
+                y = self._farkas(direction)
+                if is_farkas(whole, y):
+                    return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
+        falls = certificate.primal < self._program.offset
+        if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
+            X, u = self._ray(at)
+            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(whole, X, u):
+                return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
+        return None
+
+    def _farkas(self, y: Array) -> Array:
+        """Return multipliers without those that stand still while the others run away, of all rows."""
+        worth = np.abs(y) * self._program.row_sizes
+        return self._faces.lift(np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0))
+
+    def _dual_runs_away(self, at: Iterate) -> bool:
+        """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""
+        reach = float(np.abs(at.y) @ self._program.row_sizes)
+        own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
+        left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
+        return max(own) + max(left) < _ASKING * reach
+
+    def _primal_runs_away(self, at: Iterate) -> bool:
+        """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
+        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
+        return self._program.natural_size < _FAR_OUT * largest
+
+    def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
+        """Return the direction of the iterate, moved onto the rows that it should not move along.
+
+        By the least move in the metric of the iterate, which leaves matrices psd as long as it is small.
+        """
+        A, B, bounds = self._program.A, self._program.B, self._program.bounds
+        traces = [float(np.trace(pair.X)) for pair in at.pairs]
+        least = _NO_PART * max(float(np.abs(at.u).max(initial=0.0)), *traces)
+        X = tuple(p.X if t > least else 0 * p.X for p, t in zip(at.pairs, traces, strict=True))
+        u = np.where(np.abs(at.u) > least, at.u, 0.0)
+        activity = self._program.activity(X, u)
+        against = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
+        against += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
+        H = (B @ sp.diags_array(u**2) @ B.T).toarray()
+        for b, X_b in enumerate(X):
+            H += Gram(A, b).assemble(X_b, X_b)
+        w = DefiniteFactor(H).solve(against)
+        moved = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
+        return tuple((M + M.T) / 2 for M in moved), u - u**2 * (B.T @ w)
+
+
+def _dual_feasible(at: Iterate) -> bool:
+    """Whether ``C - A*(y)`` is positive definite, whatever ``Z`` is."""
+    true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
+    return all(root_of(face.seen(Z)) is not None for face, Z in true)

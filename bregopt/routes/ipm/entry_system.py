@@ -1,0 +1,328 @@
+"""Newton's system in the entries of one ``X`` and the variables, where they are fewer than the rows.
+
+In coordinates in which ``X`` is the identity and ``K = diag(k)``, ``T`` is a product entry by entry. With
+``x = (dX, du)``, the entries on and above the diagonal, and ``F x = A(dX) + B du``,
+
+    h (x - g) + (0, q) = F'dy,     F x + D dy = r,
+
+where ``h`` holds ``2 / (k_i + k_j)``, twice off the diagonal, and what bounds the variables. Rows that give
+way, whose ``D`` is not zero, leave the unknowns by ``dy = (r - F x) / D``; those that do not border the
+system by their multipliers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg import lapack
+
+from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.clock import checkpoint
+from bregopt.linalg import dense, symmetrise
+from bregopt.program import LinearMap
+from bregopt.program.rows import RankOne, RankTwo, Rows, dense_stack
+from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
+from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
+
+__all__ = ["EntrySystem"]
+
+_LARGEST_FORMED = 1_200  # entries of a system that need not be formed
+_LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
+_FEW = 80  # entries, up to which it costs less to change coordinates than to change all rows
+_SOLVED = 1e-11  # of the right-hand side: what may be left of the equations
+_CG_STEPS = 300
+_CG_TOL = 1e-3
+
+_Solver = Callable[[Array, Pull], tuple[Array, Array, Array]]
+
+
+class EntrySystem:
+    """The system in the entries of one ``X``, the variables, and multipliers of rows that do not give way."""
+
+    def __init__(self, A: LinearMap, B: Any, exact: Mask) -> None:
+        self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
+        self._yielding = ~exact
+        self._shape = _Triangle.of(A.orders[0])
+        self.direct = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
+
+    def factor(self, scene: Scene) -> Solve:
+        # X = P P' and K = P diag(k) P'.
+        root = scene.root
+        k, Q, _ = lapack.dsyevd(_seen(root, scene.K[0]), lower=1)
+        P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
+        Pk = P * k
+        E = np.divide(1.0, scene.D, out=np.zeros(self._A.m), where=self._yielding)
+        stiffness = 2 / (k[:, None] + k)
+        if self.direct:
+            solve = self._solver(self._features(P), E, stiffness, 1 / scene.D_u)
+        else:
+            solve = _iterative_solver(self._A.restrict(0, P), E, stiffness)
+
+        def step(pull: Pull) -> Step:
+            G = np.diag(pull.weight * k - 1)
+            if pull.R[0] is not None:
+                G += Pk.T @ pull.R[0] @ inverse.T
+            delta, du, dy = solve(G, pull)
+            return Step((symmetrise(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
+
+        return step
+
+    def _features(self, P: Array) -> _Features:
+        """Return the rows as vectors in coordinates ``X = P M P'``."""
+        shape = self._shape
+        if shape.size <= _FEW:
+            return _Moved(self._own, shape.congruence(P))
+        A = self._A.restrict(0, P)
+        kept = (shape.size + self._B.shape[1]) * A.m <= _LARGEST_KEPT
+        return _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape)
+
+    @cached_property
+    def _own(self) -> _Kept:
+        A = self._A.restrict(0, np.eye(self._shape.n))
+        return _Kept(A, self._B, self._shape)
+
+    def _solver(self, F: _Features, E: Array, stiffness: Array, E_u: Array) -> _Solver:
+        """Return what solves the system for ``G`` and the other right-hand sides."""
+        shape, exact = self._shape, self._exact
+        h = np.concatenate([shape.doubled(stiffness), E_u])
+        S = F.gram(E)
+        np.einsum("ii->i", S)[:] += h
+        border = F.of(exact)
+        solve_once = bordered(S, border, refinements=0)
+
+        def refine(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+            """Solve, and solve again for what that leaves of the equations, if it is more than nothing.
+
+            The multipliers follow from ``1 / D`` times a difference that nearly cancels; what they miss is
+            small, and the multipliers of what is left are so too.
+            """
+            hg = h * np.concatenate([shape.symmetric(G), pull.r_u])
+            hg[shape.size :] -= pull.q
+            right = hg + F.adjoint(E * pull.r)
+            x, against = solve_once(right, pull.r[exact])
+            dy = E * (pull.r - F.apply(x))
+            dy[exact] = -against
+            # Rows that give way hold by construction; of the others round-off is left.
+            left, missed = hg - h * x + F.adjoint(dy), pull.r[exact] - x @ border
+            if left @ left > _SOLVED**2 * (right @ right):
+                more, against = solve_once(left, missed)
+                x += more
+                dy -= E * F.apply(more)
+                dy[exact] -= against
+            return shape.matrix(x), x[shape.size :], dy
+
+        return refine
+
+
+def _iterative_solver(A: LinearMap, E: Array, stiffness: Array) -> _Solver:
+    """Return what solves a system that is not formed; there are no variables."""
+
+    def solve(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+        delta = _iterated(A, E, stiffness, A.adjoint(E * pull.r) + stiffness * (G + G.T) / 2)
+        return delta, pull.q, E * (pull.r - A.apply((delta,)))
+
+    return solve
+
+
+@dataclass(frozen=True, eq=False)
+class _Triangle:
+    """The entries on and above the diagonal, row by row."""
+
+    n: int
+    i: IntArray
+    j: IntArray
+    twice: Array
+
+    @classmethod
+    def of(cls, n: int) -> _Triangle:
+        i, j = np.triu_indices(n)
+        return cls(n, i, j, np.where(i == j, 1.0, 2.0))
+
+    @property
+    def size(self) -> int:
+        return len(self.i)
+
+    def symmetric(self, G: Array) -> Array:
+        """Return the entries of the symmetric part of a matrix."""
+        entries: Array = (G[self.i, self.j] + G[self.j, self.i]) / 2
+        return entries
+
+    def doubled(self, S: Array) -> Array:
+        """Return the entries, those above the diagonal twice."""
+        doubled: Array = S[self.i, self.j] * self.twice
+        return doubled
+
+    def congruence(self, P: Array) -> Array:
+        """Return the map from rows as vectors, entries above the diagonal twice, to those of ``P'A P``."""
+        left, right = P.T[self.i], P.T[self.j]
+        C = left[:, self.i] * right[:, self.j]
+        C += left[:, self.j] * right[:, self.i]
+        C *= (self.twice / 2)[:, None]
+        return C
+
+    def matrix(self, x: Array) -> Array:
+        """Return the symmetric matrix of some entries."""
+        S = np.empty((self.n, self.n))
+        S[self.i, self.j] = S[self.j, self.i] = x[: self.size]
+        return S
+
+
+class _Features(Protocol):
+    """The rows as vectors, the columns of ``F'``."""
+
+    def apply(self, x: Array) -> Array:
+        """Return ``F x``."""
+        ...
+
+    def adjoint(self, y: Array) -> Array:
+        """Return ``F'y``."""
+        ...
+
+    def gram(self, E: Array) -> Array:
+        """Return ``F' diag(E) F``."""
+        ...
+
+    def of(self, rows: IntArray) -> Array:
+        """Return the columns of some rows."""
+        ...
+
+
+class _Kept:
+    """Features in one array."""
+
+    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
+        self._Ft = np.zeros((shape.size + B.shape[1], A.m))
+        for term in A.terms:
+            self._Ft[: shape.size, span(term.at)] += _triangles(term.rows, shape)
+        self._Ft[shape.size :] = B.T
+
+    @property
+    def width(self) -> int:
+        return len(self._Ft)
+
+    def apply(self, x: Array) -> Array:
+        product: Array = x @ self._Ft
+        return product
+
+    def adjoint(self, y: Array) -> Array:
+        product: Array = self._Ft @ y
+        return product
+
+    def gram(self, E: Array) -> Array:
+        # With one matrix on both sides the product costs half.
+        weighted = self._Ft * np.sqrt(E)
+        product: Array = weighted @ weighted.T
+        return product
+
+    def of(self, rows: IntArray) -> Array:
+        return self._Ft[:, rows]
+
+
+class _Moved:
+    """Features in other coordinates, by a map of those that are kept; variables stay what they are."""
+
+    def __init__(self, F: _Kept, C: Array) -> None:
+        self._F = F
+        self._C = np.eye(F.width)
+        self._C[: len(C), : len(C)] = C
+
+    def apply(self, x: Array) -> Array:
+        return self._F.apply(x @ self._C)
+
+    def adjoint(self, y: Array) -> Array:
+        product: Array = self._C @ self._F.adjoint(y)
+        return product
+
+    def gram(self, E: Array) -> Array:
+        product: Array = self._C @ self._F.gram(E) @ self._C.T
+        return product
+
+    def of(self, rows: IntArray) -> Array:
+        product: Array = self._C @ self._F.of(rows)
+        return product
+
+
+class _Streamed:
+    """Features that are never all there at once."""
+
+    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
+        self._A, self._B, self._shape = A, B, shape
+
+    def apply(self, x: Array) -> Array:
+        size = self._shape.size
+        return self._A.apply((self._shape.matrix(x),)) + self._B @ x[size:]
+
+    def adjoint(self, y: Array) -> Array:
+        return np.concatenate([self._shape.doubled(self._A.adjoint(y)), self._B.T @ y])
+
+    def gram(self, E: Array) -> Array:
+        acting = np.flatnonzero(E)
+        width = self._shape.size + self._B.shape[1]
+        total = np.zeros((width, width))
+        for rows in np.array_split(acting, max(1, -(-len(acting) * width // _LARGEST_KEPT))):
+            checkpoint()
+            total += self._some(rows).gram(E[rows])
+        return total
+
+    def of(self, rows: IntArray) -> Array:
+        return self._some(rows).of(np.arange(len(rows)))
+
+    def _some(self, rows: IntArray) -> _Kept:
+        return _Kept(self._A.slice(rows), self._B[rows], self._shape)
+
+
+def _triangles(rows: Rows, shape: _Triangle) -> Array:
+    """Return the entries on and above the diagonals of ``A_k``, those above it twice.
+
+    Returns
+    -------
+    array of shape (n (n + 1) / 2, m)
+        Row by row of the matrices.
+    """
+    if isinstance(rows, RankOne):
+        U, W = dense(rows.Z), dense(rows.Z)
+    elif isinstance(rows, RankTwo):
+        U, W = dense(rows.U), dense(rows.W)
+    else:
+        return shape.twice[:, None] * dense_stack(rows)[:, shape.i, shape.j].T
+    U, W = U.T * rows.weight, np.ascontiguousarray(W.T)
+    n, start = rows.n, 0
+    features = np.empty((shape.size, rows.m))
+    for a in range(n):
+        part = features[start : start + n - a]
+        np.multiply(U[a:], W[a], out=part)
+        part += W[a:] * U[a]
+        part[0] *= 0.5
+        start += n - a
+    return features
+
+
+def _iterated(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
+    """Solve the system in the entries by conjugate gradients; only rows that act take part."""
+    n = len(right)
+    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
+    A, E = A.slice(active), E[active]
+
+    def operator(v: Array) -> Array:
+        delta = v.reshape(n, n)
+        return (stiffness * delta + A.adjoint(E * A.apply((delta,)))).ravel()
+
+    diagonal = stiffness.copy()
+    for term in A.terms:
+        pieces = term.rows.pieces()
+        if pieces is not None:
+            square = dense(pieces.U) ** 2
+            diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
+    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
+
+
+def _seen(root: Array, S: Array) -> Array:
+    """Return the symmetric part of ``inv(L) S inv(L)'``."""
+    half, _ = lapack.dtrtrs(root, S, lower=1)
+    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
+    symmetric: Array = (seen + seen.T) / 2
+    return symmetric

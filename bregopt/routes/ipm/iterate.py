@@ -1,0 +1,116 @@
+"""What the primal-dual method holds at a point, and a step from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.linalg import inverse_of
+from bregopt.program import Face
+from bregopt.routes.ipm.bound_state import Ends, Move
+
+__all__ = ["Direction", "Iterate", "Pair"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The matrices ``X`` and ``Z`` of one block.
+
+    Parameters
+    ----------
+    X, Z : array of shape (n, n)
+        Positive definite on the face.
+    X_root, Z_root : array of shape (order, order)
+        Lower Cholesky factors of what they are on the face.
+    residual : array of shape (n, n), optional
+        ``C - A*(y) - Z``; none for zero.
+    face : Face
+    """
+
+    X: Array
+    Z: Array
+    X_root: Array
+    Z_root: Array
+    residual: Array | None
+    face: Face
+
+    @cached_property
+    def K(self) -> Array:
+        """The inverse of ``Z``, on the face."""
+        if self.face.order == 0:
+            return np.zeros_like(self.Z)
+        return self.face.lift(inverse_of(self.Z_root))
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A point of the method.
+
+    Parameters
+    ----------
+    pairs : tuple of Pair
+    u, z : array of shape (k,)
+        Variables, and what multiplies their box.
+    y, activity : array of shape (m,)
+    ends : Ends
+        Of the rows and, after them, of the box.
+    dual_miss : float
+        The norm of ``C - A*(y) - Z``, largest over the blocks; zero but for round-off counts as zero.
+    """
+
+    pairs: tuple[Pair, ...]
+    u: Array
+    z: Array
+    y: Array
+    activity: Array
+    ends: Ends
+    dual_miss: float
+
+    def complementarity(self, matrices: bool) -> float:
+        """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""
+        total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
+        return total + self.ends.complementarity()
+
+    def after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
+        """Return the complementarity after a step of these lengths."""
+        total = self.ends.after(step.ends, primal, dual)
+        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
+            now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
+            total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
+        return total
+
+    @cached_property
+    def levels(self) -> Array:
+        """What the ends bound: activities, then variables."""
+        return np.concatenate([self.activity, self.u])
+
+    @property
+    def weight(self) -> float:
+        """The mean eigenvalue of ``X Z``."""
+        return float(sum(np.vdot(p.X, p.Z) for p in self.pairs)) / max(
+            sum(len(p.X_root) for p in self.pairs), 1
+        )
+
+    def order(self, matrices: bool) -> int:
+        """Return the number of terms in the complementarity."""
+        own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
+        return own + self.ends.products
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A Newton step."""
+
+    X: tuple[Array, ...]
+    Z: tuple[Any, ...]
+    u: Array
+    ends: Move
+
+
+def _inner(X: Array, S: Any) -> float:
+    """Return ``<X, S>`` with a matrix that may be sparse."""
+    return float(np.vdot(X, S)) if isinstance(S, np.ndarray) else float(S.multiply(X).sum())

@@ -1,0 +1,215 @@
+"""Newton's method for LogDet nearness, all rows at once.
+
+Where every row is soft with a smooth penalty nothing but ``X`` and the multipliers moves, and Newton's method
+in both ends in a few steps; otherwise, or where that takes too long, the primal-dual engine runs at the
+problem's own weight. From an earlier answer Newton's method in the rows that act is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certify, is_ray, primal_residual
+from bregopt.linalg import inverse_of, root_of
+from bregopt.presolve.whitening import Frame
+from bregopt.program import Answer, Face, Program, Start, StopReason
+from bregopt.program.rows import Entries
+from bregopt.routes.base import Settings
+from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
+from bregopt.routes.ipm.active_newton import ActiveNewton
+from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
+from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.progress import Progress
+
+__all__ = ["STEPS", "logdet_newton"]
+
+STEPS = 200  # the limit where the user gives none
+_CENTRINGS = 12
+_SOFT_STEPS = 20  # of Newton's method on soft rows, which creeps where prices are far above the divergence
+_WARM_STEPS = 12  # that an earlier answer is given to lead on
+_FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+_NO_VARIABLES = np.zeros(0)
+
+
+def logdet_newton(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+    """Solve a LogDet nearness problem in one block.
+
+    Parameters
+    ----------
+    program : Program
+        One block with a LogDet term, no ordinary variables.
+    """
+    frame = Frame(program)
+    methods: list[Any] = [_RowNewton(frame)]
+    if smooth(frame.program.bounds, frame.mu):
+        methods.insert(0, SoftNewton(frame))
+    elif frame.resting is not None:
+        at_rest = _at_rest(frame, frame.resting, settings, progress)
+        if at_rest is not None:
+            return at_rest
+    if frame.resting is None and is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
+        ray = frame.lift(frame.steepest())
+        return Answer((ray,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
+    watch, limit, steps = Watch(program, settings, progress), settings.max_iter or STEPS, 0
+    if start is not None:
+        at, stop, steps = _warm(methods[0], frame, start, watch, min(limit, _WARM_STEPS))
+        if stop in _FINAL or steps >= limit:
+            return _answer(frame, watch, at, stop, steps)
+    best: Answer | None = None
+    least = np.inf
+    for method in methods:
+        for first in method.starts():
+            most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
+            at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
+            answer = _answer(frame, watch, at, stop, steps)
+            if stop in _FINAL:
+                return answer
+            proven = method.certificate(at)
+            miss = max(proven.gap, proven.primal_residual)
+            if best is None or miss <= least:
+                best, least = answer, miss
+            if steps >= limit:
+                return replace(best, iterations=steps)
+    if best is None:
+        best = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
+    return replace(best, iterations=steps)
+
+
+def _at_rest(frame: Frame, X: Array, settings: Settings, progress: Progress) -> Answer | None:
+    """Return the point where no row acts, if that is the answer."""
+    activity = frame.program.A.apply((X,))
+    if primal_residual(frame.program, (X,), _NO_VARIABLES, activity) > settings.tol:
+        return None
+    y = np.zeros(frame.program.m)
+    certificate = certify(frame.program, (X,), _NO_VARIABLES, y)
+    if not certificate.meets(settings.tol):
+        return None
+    progress.record(0, certificate)
+    return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
+
+
+def _warm(method: Any, frame: Frame, start: Start, watch: Watch, limit: int) -> tuple[Any, StopReason, int]:
+    """Return where an earlier answer's multipliers lead, why no further, and the steps."""
+    y = frame.program.bounds.clip(start.y)
+    if isinstance(method, _RowNewton):
+        if frame.program.bounds.penalties:
+            return None, StopReason.STALLED, 0
+        method = ActiveNewton(frame.program, frame.C, frame.mu)
+    first = method.at(y)
+    if first is None:
+        return None, StopReason.STALLED, 0
+    return watch.follow(first, method.next, frame.certificate, limit)
+
+
+def _answer(frame: Frame, watch: Watch, at: Any, stop: StopReason, steps: int) -> Answer:
+    y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
+    return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, steps)
+
+
+class _RowNewton:
+    """The primal-dual engine, at a fixed weight and for ``nu`` to zero."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    @cached_property
+    def _engine(self) -> PrimalDual:
+        return PrimalDual(self._frame.program, [self._frame.C])
+
+    def starts(self) -> Iterator[_Iterate]:
+        """Yield the first iterate: where no row acts; then, should that lead nowhere, from far above."""
+        program, near = self._frame.program, None
+        if not self._frame.ill_conditioned:
+            near = self._near()
+        if near is not None:
+            yield near
+        # Along the central path of <C, X>, from far above the weight.
+        whole = Face.whole(len(self._frame.C))
+        yield _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
+
+    def _near(self) -> _Iterate | None:
+        bounds, X = self._frame.program.bounds, self._frame.resting
+        X = self._frame.X0 if X is None else X
+        if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
+            X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
+        return self._centred(_on_diagonal(self._frame.program, X))
+
+    def certificate(self, at: _Iterate) -> Certificate:
+        """Return what an iterate proves."""
+        return self._frame.certificate(at)
+
+    def next(self, at: _Iterate) -> _Iterate | None:
+        """Return the iterate after a step, None where none is left."""
+        new = self._engine.advance(at.own, self._frame.mu)
+        return None if new is None else _Iterate(new)
+
+    def _centred(self, X: Array) -> _Iterate | None:
+        """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` well inside.
+
+        Where none is, ``Z`` is the one that belongs to `X`.
+        """
+        nu = mu = self._frame.mu
+        for _ in range(_CENTRINGS):
+            at = self._engine.begin([X], _NO_VARIABLES, nu)
+            if at is not None and _inside(at.pairs[0].Z, self._frame.C):
+                return _Iterate(at)
+            nu *= 0.1
+        root = root_of(X)
+        if root is None:
+            return None
+        at = self._engine.begin([X], _NO_VARIABLES, mu, None, [mu * inverse_of(root)])
+        return None if at is None else _Iterate(at)
+
+
+@dataclass(frozen=True, eq=False)
+class _Iterate:
+    """An iterate of the engine, its one block at hand."""
+
+    own: Iterate
+
+    @property
+    def X(self) -> Array:
+        return self.own.pairs[0].X
+
+    @property
+    def X_root(self) -> Array:
+        return self.own.pairs[0].X_root
+
+    @property
+    def Z_root(self) -> Array | None:
+        """Of ``C - A*(y)``, None where ``Z`` is not yet that."""
+        return None if self.own.dual_miss else self.own.pairs[0].Z_root
+
+    @property
+    def y(self) -> Array:
+        return self.own.y
+
+    @property
+    def activity(self) -> Array:
+        return self.own.activity
+
+
+def _inside(Z: Array, C: Array) -> bool:
+    """Whether twice the way from `C` to `Z` leaves the cone no earlier."""
+    return root_of(2 * Z - C) is not None
+
+
+def _on_diagonal(program: Program, X: Array) -> Array:
+    """Return `X` with rows and columns scaled to the diagonal that the equalities ask, as far as they do."""
+    wanted = X.diagonal().copy()
+    bounds = program.bounds
+    for term in program.A.terms:
+        if isinstance(term.rows, Entries):
+            k = (term.rows.i == term.rows.j) & (bounds.lo == bounds.hi)[term.at]
+            wanted[term.rows.i[k]] = bounds.lo[term.at][k] / term.rows.weight[k]
+    if (wanted <= 0).any():
+        return X
+    scale = np.sqrt(wanted / X.diagonal())
+    scaled: Array = scale[:, None] * X * scale
+    return scaled

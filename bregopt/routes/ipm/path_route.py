@@ -1,0 +1,140 @@
+"""The route `path`: semidefinite programs by following their central path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.certify import is_ray
+from bregopt.memory import shortage
+from bregopt.presolve.faces import find_faces
+from bregopt.presolve.independent_rows import independent_rows
+from bregopt.presolve.slacks import fold_slacks
+from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.routes import base
+from bregopt.routes.base import Capabilities
+from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm.working_set_start import first_split
+from bregopt.routes.progress import Progress
+from bregopt.routes.working_set import Split, may_rest, on_working_set, work
+
+__all__ = ["Path", "PathSettings"]
+
+_LARGEST_SEARCHED = 2_000  # order, up to which faces are looked for only to be told of
+_MATRICES = 16  # of each block's order, held at a time
+_SCHUR = 3  # of the order of the rows
+_MANY = 300  # rows of a first working set,
+_ORDERS = 4  # or so many times the order,
+_TIMES = 3  # and how many times as many make it worth while,
+_HARD_WORK = 4e9  # where a step on all of them takes so many operations
+
+
+class PathSettings(base.Settings):
+    """Options of the route `path`."""
+
+
+class Path:
+    """A primal-dual interior-point method for linear objectives: the LogDet problem for ``mu`` to zero."""
+
+    name: ClassVar[str] = "path"
+    summary: ClassVar[str] = "linear objectives over matrices of order up to a few thousand (any SDP)"
+    citation: ClassVar[str] = (
+        "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
+        "Helmberg, Rendl, Vanderbei, Wolkowicz (1996), An Interior-Point Method for Semidefinite "
+        "Programming, SIAM J. Optim. 6"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(objectives=frozenset({"linear"}))
+    Settings: ClassVar[type[base.Settings]] = PathSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        if not program.blocks:
+            return "the problem has no matrix variable"
+        return shortage(memory_needed(program))
+
+    def choice(self, program: Program, settings: Any) -> str:
+        large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
+        found = "" if large else find_faces(program).summary
+        memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
+        some = "on a working set of rows" if _many_may_rest(fold_slacks(program).program) else ""
+        return "; ".join(part for part in (memory, some, found) if part)
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        folded = fold_slacks(program)
+        answer = _alone(folded.program)
+        if answer is None:
+            begin = None if start is None else folded.shrink(start)
+            answer = _run(folded.program, settings, begin, progress)
+        if answer.stop is StopReason.UNBOUNDED:
+            answer = _with_a_point(folded.program, answer, settings, progress)
+        return folded.restore(answer)
+
+
+def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    method = _on_working_set if _many_may_rest(program) else _on_all_rows
+    return method(program, settings, start, progress)
+
+
+def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    independent = independent_rows(program)
+    if independent is None:
+        return follow_path(find_faces(program), settings, start, progress)
+    begin = None if start is None else independent.shrink(start)
+    faces = find_faces(independent.program)
+    return independent.restore(follow_path(faces, settings, begin, progress))
+
+
+def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    count = _drawn(program)
+    split = first_split(_on_all_rows, program, settings, count, start, progress)
+    return on_working_set(_on_all_rows, program, settings, split, start, progress, loose=True)
+
+
+def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return a ray if there is a point to start from; the proof that there is none, or the nearest to one."""
+    hard = Split(program.bounds.hard, np.zeros(program.m))
+    aimless = replace(
+        hard.of(program),
+        blocks=tuple(replace(block, cost=None) for block in program.blocks),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+    found = _run(aimless, settings, None, progress)
+    if found.stop is StopReason.CONVERGED:
+        return ray
+    on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)
+    steps = ray.iterations + found.iterations
+    return replace(found, y=hard.multipliers(found.y), y_on_faces=on_faces, iterations=steps)
+
+
+def _alone(program: Program) -> Answer | None:
+    """Return the ray of a free variable that no prices outweigh, such as a margin's, if there is one."""
+    least, largest = Split(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
+    X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    for j in np.flatnonzero((program.c > largest) | (program.c < least)):
+        u = np.zeros(program.k)
+        u[j] = -1.0 if program.c[j] > largest[j] else 1.0
+        if is_ray(program, X, u):
+            return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, 0)
+    return None
+
+
+def _many_may_rest(program: Program) -> bool:
+    """Whether so many rows may rest that a working set pays."""
+    rest = int(may_rest(program.bounds).sum())
+    return rest > _TIMES * _drawn(program) and work(program) > _HARD_WORK
+
+
+def _drawn(program: Program) -> int:
+    """Return how many of the rows that may rest are drawn first."""
+    return max(_MANY, _ORDERS * max(block.n for block in program.blocks))
+
+
+def memory_needed(program: Program) -> int:
+    """Return about how many bytes a solution takes."""
+    rest = int(may_rest(program.bounds).sum())
+    triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
+    # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
+    unknowns = program.m - rest + min(rest, 2 * triangles)
+    return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * unknowns**2)

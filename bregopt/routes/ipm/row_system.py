@@ -1,0 +1,147 @@
+"""Newton's system in the multipliers of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
+from bregopt.linalg import dense, lean, symmetrise
+from bregopt.program import LinearMap
+from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
+from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
+from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.schur import Gram
+
+__all__ = ["LARGEST_IN_ROWS", "RowSystem"]
+
+LARGEST_IN_ROWS = 6_000  # rows of a system that is formed
+_DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
+_CG_STEPS = 300
+_CG_TOL = 1e-3
+
+
+_Solve = Callable[[Array, Array], tuple[Array, Array]]
+
+
+class RowSystem:
+    """The system in the multipliers."""
+
+    def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
+        self._A, self._B = A, lean(B)
+        self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
+        blocks = range(len(A.orders))
+        self._actions = [RowAction(A, b) for b in blocks]
+        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= LARGEST_IN_ROWS else None
+
+    @property
+    def direct(self) -> bool:
+        return self._grams is not None
+
+    def factor(self, scene: Scene) -> Solve:
+        asked = np.flatnonzero(np.isfinite(scene.D))
+        if self._grams is None:
+            loose, solve = ~np.isfinite(scene.D_u), self._iterative(scene, asked)
+        else:
+            loose, solve = self._direct(scene, asked)
+        rest = np.flatnonzero(~loose)
+
+        def step(pull: Pull) -> Step:
+            right, drop = pull.r, np.zeros_like(pull.q)
+            if len(rest):
+                drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
+                right = right - self._B @ drop
+            for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
+                right = right - action.apply_sum(pull.weight, X, K, R)
+            dy, du = np.zeros(self._A.m), np.zeros_like(drop)
+            dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
+            if len(rest):
+                du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
+            adjoint = tuple(action.adjoint(dy) for action in self._actions)
+            blocks = zip(scene.X, scene.K, pull.R, adjoint, strict=True)
+            return Step(tuple(_moved(pull.weight, *block) for block in blocks), du, dy, adjoint)
+
+        return step
+
+    def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
+        """Return which variables border the system, and what solves it."""
+        assert self._grams is not None
+        root = scene.root if len(scene.root) == len(scene.X[0]) else None
+        M = self._grams[0].assemble(scene.X[0], scene.K[0], asked, root)
+        for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
+            M += gram.assemble(X, K, asked)
+        checkpoint()
+        np.einsum("ii->i", M)[:] += scene.D[asked]
+        if len(scene.D_u) == 0:
+            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
+        B = self._B[asked]
+        loose = _loose(B, M.diagonal(), scene.D_u)
+        if not loose.all():
+            tight = B[:, ~loose]
+            M += dense((tight * scene.D_u[~loose]) @ tight.T)
+        return loose, bordered(M, dense(B[:, loose]), 1 / scene.D_u[loose])
+
+    def _iterative(self, scene: Scene, asked: IntArray) -> _Solve:
+        full = np.zeros(self._A.m)
+        X, K = scene.X[0], scene.K[0]
+
+        def operator(v: Array) -> Array:
+            full[asked] = v
+            moved = self._actions[0].apply_product(K.T, (self._actions[0].adjoint(full) @ X).T)
+            product: Array = moved[asked] + scene.D[asked] * v
+            return product
+
+        diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
+        return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+
+
+def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
+    """Return ``w K - X + sym(K (A*(dy) X + R))``."""
+    half = adjoint @ X
+    if R is not None:
+        half += R
+    moved = K @ half
+    moved -= X
+    if weight:
+        moved += weight * K
+    return symmetrise(moved)
+
+
+def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
+    """Mark the variables whose share of the system is to stay apart: free ones, and those nearly so.
+
+    What such a variable adds to the rows that it shares would leave nothing of their digits.
+    """
+    loose: Mask = np.isinf(D_u)
+    if loose.all():
+        return loose
+    met = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
+    for j in np.flatnonzero((met > 1) & ~loose):
+        share = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
+        loose[j] = np.sum(share > _DROWNED * diagonal) > 1
+    return loose
+
+
+def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
+    """Return about the diagonal of ``A T A*``; exactly where rows are of rank one."""
+    diagonal = np.zeros(A.m)
+    for term in A.terms:
+        pieces = term.rows.pieces()
+        if pieces is None:
+            mean = float(np.trace(X) * np.trace(K)) / len(X) ** 2
+            diagonal[term.at] += term.rows.norms() ** 2 * mean
+            continue
+        part = pieces.weight**2 * _forms(pieces.U, X) * _forms(pieces.U, K)
+        diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
+    return np.maximum(diagonal, TINY)
+
+
+def _forms(U: Any, P: Array) -> Array:
+    """Return ``u'P u`` for each row of `U`."""
+    half = U @ P
+    forms = U.multiply(half).sum(axis=1) if sp.issparse(U) else np.einsum("ri,ri->r", U, half)
+    return np.asarray(forms).ravel()

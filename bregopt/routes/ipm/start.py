@@ -1,0 +1,260 @@
+"""Where the central path is entered: strictly inside where the rows show how, infeasible elsewhere.
+
+Where a combination of equalities is the identity, ``A*(y) = I`` (a diagonal, a trace), a multiple of its
+multipliers makes ``Z`` positive definite; and the least matrix that meets the equalities may be positive
+definite itself. Otherwise ``X`` and ``Z`` begin as multiples of the identity, and what the rows miss shrinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array, Mask
+from bregopt.clock import checkpoint
+from bregopt.linalg import root_of
+from bregopt.program import Face, Penalty, Program, Start, scale_of
+from bregopt.routes.ipm.iterate import Iterate
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.primal_dual import PrimalDual
+from bregopt.routes.ipm.schur import Gram
+
+__all__ = ["first_iterate", "warm_iterate"]
+
+_IDENTITY = 1e-9  # how near a combination of rows must be to the identity
+_ABOVE = 1.1  # how far inside the cone a first Z is
+_PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
+_ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
+_AWAY = 0.05  # from the boundary after a warm start, as a fraction of the mean eigenvalue
+
+
+@dataclass(frozen=True, eq=False)
+class _Least:
+    """The least matrices with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there; None if none."""
+
+    X: tuple[Array, ...] | None
+    y: Array | None
+
+
+def first_iterate(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face]
+) -> Iterate:
+    """Return a first iterate, near the central path at some large weight.
+
+    Parameters
+    ----------
+    engine : PrimalDual
+    program : Program
+    costs : sequence of arrays of shape (n_b, n_b)
+        The ``C`` of the engine.
+    faces : sequence of Face
+    """
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
+    if at is not None:
+        return at
+    X = _least(program, faces).X or _identities(program, faces)
+    d = _DUAL * _dual_size(program, costs)
+    Z = [d * np.eye(face.n) for face in faces]
+    at = engine.begin(X, _middle(program), _mean_eigenvalue(program, faces, X) * d, None, Z)
+    if at is None:
+        raise ArithmeticError("no first iterate is positive definite")
+    return at
+
+
+def warm_iterate(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+) -> Iterate | None:
+    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none.
+
+    Where a point strictly inside the dual cone is known, by going a part of the way towards that.
+    """
+    if len(start.X) != len(faces):
+        return None
+    inside = _inside(program, costs, faces)
+    at = None if inside is None else _towards(engine, program, costs, faces, start, inside)
+    return _lifted_start(engine, program, costs, faces, start) if at is None else at
+
+
+def _towards(
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    start: Start,
+    inside: _Inside,
+) -> Iterate | None:
+    """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
+    X = tuple(_between(np.asarray(X_b), own) for X_b, own in zip(start.X, inside.X, strict=True))
+    y = _between(program.bounds.clip(start.y), inside.y)
+    gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
+    nu = gap / max(sum(face.order for face in faces), 1)
+    return engine.begin(X, _between(start.u, inside.u), nu, y) if nu > 0 else None
+
+
+def _between(a: Array, b: Array) -> Array:
+    middle: Array = (1 - _AWAY) * a + _AWAY * b
+    return middle
+
+
+def _lifted_start(
+    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+) -> Iterate | None:
+    """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
+    X, Z, mean = [], [], 0.0
+    y = program.bounds.clip(start.y)
+    for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
+        inside = face.seen(np.asarray(X_b))
+        X.append(face.lift(_lifted(inside, float(np.trace(inside)) / max(face.order, 1))))
+        own = face.seen(costs[b] - program.A.adjoint(y, b))
+        size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
+        Z.append(face.lift(_lifted(own, size)))
+        mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
+    u = np.clip(start.u, *_inner_box(program))
+    return engine.begin(X, u, mean / len(faces), y, Z)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inside:
+    """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the central path that it is near."""
+
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+    nu: float
+
+
+def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
+    """Return such a point where a combination of equalities is the identity, None elsewhere."""
+    least = _least(program, faces)
+    checkpoint()
+    if least.y is None:
+        return None
+    X = least.X or _identities(program, faces)
+    y = _paying(program)
+    C = [face.seen(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
+    below = max(_lower_bound(C_b) for C_b in C)
+    size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
+    t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
+    nu = t * _mean_eigenvalue(program, faces, X)
+    return _Inside(X, _meeting(program, X, _middle(program), y, nu), y - t * least.y, nu)
+
+
+def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
+    """Return multiples of the identity on the faces, large beside what the bounds speak of."""
+    size = _PRIMAL * program.natural_size
+    return tuple(size * face.lift(np.eye(face.order)) for face in faces)
+
+
+def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]) -> float:
+    order = sum(face.order for face in faces)
+    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
+
+
+def _least(program: Program, faces: Sequence[Face]) -> _Least:
+    bounds, A = program.bounds, program.A
+    alone = bounds.equal & program.alone
+    equal = np.flatnonzero(alone)
+    if len(equal) == 0:
+        return _Least(None, None)
+    rows = A.slice(equal)
+    P = [face.lift(np.eye(face.order)) for face in faces]
+    H = sum(Gram(rows, b).assemble(P_b, P_b) for b, P_b in enumerate(P))
+    factor = DefiniteFactor(np.asarray(H))
+    y = np.zeros(A.m)
+    y[equal] = factor.solve(rows.apply(P))
+    w = factor.solve(bounds.lo[equal])
+    X = [_on(face, rows.adjoint(w, b)) for b, face in enumerate(faces)]
+    inside = all(root_of(face.seen(X_b)) is not None for face, X_b in zip(faces, X, strict=True))
+    miss = max(
+        float(np.abs(face.seen(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
+        for b, face in enumerate(faces)
+    )
+    return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
+
+
+def _paying(program: Program) -> Array:
+    """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero where none are found.
+
+    The least ones, each relative to the price of its hinge.
+    """
+    bounds, free = program.bounds, _free(program)
+    none = np.zeros(program.m)
+    hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
+    if not free.any() or len(hinge) == 0:
+        return none
+    B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
+    y = none.copy()
+    y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
+    lower, upper = (end[hinge] for end in bounds.dual_range())
+    room = _ROOM * gamma
+    inside = (lower + room <= y[hinge]) & (y[hinge] <= upper - room) & (np.abs(y[hinge]) >= room)
+    paid = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
+    return y if inside.all() and paid else none
+
+
+def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
+    """Return the variables with the free ones such that rows with multipliers are near their centres.
+
+    There a slack is ``nu / y`` and the give of a hinge ``nu / (gamma - y)``.
+    """
+    k = np.flatnonzero(y)
+    if len(k) == 0:
+        return u
+    bounds, free = program.bounds, _free(program)
+    p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
+    centre = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
+    met = u.copy()
+    met[free] = 0.0
+    weight = p[:, None]
+    missing = centre - program.activity(X, met)[k]
+    met[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * missing, rcond=None)[0]
+    return met
+
+
+def _free(program: Program) -> Mask:
+    """Mask of the variables without bounds."""
+    mask: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi)
+    return mask
+
+
+def _on(face: Face, S: Array) -> Array:
+    """Return ``V V' S V V'``."""
+    return face.lift(face.seen(S))
+
+
+def _lower_bound(C: Array) -> float:
+    """Return a bound on how far below zero the eigenvalues are, by Gershgorin's circles."""
+    return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
+
+
+def _dual_size(program: Program, costs: Sequence[Array]) -> float:
+    """Return the size of the costs, one where nothing is paid."""
+    return max([float(np.linalg.norm(C)) for C in costs] + [scale_of(program).dual]) or 1.0
+
+
+def _inner_box(program: Program) -> tuple[Array, Array]:
+    """Return a smaller box, inside that of the variables."""
+    unit = _PRIMAL * program.natural_size
+    width = np.minimum(program.u_hi - program.u_lo, unit)
+    return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
+
+
+def _middle(program: Program) -> Array:
+    """Return a point well inside the box: its middle, or the natural size away from its one end."""
+    unit = _PRIMAL * program.natural_size
+    lo, hi = program.u_lo, program.u_hi
+    both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
+    middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)
+    one_end = np.where(
+        low, np.where(low, lo, 0.0) + unit, np.where(high, np.where(high, hi, 0.0) - unit, 0.0)
+    )
+    return np.where(both, middle, one_end)
+
+
+def _lifted(S: Array, size: float) -> Array:
+    """Return a matrix with its eigenvalues moved up to a fraction of `size` at least."""
+    least = float(np.linalg.eigvalsh(S).min(initial=0.0))
+    return S + (max(-least, 0.0) + _AWAY * size) * np.eye(len(S))

@@ -1,0 +1,140 @@
+"""How far a step can go before a matrix leaves the cone, by what costs least at its order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from bregopt.arrays import Array
+from bregopt.clock import checkpoint
+from bregopt.linalg import dense
+from bregopt.program import Face
+from bregopt.routes.ipm.iterate import Pair
+
+__all__ = ["TO_BOUNDARY", "dual_length", "primal_length"]
+
+TO_BOUNDARY = 0.9  # how far a step goes at least, of what it could: beyond 1 / 0.9 nothing holds it
+
+# The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
+_TRIALS_FROM, _LANCZOS_FROM = 40, 130
+_LANCZOS_STEPS = 40
+_LANCZOS_TOL = 0.01  # relative
+_SHORTEST = 1e-7
+
+
+def primal_length(pair: Pair, step: Array, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``X + alpha step`` psd on the face, by what costs least."""
+    if len(pair.X_root) < _LANCZOS_FROM:
+        return _longest(pair.X, step, pair.X_root, pair.face, tol)
+    L, face = np.asfortranarray(pair.X_root), pair.face
+
+    def seen(v: Array) -> tuple[Array, Array]:
+        """Return ``inv(L) V' step V inv(L)' v``."""
+        inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
+        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
+        return w, w
+
+    start = _anywhere(len(L))
+    return _before(_least_eigenvalue(seen, start, start))
+
+
+def dual_length(pair: Pair, step: Any, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``Z + alpha step`` psd on the face, by what costs least."""
+    if len(pair.Z_root) < _LANCZOS_FROM:
+        return _longest(pair.Z, step, pair.Z_root, pair.face, tol)
+
+    def seen(v: Array) -> tuple[Array, Array]:
+        """Return ``K step v``, symmetric where ``Z`` measures, with ``Z`` times that."""
+        moved = step @ v
+        return pair.K @ moved, moved
+
+    start = _anywhere(len(pair.Z))
+    return _before(_least_eigenvalue(seen, pair.K @ start, start))
+
+
+def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
+    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face; `root` is of `S` there."""
+    if len(root) >= _TRIALS_FROM:
+        return _longest_by_trials(face.seen(S), face.seen(dense(step)), tol)
+    if len(root) == 0:
+        return math.inf
+    half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
+    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
+    return _before(float(lapack.dsyevr(seen, compute_v=0, range="I", il=1, iu=1)[0][0]))
+
+
+def _before(least: float) -> float:
+    """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
+    return math.inf if least >= 0 else -1 / least
+
+
+def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
+    """Return a step for which a Cholesky factorisation was seen to exist, the longest but for `tol`.
+
+    A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
+    v'step v``; the next trial is made just below.
+    """
+    trial = np.empty_like(S)
+    alpha = enough = 1 / TO_BOUNDARY
+    while alpha > _SHORTEST:
+        np.multiply(step, alpha, out=trial)
+        np.add(trial, S, out=trial)
+        L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
+        if failed == 0:
+            return math.inf if alpha == enough else alpha
+        v = np.ones(failed)  # of the minor that is not positive
+        if failed > 1:
+            v[:-1] = -lapack.dtrtrs(
+                L[: failed - 1, : failed - 1], L[failed - 1, : failed - 1], lower=1, trans=1
+            )[0]
+        falls = -float(v @ (step[:failed, :failed] @ v))
+        bound = float(v @ (S[:failed, :failed] @ v)) / falls if falls > 0 else math.inf
+        alpha = (1 - tol) * min(alpha, bound)
+    return 0.0
+
+
+def _anywhere(n: int) -> Array:
+    v: Array = np.random.default_rng(0).normal(size=n)
+    return v
+
+
+def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
+    """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
+
+    The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
+
+    Parameters
+    ----------
+    operator : callable
+        Of a vector, symmetric in some inner product; returns a vector and that times the matrix of the
+        product.
+    w, dual_w : array of shape (n,)
+        Where to start, and that times the matrix.
+    """
+    basis = np.zeros((_LANCZOS_STEPS + 1, len(w)))
+    dual = basis if dual_w is w else np.zeros_like(basis)
+    alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
+    estimate = 0.0
+    for k in range(_LANCZOS_STEPS):
+        checkpoint()
+        size = math.sqrt(max(float(w @ dual_w), 0.0))
+        if k > 0:
+            beta[k - 1] = size
+        if k > 0 and (k % 2 == 0 or size == 0):  # a look at the Ritz values costs as much as a step
+            ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
+            residual = size * abs(float(vectors[-1, 0]))
+            estimate = float(ritz[0]) - residual
+            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or size == 0:
+                break
+        basis[k], dual[k] = w / size, dual_w / size
+        w, dual_w = operator(basis[k])
+        alpha[k] = float(w @ dual[k])
+        for _ in range(2):
+            known = dual[: k + 1] @ w
+            w = w - known @ basis[: k + 1]
+            dual_w = w if dual is basis else dual_w - known @ dual[: k + 1]
+    return estimate

@@ -1,0 +1,50 @@
+"""Newton's linear system, by whichever unknowns are fewer: the rows' multipliers or the entries of ``X``.
+
+With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)``, the step solves
+
+    dX = G + T(A*(dy)),     G = w K - X + sym(L K),
+    A(dX) + B du + D dy = r,
+    du + D_u dz = r_u,      B'dy + dz = q;
+
+``dz`` is zero where a variable is free. Rows: ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns
+of free variables. Entries: where no ``D`` is zero, ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in
+which ``X`` is the identity and ``K`` diagonal, so that ``T`` is a product entry by entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bregopt.arrays import Mask
+from bregopt.program import LinearMap
+from bregopt.routes.ipm.entry_system import EntrySystem
+from bregopt.routes.ipm.newton_point import System
+from bregopt.routes.ipm.row_system import RowSystem
+
+__all__ = ["system_for"]
+
+_LARGEST_FORMED = 6_000  # entries, where rows that do not give way need them formed
+
+
+def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: bool = False) -> System:
+    """Return the system with fewer unknowns; variables that are fixed need the one in the rows.
+
+    Parameters
+    ----------
+    A : LinearMap
+    B : csr_array of shape (m, k)
+    exact : boolean array of shape (m,)
+        Marks the rows that do not give way.
+    fixed : bool
+        Whether some variable does not.
+    direct : bool
+        Whether the system is always factorised; very many rows are left to conjugate gradients otherwise.
+    """
+    n, k, m = A.orders[0], B.shape[1], A.m
+    if fixed or len(A.orders) > 1:
+        return RowSystem(A, B, direct)
+    held = int(exact.sum())
+    # A system that is not formed takes about a hundred products with all rows.
+    iterated = not direct and k == held == 0 and 200 * n**2 < m**2 / 3
+    fewer = n * (n + 1) // 2 + k + held < m and (held == 0 or n * (n + 1) // 2 <= _LARGEST_FORMED)
+    return EntrySystem(A, B, exact) if fewer or iterated else RowSystem(A, B, direct)

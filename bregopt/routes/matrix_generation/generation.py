@@ -1,0 +1,291 @@
+"""Matrix generation (Shen et al. 2008, Algorithm 1), for the general problem and with either master.
+
+Each round solves the master over the directions found so far, and asks the oracle for directions ``v``
+with ``v'(A*(y) - C) v > 0`` at its multipliers ``y``: they would lower the objective. For any ``y`` the
+oracle's bound on the largest eigenvalue gives a bound on the optimum; the best one is kept with its ``y``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.certify import is_farkas
+from bregopt.clock import CutShort, checkpoint
+from bregopt.presolve.faces import Faces, find_faces
+from bregopt.presolve.slacks import fold_slacks
+from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
+from bregopt.routes.base import Seed
+from bregopt.routes.ipm import follow_path
+from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced, trace_bound_on
+from bregopt.routes.matrix_generation.linear_master import LinearMaster
+from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
+from bregopt.routes.matrix_generation.outcome import Outcome, State
+from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
+from bregopt.routes.matrix_generation.smoothing import Smoothing
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["ROUNDS", "matrix_generation"]
+
+ROUNDS = 5_000  # the limit where the user gives none
+_PROMISE = 1e-11  # reduced costs below this fraction of the size of A*(y) - C are round-off
+_SHARE = 0.02  # of the gap: what the proof of a bound may lose
+_ITERATED, _COARSE = 0.1, 1e-2  # of that, the accuracy of eigenvalues that are iterated; and at worst
+_SAMPLE, _TENTH, _MANY = (
+    1_000,
+    0.1,
+    2_000,
+)  # rows of a first look, at least; and from how many on there is one
+_ROUGH = 1e-2  # to which it goes
+_IN_QUESTION = 0.5  # of the sample: as many rows stay in question after it
+_PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
+_BETTER = 0.9  # of a gap
+_SLOW = 0.5  # of a gap: where a round leaves more, the next one adds twice as many directions
+_LEFT = 0.9  # of the tolerance: up to where eigenvalues are dropped from an answer
+
+
+def matrix_generation(
+    program: Program, settings: Any, master: str, start: Start | None, progress: Progress
+) -> Answer:
+    """Solve a linear problem over one matrix of bounded trace.
+
+    Parameters
+    ----------
+    program : Program
+        One block with a bound on its trace, linear objective, hard and hinge rows.
+    settings : PSDBoostSettings
+    master : str
+        "lp" or "psd".
+    start : Start, optional
+    progress : Progress
+
+    Returns
+    -------
+    Answer
+        Its ``X`` is a ``LowRank``.
+    """
+    folded = fold_slacks(program)
+    faces = find_faces(folded.program)
+    contradiction = faces.contradiction()
+    if contradiction is not None:
+        return Answer.without_point(program, contradiction, StopReason.INFEASIBLE, 0)
+    begin = None if start is None else folded.shrink(start)
+    if faces.faces[0].order == 0:
+        return folded.restore(follow_path(faces, settings, begin, progress))
+    answer = _Generation(faces, settings, master, progress).run(begin)
+    return folded.restore(answer)
+
+
+class _Generation:
+    """The state of one run: the master, the best point and bound so far, and the weight of smoothing."""
+
+    def __init__(self, faces: Faces, settings: Any, master: str, progress: Progress) -> None:
+        self._faces, self._program, self._face = faces, faces.program, faces.faces[0]
+        self._settings, self._progress = settings, progress
+        self._bound = trace_bound_on(faces)
+        self._best = Incumbent(faces, self._bound, settings.tol)
+        self._semidefinite = master == "psd"
+        self._cuts = settings.cuts(master, faces.program.m)
+        self._may_widen = self._semidefinite and settings.cuts_per_round is None
+        self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
+        self._master: Any
+        if self._semidefinite:
+            self._master = SemidefiniteMaster(faces, self._bound, settings.tol)
+        else:
+            self._master = LinearMaster(self._program, self._bound.value)
+        self._compresses = not settings.published
+        self._gap, self._waited, self._patience = np.inf, 0, _PATIENCE[master]
+
+    def run(self, start: Start | None) -> Answer:
+        """Return the answer; interrupted or out of time, the best point and bound so far."""
+        round_, limit = 0, self._settings.max_iter or ROUNDS
+        try:
+            self._begin(start)
+            while round_ < limit:
+                round_ += 1
+                outcome = self._master.solve(self._gap)
+                stop = self._advance(outcome, round_)
+                if stop is StopReason.INFEASIBLE:
+                    y = self._farkas(outcome.y)
+                    assert y is not None
+                    return Answer.without_point(self._faces.whole, y, stop, round_)
+                if stop is StopReason.UNBOUNDED:
+                    y = self._scattered(self._best.y)
+                    return replace(Answer.without_point(self._faces.whole, y, stop, round_), u=outcome.u)
+                if stop is not None:
+                    return self._answer(stop, round_)
+        except CutShort as cut:
+            return self._answer(reason(cut), round_)
+        return self._answer(StopReason.MAX_ITER, round_)
+
+    def _answer(self, stop: StopReason, round_: int) -> Answer:
+        best = self._best
+        on_faces = self._scattered(best.y) if self._faces.exposures else None
+        return Answer(
+            (best.of_least_rank(_LEFT * self._settings.tol),),
+            best.u,
+            self._faces.lift(best.y),
+            stop,
+            round_,
+            y_on_faces=on_faces,
+        )
+
+    def _begin(self, start: Start | None) -> None:
+        """Give the master its first directions: of an earlier answer, or of uniform multipliers."""
+        y = _uniform(self._program)
+        if start is not None:
+            y = self._program.bounds.clip(start.y[self._faces.kept])
+            if start.X:
+                self._master.add(_directions(np.asarray(start.X[0])))
+        elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
+            self._look_at(sample)
+        found = self._leading(y, self._cuts)
+        if start is not None:
+            self._best.offer_bound(y, found)
+        self._master.add(found.vectors)
+
+    def _look_at(self, sample: Program) -> None:
+        """Solve the problem of a sample of the rows roughly: it shows where all rows stand."""
+        rough = replace(self._settings, tol=max(_ROUGH, self._settings.tol), verbose=False)
+        faces = replace(self._faces, whole=sample, program=sample, kept=np.arange(sample.m), exposures=())
+        first = _Generation(faces, rough, "psd", Progress("sample"))
+        answer = first.run(None)
+        checkpoint()
+        if answer.stop is StopReason.CONVERGED:
+            X = answer.X[0]
+            assert isinstance(X, LowRank)
+            self._best.offer_point(X, answer.u)
+            self._master.place(X, answer.u, int(_IN_QUESTION * sample.m))
+            self._master.add(first._master.used)
+
+    def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
+        if outcome.state is State.INFEASIBLE:
+            return self._repair(outcome)
+        if outcome.state is State.UNBOUNDED:
+            return StopReason.UNBOUNDED
+        if outcome.state is State.CUT_SHORT:
+            return self._progress.stop() or StopReason.TIME_LIMIT
+        if outcome.state is State.FAILED:
+            return StopReason.STALLED
+        if outcome.state is State.AGAIN:
+            return self._progress.stop()
+        self._best.offer_point(outcome.X, outcome.u)
+        pays = self._price(replace(outcome, y=balanced(self._program, outcome.y)))
+        certificate = self._best.certificate()
+        more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
+        self._progress.record(round_, certificate, **more)
+        self._waited = 0 if certificate.gap < _BETTER * self._gap or outcome.joined else self._waited + 1
+        if self._may_widen and certificate.gap > _SLOW * self._gap:
+            self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
+        self._gap = min(self._gap, certificate.gap)
+        if certificate.meets(self._settings.tol):
+            return StopReason.CONVERGED
+        if (stop := self._progress.stop()) is not None:
+            return stop
+        if self._semidefinite and self._master.dearer(outcome, self._best.dual):
+            return self._proven(outcome)
+        return None if pays else StopReason.STALLED
+
+    def _price(self, outcome: Outcome) -> bool:
+        """Add directions that pay at the master's multipliers; False where nothing is gained any more.
+
+        They are sought at smoothed multipliers first, whose bound is better and whose directions last
+        longer; where none of those pays at the master's own multipliers, at these.
+        """
+        if self._semidefinite:
+            found = self._leading(outcome.y, self._cuts)
+            self._best.offer_bound(outcome.y, found)
+            self._master.add(found.vectors)
+            return self._waited < self._patience
+        best, own = self._best.y, Reward(self._program, outcome.y)
+        times = own.product()
+        if self._compresses:
+            self._master.compress(outcome.X)
+            self._master.recall(
+                lambda V: np.einsum("ik,ik->k", V, times(V)) - _PROMISE * own.size, self._cuts
+            )
+        if self._smoothing.weight > 0 and np.isfinite(self._best.dual):
+            priced = self._smoothing.between(best, outcome.y)
+            found = self._leading(priced, self._cuts)
+            self._best.offer_bound(priced, found)
+            top = LowRank(np.sqrt(self._bound.value) * found.vectors[:, :1])
+            self._smoothing.learn(self._program, top, outcome.u, priced, best, outcome.y)
+            if self._add_paying(found.vectors, times, own.size):
+                return True
+        found = self._leading(outcome.y, self._cuts)
+        self._best.offer_bound(outcome.y, found)
+        return self._add_paying(found.vectors, times, own.size)
+
+    def _add_paying(self, V: Array, times: Any, size: float) -> bool:
+        """Add the directions with a positive reward; False where there is none."""
+        pays = np.einsum("ik,ik->k", V, times(V)) > _PROMISE * size
+        if pays.any():
+            self._master.add(V[:, pays])
+        return bool(pays.any()) and self._waited < self._patience
+
+    def _repair(self, outcome: Outcome) -> StopReason | None:
+        """Add directions that break the master's proof of infeasibility (Farkas pricing)."""
+        if self._farkas(outcome.y) is not None:
+            return StopReason.INFEASIBLE
+        reward = Reward(self._program, outcome.y, costs=False)
+        found = leading(reward, self._face, self._cuts, 0.0)
+        if not self._add_paying(found.vectors, reward.product(), reward.size):
+            return StopReason.STALLED
+        return self._progress.stop()
+
+    def _proven(self, outcome: Outcome) -> StopReason | None:
+        """Return whether multipliers that grew with the price of missing rows prove that they are missed."""
+        if self._farkas(outcome.y) is not None:
+            return StopReason.INFEASIBLE
+        return StopReason.STALLED if self._master.dearest else None
+
+    def _farkas(self, y: Array) -> Array | None:
+        """Return a Farkas vector of all rows from one on the face, None where it is none."""
+        for vector in (self._scattered(y), self._faces.lift(y)):
+            if is_farkas(self._faces.whole, vector):
+                return vector
+        return None
+
+    def _leading(self, y: Array, count: int) -> Leading:
+        """Return what the oracle finds at some multipliers, as accurately as the gap asks."""
+        gap = self._best.width
+        slack = _SHARE * gap / self._bound.value if np.isfinite(gap) and self._bound.value > 0 else 0.0
+        tol = min(_ITERATED * _SHARE * self._gap, _COARSE) if np.isfinite(self._gap) else _COARSE
+        return leading(Reward(self._program, y), self._face, count, slack, self._master.directions, tol)
+
+    def _scattered(self, y: Array) -> Array:
+        """Return multipliers of all rows from those on the face."""
+        whole = np.zeros(self._faces.whole.m)
+        whole[self._faces.kept] = y
+        return whole
+
+
+def _uniform(program: Program) -> Array:
+    """Return multipliers of equal weight for every row, on the side on which it has a bound."""
+    norms = program.A.norms()
+    side = np.where(np.isfinite(program.bounds.lo), 1.0, -1.0)
+    weight = side / np.where(norms > 0, norms, 1.0)
+    return program.bounds.clip(weight / max(program.m, 1))
+
+
+def _directions(X: Array) -> Array:
+    """Return the directions that a matrix needs."""
+    eigenvalues, V = np.linalg.eigh(X)
+    return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
+
+
+def _sampled(program: Program, seed: Seed) -> Program | None:
+    """Return the program with a sample of its hinge rows at a higher price, None where there are few."""
+    bounds = program.bounds
+    hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
+    if len(hinge) < _MANY:
+        return None
+    size = max(_SAMPLE, int(_TENTH * len(hinge)))
+    drawn = np.sort(np.random.default_rng(seed).choice(hinge, size, replace=False))
+    rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
+    gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
+    own = replace(bounds.slice(rows), gamma=gamma)
+    return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())

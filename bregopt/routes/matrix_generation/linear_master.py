@@ -1,0 +1,242 @@
+"""The restricted master: one HiGHS model, built once and extended by columns (Shen et al. 2008, (P1)).
+
+    minimise    sum_k theta_k tau <C, v_k v_k'>  +  c'u  +  sum gamma_r (up_r + down_r)
+    subject to  lo <= sum_k theta_k tau A(v_k v_k') + B u - up + down <= hi,
+                theta, up, down >= 0,  u in its box
+
+The slacks ``up`` and ``down`` belong to the soft rows. Rows, columns and the objective are scaled to size
+one inside, so that HiGHS's absolute tolerances mean the same at every scale of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.clock import checkpoint, remaining
+from bregopt.errors import SolverError
+from bregopt.program import LowRank, Penalty, Program
+from bregopt.routes.matrix_generation.outcome import Outcome, State
+from bregopt.routes.matrix_generation.scale import Scale
+
+__all__ = ["LinearMaster"]
+
+_TOLERANCE = 1e-9
+# Columns that may stay, of those in use, and rounds without use.
+_FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
+_SHELF = 2_000  # directions that may come back
+_NO_WEIGHT = 1e-4  # of the largest singular value of a factor
+_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
+_SLICE = 0.2  # seconds after which it is asked whether to go on
+_LONGER = 1.1  # by which slices grow, so that one is long enough for a step of the simplex method at last
+
+
+_FINISHED = {
+    highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
+}
+
+
+class LinearMaster:
+    """The restricted master over the directions added so far.
+
+    Parameters
+    ----------
+    program : Program
+        One block, linear objective, hard and hinge rows.
+    tau : float
+        The bound on the trace.
+    """
+
+    def __init__(self, program: Program, tau: float) -> None:
+        self._program, self._tau = program, tau
+        self.directions = np.zeros((program.blocks[0].n, 0))
+        self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
+        self._shelf = self.directions
+        self._scale = Scale(program, tau)
+        self._model = _new_model()
+        self._add_rows()
+        self._add_variables()
+        self._slacks = self._add_slacks()
+
+    def add(self, V: Array) -> None:
+        """Add the unit directions in the columns of `V`, each as a column of the model."""
+        count = V.shape[1]
+        entries = np.empty((count, self._program.m))
+        cost = np.empty(count)
+        for k in range(count):
+            vv = LowRank(V[:, k : k + 1])
+            entries[k] = self._tau * self._scale.row * self._program.A.apply((vv,))
+            cost[k] = self._tau * self._program.blocks[0].cost_value(vv) / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
+        self.directions = np.hstack([self.directions, V])
+        self._idle = np.append(self._idle, np.zeros(count, dtype=int))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._program.m
+
+    def solve(self, gap: float) -> Outcome:
+        """Solve the master, from its last basis; exactly, whatever the gap."""
+        model = self._model
+        self._run()
+        if model.getModelStatus() not in _FINISHED:  # once more, from nothing
+            model.clearSolver()
+            _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
+            self._run()
+        state = _FINISHED.get(model.getModelStatus(), State.FAILED)
+        columns, rows = self._vectors(state)
+        if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
+            _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
+        k = self._program.k
+        theta = np.maximum(columns[k + self._slacks :], 0.0)
+        y = self._scale.objective * self._scale.row * rows
+        return Outcome(
+            state,
+            self._point(theta) if state is State.OPTIMAL else LowRank(np.zeros((len(self.directions), 1))),
+            self._scale.variable * columns[:k],
+            self._program.bounds.clip(y) if state is State.OPTIMAL else y,
+        )
+
+    def _run(self) -> None:
+        """Run HiGHS; it goes on from its last basis after each slice of time, as Ctrl-C does not reach it."""
+        cut_short, length = highspy.HighsModelStatus.kTimeLimit, _SLICE
+        while True:
+            checkpoint()
+            end = self._model.getRunTime() + min(length, remaining())
+            _checked(self._model.setOptionValue("time_limit", end), "time_limit")
+            self._model.run()
+            if self._model.getModelStatus() != cut_short:
+                return
+            length *= _LONGER
+
+    def recall(self, reward: Callable[[Array], Array], count: int) -> None:
+        """Take back from the shelf up to `count` directions that pay most.
+
+        Parameters
+        ----------
+        reward : callable
+            Returns the rewards of the directions in the columns of an array.
+        count : int
+        """
+        if self._shelf.shape[1] == 0:
+            return
+        pays = reward(self._shelf)
+        best = np.argsort(-pays)[:count]
+        best = best[pays[best] > 0]
+        back = self._shelf[:, best]
+        self._shelf = np.delete(self._shelf, best, axis=1)
+        self.add(back)
+
+    def compress(self, X: LowRank) -> None:
+        """Put directions on the shelf that were long not used, once there are far more than used ones.
+
+        What the present point is made of comes in as its eigenvectors, fewer directions with the same sum
+        (the aggregation of bundle methods, Shen et al. 2008, §5.1).
+        """
+        used = int((self._idle == 0).sum())
+        if len(self._idle) <= max(_FEW_COLUMNS, _SPARE * used):
+            return
+        out = np.flatnonzero(self._idle > _IDLE)
+        if len(out) == 0:
+            return
+        first = self._program.k + self._slacks
+        status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
+        _checked(status, "deleteCols")
+        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -_SHELF:]
+        self.directions = np.delete(self.directions, out, axis=1)
+        self._idle = np.delete(self._idle, out)
+        Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
+        self.add(Q[:, s > _NO_WEIGHT * s.max(initial=0.0)])
+
+    def _point(self, theta: Array) -> LowRank:
+        """Return ``sum_k theta_k tau v_k v_k'``."""
+        status = self._model.getBasis().col_status[self._program.k + self._slacks :]
+        basic = np.array([column == highspy.HighsBasisStatus.kBasic for column in status], dtype=bool)
+        self._idle = np.where(basic, 0, self._idle + 1)
+        used = np.flatnonzero(theta)
+        if len(used) == 0:
+            return LowRank(np.zeros((len(self.directions), 1)))
+        return LowRank(self.directions[:, used] * np.sqrt(self._tau * theta[used]))
+
+    def _vectors(self, state: State) -> tuple[Array, Array]:
+        """Return the solution by columns and by rows, or the ray that takes its place."""
+        nothing = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
+        if state is State.OPTIMAL:
+            solution = self._model.getSolution()
+            return np.array(solution.col_value), np.array(solution.row_dual)
+        if state is State.UNBOUNDED:
+            status, exists, ray = self._model.getPrimalRay()
+            _checked(status, "getPrimalRay")
+            return (np.array(ray) if exists else nothing[0]), nothing[1]
+        if state is State.INFEASIBLE:
+            status, exists, ray = self._model.getDualRay()
+            _checked(status, "getDualRay")
+            return nothing[0], (np.array(ray) if exists else nothing[1])
+        return nothing
+
+    def _add_rows(self) -> None:
+        bounds, m = self._program.bounds, self._program.m
+        lower, upper = (self._scale.row * end for end in (bounds.lo, bounds.hi))
+        none = np.zeros(0, dtype=np.int32)
+        _checked(
+            self._model.addRows(m, lower, upper, 0, np.zeros(m, dtype=np.int32), none, np.zeros(0)), "addRows"
+        )
+
+    def _add_variables(self) -> None:
+        p, scale = self._program, self._scale
+        entries = sp.csr_array((sp.diags_array(scale.row) @ p.B @ sp.diags_array(scale.variable)).T)
+        cost = p.c * scale.variable / scale.objective
+        self._add_columns(cost, p.u_lo / scale.variable, p.u_hi / scale.variable, entries)
+
+    def _add_slacks(self) -> int:
+        """Add one slack for each finite bound of a soft row; return how many."""
+        bounds = self._program.bounds
+        soft = bounds.kind == Penalty.HINGE
+        over, under = (np.flatnonzero(soft & np.isfinite(end)) for end in (bounds.hi, bounds.lo))
+        rows = np.concatenate([over, under])
+        sign = np.concatenate([np.full(len(over), -1.0), np.ones(len(under))])
+        count = len(rows)
+        entries = sp.csr_array((sign, (np.arange(count), rows)), (count, self._program.m))
+        cost = bounds.gamma[rows] / self._scale.row[rows] / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), entries)
+        return count
+
+    def _add_columns(self, cost: Array, lower: Array, upper: Array, entries: Any) -> None:
+        """Add columns; `entries` is CSR with one row for each of them."""
+        for name, values in (("cost", cost), ("entries", entries.data)):
+            if not np.isfinite(values).all():  # HiGHS takes NaN without a word
+                raise SolverError(f"a column of the restricted master has NaN or Inf in its {name}")
+        if len(cost):
+            starts, index = (part.astype(np.int32) for part in (entries.indptr[:-1], entries.indices))
+            status = self._model.addCols(
+                len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data
+            )
+            _checked(status, "addCols")
+
+
+def _new_model() -> Any:
+    model = highspy.Highs()
+    options = {
+        "output_flag": False,
+        "presolve": "off",  # a presolved infeasible model has no dual ray
+        "solver": "simplex",
+        "threads": 1,
+        "primal_feasibility_tolerance": _TOLERANCE,
+        "dual_feasibility_tolerance": _TOLERANCE,
+    }
+    for name, value in options.items():
+        _checked(model.setOptionValue(name, value), name)
+    return model
+
+
+def _checked(status: Any, call: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS refused {call}")

@@ -1,0 +1,191 @@
+"""The oracle: the rank-one matrices that promise most, by eigenvectors (Shen et al. 2008, (B1) and §5.1).
+
+The reward of a direction ``v`` is ``v'(A*(y) - C)v``. Where the order is small the matrix is decomposed;
+where it is large it is only multiplied with (Lanczos's method, two thin products where rows are of low
+rank). What Lanczos finds is a lower estimate of the largest eigenvalue and bounds nothing, however small its
+residual: an eigenvalue may be missed. So the bound is proven apart, by a Cholesky factorisation of
+``t I - H``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
+
+from bregopt.arrays import EPS, Array
+from bregopt.certify import proven_bound
+from bregopt.clock import checkpoint
+from bregopt.program import Face, Program
+from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
+
+__all__ = ["Leading", "Reward", "leading"]
+
+_DENSE_TO = 700  # the order up to which all of the matrix is decomposed
+_EXTRA = 2.5  # Lanczos vectors for each one asked for
+_SWEEPS = 30  # restarts of Lanczos's method
+_ROUND_OFF = 4 * EPS
+
+_Product = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """Leading eigenpairs, the largest first, and a proven bound.
+
+    Parameters
+    ----------
+    values : array of shape (count,)
+    vectors : array of shape (n, count)
+        Orthonormal, on the face.
+    bound : float
+        No eigenvalue is larger.
+    """
+
+    values: Array
+    vectors: Array
+    bound: float
+
+
+class Reward:
+    """The matrix ``A*(y) - C`` of one block.
+
+    Parameters
+    ----------
+    program : Program
+    y : array of shape (m,)
+    costs : bool
+        Whether ``C`` counts; without, the reward is that of breaking a proof of infeasibility.
+
+    Attributes
+    ----------
+    n : int
+        Its order.
+    size : float
+        At least its norm.
+    """
+
+    def __init__(self, program: Program, y: Array, costs: bool = True) -> None:
+        self.n = program.blocks[0].n
+        self.size = float(np.abs(y) @ program.A.norms())
+        acting = np.flatnonzero(y)
+        self._parts: list[tuple[Rows, Array]] = [
+            (term.rows, y[acting][term.at]) for term in program.A.slice(acting).terms
+        ]
+        cost = program.blocks[0].cost
+        if costs and cost is not None:
+            self._parts.append((cost, np.array([-1.0])))
+            self.size += float(cost.norms()[0])
+
+    def dense(self) -> Array:
+        """Return the matrix."""
+        H = np.zeros((self.n, self.n))
+        for rows, y in self._parts:
+            H += rows.adjoint(y)
+        return H
+
+    def product(self) -> _Product:
+        """Return what multiplies the matrix with columns; nothing of order ``n^2`` where rows are thin."""
+        parts = [_product_of(rows, y) for rows, y in self._parts]
+
+        def times(V: Array) -> Array:
+            total = np.zeros_like(V)
+            for part in parts:
+                total += part(V)
+            return total
+
+        return times
+
+
+def leading(
+    reward: Reward, face: Face, count: int, slack: float, start: Array | None = None, tol: float = 0.0
+) -> Leading:
+    """Return the `count` leading eigenpairs of a reward on a face, and a bound on the largest.
+
+    Parameters
+    ----------
+    reward : Reward
+    face : Face
+    count : int
+    slack : float
+        By how much the bound may be above the largest eigenvalue where it is not computed to round-off.
+    start : array of shape (n, k), optional
+        Directions that are likely to lead.
+    tol : float
+        Relative accuracy of eigenvalues where not all are computed; zero for full accuracy.
+    """
+    count = min(count, face.order)
+    if face.order <= max(_DENSE_TO, 2 * count):
+        return _decomposed(face.seen(reward.dense()), face, count)
+    found = _iterated(reward, face, count, start, tol)
+    H = face.seen(reward.dense())
+    if found is None:
+        return _decomposed(H, face, count)
+    values, V = found
+    return Leading(values, V, proven_bound(H, float(values[0]), slack))
+
+
+def _decomposed(H: Array, face: Face, count: int) -> Leading:
+    n = len(H)
+    checkpoint(n)
+    values, V = scipy.linalg.eigh(H, subset_by_index=(n - count, n - 1))
+    return Leading(values[::-1], face.spread(V[:, ::-1]), float(values[-1]) + _round_off(H))
+
+
+def _round_off(H: Array) -> float:
+    """Return what the eigenvalues of a symmetric matrix may be wrong by."""
+    return _ROUND_OFF * float(np.linalg.norm(H))
+
+
+def _iterated(
+    reward: Reward, face: Face, count: int, start: Array | None, tol: float
+) -> tuple[Array, Array] | None:
+    """Return eigenpairs by Lanczos's method, None where it fails."""
+    times = reward.product()
+    n = face.order
+
+    def product(v: Array) -> Array:
+        checkpoint()
+        return face.shrunk(times(face.spread(v.reshape(-1, 1)))).ravel()
+
+    operator = LinearOperator((n, n), matvec=product, dtype=float)
+    first = np.random.default_rng(0).normal(size=n) / np.sqrt(n)
+    if start is not None and start.shape[1]:
+        first = first + face.shrunk(start).sum(axis=1)
+    width = min(n, int(_EXTRA * count) + 10)
+    try:
+        values, V = eigsh(operator, count, which="LA", v0=first, ncv=width, maxiter=_SWEEPS, tol=tol)
+    except ArpackNoConvergence as stopped:
+        values, V = stopped.eigenvalues, stopped.eigenvectors
+    except ArpackError:
+        return None
+    if len(values) == 0:
+        return None
+    order = np.argsort(-values)
+    V, _ = np.linalg.qr(V[:, order])
+    return values[order], face.spread(V)
+
+
+def _product_of(rows: Rows, y: Array) -> _Product:
+    """Return what multiplies ``sum_k y_k A_k`` with columns."""
+    if isinstance(rows, RankOne):
+        Z, weight = rows.Z, (rows.weight * y)[:, None]
+        return lambda V: Z.T @ (weight * (Z @ V))
+    if isinstance(rows, RankTwo):
+        U, W, half = rows.U, rows.W, (rows.weight * y)[:, None] / 2
+        return lambda V: U.T @ (half * (W @ V)) + W.T @ (half * (U @ V))
+    S: Any = rows.adjoint(y) if isinstance(rows, DenseRows) else _sparse(rows, y)
+    return lambda V: S @ V
+
+
+def _sparse(rows: Rows, y: Array) -> Any:
+    """Return ``sum_k y_k A_k`` of rows with few terms as a sparse array."""
+    t = rows.coordinates()
+    half = t.value * y[t.row] / 2
+    index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
+    return sp.csr_array((np.concatenate([half, half]), index), (rows.n, rows.n))

@@ -1,0 +1,95 @@
+"""Progress of a route: its history, its clock, and the table that ``verbose=True`` prints."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import Certificate
+from bregopt.clock import CutShort
+from bregopt.program import StopReason
+
+__all__ = ["Progress", "reason"]
+
+logger = logging.getLogger("bregopt")
+
+_COLUMNS = (
+    ("iteration", "{:>9.0f}", 9),
+    ("primal", "{:>15.8e}", 15),
+    ("dual", "{:>15.8e}", 15),
+    ("gap", "{:>9.1e}", 9),
+    ("primal_residual", "{:>9.1e}", 9),
+    ("seconds", "{:>9.3f}", 9),
+)
+_TITLES = ("iteration", "primal", "bound", "gap", "residual", "seconds")
+
+
+def reason(cut: CutShort) -> StopReason:
+    """Return why work ended at a checkpoint."""
+    return StopReason.INTERRUPTED if cut.interrupted else StopReason.TIME_LIMIT
+
+
+class Progress:
+    """Records certificates as they come in.
+
+    Parameters
+    ----------
+    title : str
+        First line of the table.
+    verbose : bool
+    maximise : bool
+        Whether values are reported as those of a maximisation.
+    """
+
+    def __init__(self, title: str, verbose: bool = False, maximise: bool = False) -> None:
+        self._title, self._verbose = title, verbose
+        self._sign = -1.0 if maximise else 1.0
+        self._start = time.perf_counter()
+        self._records: dict[str, list[float]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._start
+
+    def stop(self) -> StopReason | None:
+        """Return why to stop, None where there is time left and no Ctrl-C came."""
+        if clock.remaining() > 0:
+            return None
+        return StopReason.INTERRUPTED if clock.interrupted() else StopReason.TIME_LIMIT
+
+    def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
+        """Add one line: a certificate, and whatever else the route records, the same names each time."""
+        values = {
+            "iteration": float(iteration),
+            "primal": self._sign * certificate.primal,
+            "dual": self._sign * certificate.dual,
+            "gap": certificate.gap,
+            "primal_residual": certificate.primal_residual,
+            "seconds": self.seconds,
+            **more,
+        }
+        if self._verbose and not self._records:
+            self._print_heading(list(more))
+        for name, value in values.items():
+            self._records.setdefault(name, []).append(float(value))
+        if self._verbose:
+            cells = [form.format(values[name]) for name, form, _ in _COLUMNS]
+            cells += [f"{value:>{max(len(name), 9)}.4g}" for name, value in more.items()]
+            sys.stdout.write("  ".join(cells) + "\n")
+        logger.debug("%s iteration %d gap %.2e", self._title, iteration, certificate.gap)
+
+    def history(self) -> dict[str, Array]:
+        """Return one array for each recorded quantity."""
+        return {name: np.array(values) for name, values in self._records.items()}
+
+    def _print_heading(self, more: list[str]) -> None:
+        titles = [f"{title:>{width}}" for title, (_, _, width) in zip(_TITLES, _COLUMNS, strict=True)]
+        titles += [f"{name:>{max(len(name), 9)}}" for name in more]
+        line = "  ".join(titles)
+        sys.stdout.write(f"{self._title}\n{line}\n{'-' * len(line)}\n")

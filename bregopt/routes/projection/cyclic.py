@@ -1,0 +1,152 @@
+"""Cyclic Bregman projection with dual corrections (Kulis et al. 2009, Algorithms 2 and 3).
+
+One row at a time, the point moves to where the dual function is largest in that row's multiplier: onto the
+row where it is violated, and back towards it by at most what earlier projections moved away (eq. 8). The
+loop does not know which divergence it runs; a :class:`~bregopt.divergences.Point` does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bregopt.arrays import Array
+from bregopt.certify import certify
+from bregopt.clock import CutShort, checkpoint
+from bregopt.divergences import Line, LogDet, LogDetPoint, Point, VonNeumann, VonNeumannPoint, line_root
+from bregopt.program import Answer, Nearness, Program, Start, StopReason, Target
+from bregopt.program.anchor import divergence_of
+from bregopt.routes.base import Settings
+from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
+
+_NO_VARIABLES = np.zeros(0)
+CYCLES = 20_000  # the limit where the user gives none
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row as the inner loop needs it: factor, targets at its two bounds, cap on its multiplier."""
+
+    U: Array
+    d: Array
+    lower: Target | None
+    upper: Target | None
+    lo: float
+    hi: float
+    cap: float
+
+
+def cyclic_projection(
+    program: Program, settings: Settings, start: Start | None, progress: Progress
+) -> Answer:
+    """Solve a nearness problem in one block by cyclic projection.
+
+    Parameters
+    ----------
+    program : Program
+        One block with a LogDet or von Neumann term, no ordinary variables.
+    """
+    nearness = program.blocks[0].nearness
+    assert nearness is not None
+    rows = _rows(program)
+    y = np.zeros(program.m)
+    point = _point(nearness)
+    if start is not None:
+        y = program.bounds.clip(start.y)
+    try:
+        point.reset(program.blocks[0].C - program.A.adjoint(y))
+    except LinAlgError:  # a start that is no longer in the domain of the dual
+        y = np.zeros(program.m)
+        point.reset(program.blocks[0].C)
+    watch = Watch(program, settings, progress)
+    limit = settings.max_iter or CYCLES
+    cycle = 0
+    stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+    try:
+        while stop is None:
+            cycle += 1
+            sweep(point, rows, y, nearness.mu)
+            if cycle >= limit or _due(cycle):
+                # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
+                point.reset(program.blocks[0].C - program.A.adjoint(y))
+                stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+                stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
+    except CutShort as cut:
+        stop = reason(cut)
+    if stop is StopReason.INFEASIBLE:
+        y = watch.farkas
+    return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
+
+
+def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
+    """Project on every row once, in order; `y` is updated in place."""
+    for k, row in enumerate(rows):
+        checkpoint()
+        if len(row.d):
+            line = point.line(row.U, row.d)
+            old = float(y[k])
+            new = new_multiplier(line, row, old, mu)
+            if new != old:
+                point.move(line, (new - old) / mu)
+                y[k] = new
+
+
+def new_multiplier(line: Line, row: Row, y: float, mu: float) -> float:
+    """Return the multiplier of one row that maximises the dual function, all others fixed."""
+    if row.lo == row.hi:
+        assert row.lower is not None
+        return _capped(y + mu * line_root(line, row.lower, y, mu), row.cap, y)
+    if y == 0.0 and row.lo <= line.activity <= row.hi:
+        return 0.0
+    if row.lower is not None and (y > 0 or line.activity < row.lo):
+        new = y + mu * line_root(line, row.lower, y, mu)
+        if new > 0:
+            return _capped(new, row.cap, y)
+    if row.upper is not None:
+        new = y + mu * line_root(line, row.upper, y, mu)
+        if new < 0:
+            return _capped(new, row.cap, y)
+    return 0.0
+
+
+def _capped(new: float, cap: float, old: float) -> float:
+    capped = min(max(new, -cap), cap)
+    return capped if math.isfinite(capped) else old
+
+
+def _due(cycle: int) -> bool:
+    """Whether to look after this cycle: always at first, later each time a tenth more are done."""
+    return cycle % max(1, cycle // 10) == 0
+
+
+def _rows(program: Program) -> list[Row]:
+    bounds = program.bounds
+    upper_cap = bounds.dual_range()[1]
+    lower_cap = -bounds.dual_range()[0]
+    caps = np.maximum(upper_cap, lower_cap)
+    return [
+        Row(
+            U,
+            d,
+            bounds.target(k, upper=False) if np.isfinite(bounds.lo[k]) else None,
+            bounds.target(k, upper=True) if np.isfinite(bounds.hi[k]) else None,
+            float(bounds.lo[k]),
+            float(bounds.hi[k]),
+            float(caps[k]),
+        )
+        for k, (U, d) in enumerate(program.A.factors())
+    ]
+
+
+def _point(nearness: Nearness) -> LogDetPoint | VonNeumannPoint:
+    divergence = divergence_of(nearness)
+    if isinstance(divergence, LogDet):
+        return LogDetPoint(divergence, nearness.mu)
+    assert isinstance(divergence, VonNeumann)
+    return VonNeumannPoint(divergence, nearness.mu)

@@ -1,0 +1,323 @@
+"""Newton's method on the dual, all rows at once, where the point is a function of a spectrum.
+
+For multipliers ``y`` the point ``X(y)`` minimises ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
+exponential, for the squared Frobenius distance a positive part. The dual function is concave, with gradient
+``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, for Frobenius in the generalised sense
+(Qi and Sun 2006). Newton's equation is solved by conjugate gradients; multipliers that have a sign stay on
+their side by projection, and those that a step along their own axis would take to the end of their range
+are sent there (a primal-dual active set).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.certify import Certificate, certificate_of
+from bregopt.clock import checkpoint
+from bregopt.divergences import Frobenius, Spectrum, VonNeumann
+from bregopt.presolve.range_space import definite_sign
+from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.program.anchor import divergence_of
+from bregopt.program.bounds import bent
+from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
+from bregopt.routes.base import Settings
+from bregopt.routes.ipm import RowAction, conjugate_gradients
+from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.progress import Progress
+from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
+
+__all__ = ["STEPS", "dual_newton"]
+
+STEPS = 500  # the limit where the user gives none
+_ARMIJO = 1e-4
+_HEAVIER = 8  # how often the weight may be taken tenfold to find a start
+_LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
+_CG_STEPS = 200
+_SHORTEST = 1e-3  # of Newton's step: shorter, and it is the wrong direction
+_NOTHING = 1e-12  # of a step, that is none
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Multipliers, and what belongs to them."""
+
+    y: Array
+    spectrum: Spectrum
+    X: Array
+    activity: Array
+    term: float
+    dual: float
+
+
+def dual_newton(
+    program: Program, settings: Settings, start: Start | None, progress: Progress, *, restore: bool = True
+) -> Answer:
+    """Solve a von Neumann or squared Frobenius problem in one block.
+
+    Parameters
+    ----------
+    program : Program
+        One block with such a term, unweighted, and no ordinary variables.
+    restore : bool
+        Whether a squared Frobenius problem with rows of the diagonal alone may end with a matrix scaled onto
+        them: a step sooner, with multipliers of half the digits.
+    """
+    return _DualNewton(program, settings, progress, restore).run(start)
+
+
+class _DualNewton:
+    def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        nearness = program.blocks[0].nearness
+        assert nearness is not None
+        divergence = divergence_of(nearness)
+        assert isinstance(divergence, VonNeumann | Frobenius)
+        self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
+        self._hessian = _Hessian(program)
+        self._definite = np.zeros(program.m, dtype=bool)
+        if isinstance(divergence, VonNeumann):
+            for term in program.A.terms:
+                self._definite[term.at] = definite_sign(term.rows) != 0
+        bounds = program.bounds
+        self._lower, self._upper = bounds.dual_range()
+        self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
+        self._diagonal = held_diagonal(program) if isinstance(divergence, Frobenius) else None
+        self._restores = restore and self._diagonal is not None and self._diagonal.alone
+
+    def run(self, start: Start | None) -> Answer:
+        """Return the answer; interrupted or out of time, the last point."""
+        first = self._first(start)
+        if first is None:
+            X0 = np.asarray(self._divergence.minimiser(0 * self._C, self._mu))
+            return Answer((X0,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
+        watch = Watch(self._program, self._settings, self._progress)
+        limit = self._settings.max_iter or STEPS
+        at, stop, step = watch.follow(first, self._advanced, self._certificate, limit)
+        y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
+        return Answer((self._on_rows(at),), np.zeros(0), y, stop, step)
+
+    def _first(self, start: Start | None) -> _Point | None:
+        """Return the first point: of an earlier answer, where no row acts, or of a heavier divergence.
+
+        A large linear cost takes the exponential beyond the largest number until the rows hold it back; with
+        ten times the weight, and its answer for a start, they do.
+        """
+        if start is None and self._diagonal is not None and self._diagonal.complete:
+            return self._of_right_trace(self._diagonal)
+        zero = np.zeros(self._program.m)
+        for y in [self._program.bounds.clip(start.y), zero] if start is not None else [zero]:
+            at = self._point(y)
+            if at is not None:
+                return at
+        weight = self._mu
+        for _ in range(_HEAVIER):
+            weight *= 10
+            heavier = _DualNewton(
+                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+            )
+            if heavier._point(zero) is not None:
+                break
+        y = zero
+        while weight > self._mu:
+            heavier = _DualNewton(
+                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+            )
+            y = heavier.run(Start((), np.zeros(0), y)).y
+            weight /= 2
+        return self._point(y)
+
+    def _of_right_trace(self, held: HeldDiagonal) -> _Point | None:
+        """Return a point of the trace that the rows ask for, which hold the whole diagonal.
+
+        But for the cone its matrix would have their diagonal; and along the multipliers of the identity the
+        spectrum only shifts, to where its positive part has their trace.
+        """
+        assert isinstance(self._divergence, Frobenius)
+        unit = 2 * self._mu / held.weight
+        checkpoint(len(self._C))
+        start = self._divergence.X0.diagonal() - self._C.diagonal() / (2 * self._mu)
+        y = np.zeros(self._program.m)
+        y[held.at] = unit * (held.lo - start[held.index])
+        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        shift = simplex_shift(spectrum.theta, float(held.lo.sum()))
+        y[held.at] -= unit * shift
+        return self._point_of(y, replace(spectrum, theta=spectrum.theta - shift))
+
+    def _on_rows(self, at: _Point) -> Array:
+        """Return the point's matrix, scaled onto the rows where these are of the diagonal alone.
+
+        The matrix and its dual are complementary, so that ``D X D`` costs what is of second order in
+        ``D - I``: it proves now what the next step would. A point that is far from its rows goes on instead.
+        """
+        if not self._restores:
+            return at.X
+        assert self._diagonal is not None
+        return self._diagonal.scaled(at.X, np.sqrt(self._settings.tol))
+
+    def _certificate(self, at: _Point) -> Certificate:
+        if self._restores:
+            X = self._on_rows(at)
+            activity = self._program.A.apply((X,))
+            value = self._divergence.value(X)
+            return certificate_of(self._program, X, at.y, activity, value, at.term)
+        W = self._C - self._program.A.adjoint(at.y)
+        divergence = (at.term - float(np.vdot(W, at.X))) / self._mu
+        return certificate_of(self._program, at.X, at.y, at.activity, divergence, at.term)
+
+    def _point(self, y: Array) -> _Point | None:
+        """Return the point of some multipliers, None outside the domain of the dual."""
+        checkpoint(len(self._C))
+        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        return None if spectrum is None else self._point_of(y, spectrum)
+
+    def _point_of(self, y: Array, spectrum: Spectrum) -> _Point | None:
+        own = float(self._program.bounds.conjugate(y).sum())
+        if not np.isfinite(own):
+            return None
+        X, term = spectrum.X, spectrum.term
+        return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
+
+    def _advanced(self, at: _Point) -> _Point | None:
+        """Return a point of larger dual value, None where there is none in floating point."""
+        gradient, slope, side = self._gradient(at)
+        diagonal = self._hessian.curvature(at.spectrum) - slope
+        lower = np.where(self._free | (side < 0), self._lower, np.maximum(self._lower, 0.0))
+        upper = np.where(self._free | (side > 0), self._upper, np.minimum(self._upper, 0.0))
+        lower, upper = np.where(side == 0, 0.0, lower), np.where(side == 0, 0.0, upper)
+        aim = np.clip(at.y + gradient / diagonal, lower, upper)
+        sent = ((aim == lower) | (aim == upper)) & ~self._free
+        known = np.where(sent, aim - at.y, 0.0)
+        for right, bend in self._equations(at, gradient, slope):
+            d = self._direction(at, right, bend, diagonal, sent, known)
+            new = self._searched(at, gradient, d, lower, upper, _SHORTEST)
+            if new is not None:
+                return new
+        return self._searched(at, gradient, gradient / diagonal, lower, upper, _NOTHING)
+
+    def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
+
+        A von Neumann point is an exponential, and so, nearly, are the activities of definite rows. ``log a =
+        log b`` instead of ``a = b``, for what the bounds bend to, makes Newton's steps longer where rows are
+        far too small, and shorter where they are far too large.
+        """
+        a, b = at.activity, gradient + at.activity
+        exponential = self._definite & (a * b > 0) & (gradient != 0)
+        if exponential.any():
+            ratio = np.divide(b, a, out=np.ones_like(a), where=exponential)
+            yield np.where(exponential, a * np.log(ratio), gradient), slope / ratio
+        yield gradient, slope
+
+    def _gradient(self, at: _Point) -> tuple[Array, Array, Array]:
+        """Return gradient and bend of the dual, on the side where it rises, and which side that is."""
+        bounds, y, a = self._program.bounds, at.y, at.activity
+        side = np.where(y != 0, np.sign(y), np.where(a < bounds.lo, 1.0, np.where(a > bounds.hi, -1.0, 0.0)))
+        acting = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
+        used = self._free | (side != 0)
+        bend, slope = bent(bounds.kind, np.where(used, acting, 0.0), bounds.gamma, y)
+        return np.where(used, bend - a, 0.0), np.where(used, slope, 0.0), np.where(self._free, 1.0, side)
+
+    def _direction(
+        self, at: _Point, gradient: Array, slope: Array, diagonal: Array, sent: Mask, known: Array
+    ) -> Array:
+        """Return Newton's step, in which the multipliers that are sent move as is `known`."""
+        d = known.copy()
+        free = ~sent
+        right = gradient[free]
+        if d.any():
+            right = right - self._hessian.product(at.spectrum, d)[free]
+        full = np.zeros(len(d))
+
+        def hessian(v: Array) -> Array:
+            full[free] = v
+            product: Array = self._hessian.product(at.spectrum, full)[free] - slope[free] * v
+            return product
+
+        size = float(np.linalg.norm(gradient[free] / diagonal[free]))
+        unit = max(float(np.linalg.norm(at.y)), float(np.linalg.norm(at.activity / diagonal)), 1e-300)
+        d[free] = conjugate_gradients(
+            hessian, right, diagonal[free], min(0.1, np.sqrt(size / unit)), _CG_STEPS
+        )
+        return d
+
+    def _searched(
+        self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array, least: float
+    ) -> _Point | None:
+        """Return the first point along the projected step that rises enough (Armijo)."""
+        alpha = 1.0
+        round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
+        while alpha > least:
+            y = np.clip(at.y + alpha * d, lower, upper)
+            rise = float(gradient @ (y - at.y))
+            new = self._point(y) if rise > 0 else None
+            if new is not None and new.dual >= at.dual + _ARMIJO * rise - round_off:
+                return new
+            alpha *= 0.5
+        return None
+
+
+def _weighing(program: Program, mu: float) -> Program:
+    """Return the program with another weight of its divergence."""
+    block = program.blocks[0]
+    assert block.nearness is not None
+    return replace(program, blocks=(replace(block, nearness=replace(block.nearness, mu=mu)),))
+
+
+def _silent() -> Progress:
+    return Progress("a heavier divergence")
+
+
+class _Hessian:
+    """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and about its diagonal."""
+
+    def __init__(self, program: Program) -> None:
+        self._action, self._n = RowAction(program.A), program.blocks[0].n
+        self._squares = program.A.norms() ** 2
+        self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
+
+    def product(self, spectrum: Spectrum, v: Array) -> Array:
+        """Return ``H v``."""
+        S = self._action.adjoint(v)
+        moved = spectrum.derivative(S)
+        activity = self._action.apply_product(moved.L, moved.R)
+        if moved.share:
+            activity += moved.share * self._action.apply(S.toarray() if sp.issparse(S) else S)
+        return activity
+
+    def curvature(self, spectrum: Spectrum) -> Array:
+        """Return about the diagonal of ``H``."""
+        diagonal = np.zeros(len(self._squares))
+        of_entries: Array | None = None
+        for family in self._families:
+            if family.pieces is not None:
+                p = family.pieces
+                part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
+                diagonal[family.at] += np.bincount(p.row, weights=part, minlength=family.rows.m)
+            else:
+                of_entries = spectrum.entry_curvature() if of_entries is None else of_entries
+                t = family.terms or family.rows.coordinates()
+                part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
+                diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
+        least = _LEAST_CURVATURE * spectrum.softness * self._squares
+        return np.maximum(diagonal, np.where(least > 0, least, TINY))
+
+
+class _Family:
+    """One row family in the form that suits its number of rows.
+
+    `terms` are its entries where it has few for a row, `pieces` its rank-one pieces where they tell the
+    curvature at less cost than all entries together.
+    """
+
+    def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
+        self.at, self.rows = at, rows
+        sparse = isinstance(rows, Entries | Distances | SparseRows)
+        self.terms = rows.coordinates() if sparse else None
+        few = isinstance(rows, RankOne | RankTwo) or rows.m <= 2 * n
+        self.pieces = rows.pieces() if few else None

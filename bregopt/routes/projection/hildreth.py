@@ -1,0 +1,136 @@
+"""Cyclic projection for the squared Frobenius distance: Hildreth on the rows, Dykstra with the psd cone.
+
+The dual is maximised in blocks: the multipliers of the rows with the multiplier ``S`` of ``X psd`` held
+(Hildreth's coordinate ascent), then ``S``, which is one eigendecomposition. Rows whose matrices are
+orthogonal to each other do not interact; they move together as arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.certify import certify, is_farkas
+from bregopt.clock import CutShort, checkpoint
+from bregopt.divergences import psd_part
+from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.routes.base import Settings
+from bregopt.routes.progress import Progress, reason
+from bregopt.routes.projection.cyclic import CYCLES
+
+__all__ = ["dykstra_hildreth"]
+
+_INNER_SWEEPS = 20  # over the rows for one eigendecomposition, where rows interact
+_PATIENCE = 25  # rounds between two looks for infeasibility
+
+
+def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+    """Solve a squared Frobenius problem in one block by cyclic projection.
+
+    Parameters
+    ----------
+    program : Program
+        One block with an unweighted Frobenius term, no ordinary variables.
+    """
+    block = program.blocks[0]
+    assert block.nearness is not None
+    mu = block.nearness.mu
+    centre = np.asarray(block.nearness.X0) - block.C / (2 * mu)
+    rows = _RowAscent(program, mu)
+    y = np.zeros(program.m) if start is None else program.bounds.clip(start.y)
+    before = y.copy()
+    round_, stop = 0, None
+    X = psd_part(centre + program.A.adjoint(y) / (2 * mu))
+    limit = settings.max_iter or CYCLES
+    try:
+        while stop is None:
+            certificate = certify(program, (X,), np.zeros(0), y)
+            progress.record(round_, certificate)
+            if certificate.meets(settings.tol):
+                stop = StopReason.CONVERGED
+            elif round_ >= limit:
+                stop = StopReason.MAX_ITER
+            elif round_ % _PATIENCE == _PATIENCE - 1:
+                if certificate.primal_residual > 1e-3 and is_farkas(program, y - before):
+                    return Answer((X,), np.zeros(0), y - before, StopReason.INFEASIBLE, round_)
+                before = y.copy()
+            if stop is None:
+                checkpoint(len(X))
+                y = rows.ascend(y, X)
+                X = psd_part(centre + program.A.adjoint(y) / (2 * mu))
+                round_ += 1
+    except CutShort as cut:
+        stop = reason(cut)
+    return Answer((X,), np.zeros(0), y, stop, round_)
+
+
+class _RowAscent:
+    """Hildreth's method on the rows, in the coordinates of their activities and Gram matrix."""
+
+    def __init__(self, program: Program, mu: float) -> None:
+        self._program, self._mu, self._bounds = program, mu, program.bounds
+        self._gram = _gram(program)
+        self._diagonal = np.asarray(self._gram.diagonal())
+        self._groups = _orthogonal_groups(self._gram, np.flatnonzero(self._diagonal > 0))
+        self._columns = [sp.csr_array(self._gram[:, group]) for group in self._groups]
+
+    def ascend(self, y: Array, X: Array) -> Array:
+        """Return better multipliers, with that of ``X psd`` held; `X` is the psd point they give now."""
+        y, activity = y.copy(), self._program.A.apply((X,))
+        first = 0.0
+        for number in range(_INNER_SWEEPS if len(self._groups) > 1 else 1):
+            largest = 0.0
+            for group, columns in zip(self._groups, self._columns, strict=True):
+                new = coordinate_maxima(
+                    y[group], activity[group], self._diagonal[group], self._bounds.slice(group), self._mu
+                )
+                step = new - y[group]
+                y[group] = new
+                activity += columns @ (step / (2 * self._mu))
+                largest = max(largest, float(np.abs(step).max(initial=0.0)))
+            first = largest if number == 0 else first
+            if largest <= 1e-3 * first:
+                break
+        return y
+
+
+def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, mu: float) -> Array:
+    """Return the multipliers of orthogonal rows that maximise the dual function, all others fixed.
+
+    Moving a multiplier by ``2 mu alpha`` moves its activity by ``alpha square``; a squared penalty lets the
+    bound give way by ``y / (2 gamma)``.
+    """
+    bend = np.where(bounds.kind == Penalty.SQUARE, 1 / bounds.gamma, 0.0)
+    stiffness = square + mu * bend
+    lower, upper = bounds.dual_range()
+    at_lo = y + 2 * mu * (bounds.lo - y * bend / 2 - activity) / stiffness
+    at_hi = y + 2 * mu * (bounds.hi - y * bend / 2 - activity) / stiffness
+    return np.clip(np.where(at_lo > 0, at_lo, np.where(at_hi < 0, at_hi, 0.0)), lower, upper)
+
+
+def _gram(program: Program) -> Any:
+    """Return the sparse matrix of the ``<A_k, A_l>``."""
+    n = program.blocks[0].n
+    parts = []
+    for term in program.A.terms:
+        t = term.rows.coordinates()
+        row = np.concatenate([term.at[t.row]] * 2)
+        cell = np.concatenate([t.i * n + t.j, t.j * n + t.i])
+        parts.append(sp.csr_array((np.concatenate([t.value, t.value]) / 2, (row, cell)), (program.m, n * n)))
+    A = sum(parts[1:], parts[0]) if parts else sp.csr_array((program.m, n * n))
+    return sp.csr_array(A @ A.T)
+
+
+def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
+    """Return the rows in groups whose members are orthogonal to each other (greedy colouring)."""
+    colour = np.full(gram.shape[0], -1)
+    for k in rows:
+        checkpoint()
+        span = slice(gram.indptr[k], gram.indptr[k + 1])
+        near = gram.indices[span][gram.data[span] != 0]
+        taken = set(colour[near].tolist())
+        colour[k] = next(c for c in range(len(taken) + 1) if c not in taken)
+    return [np.flatnonzero(colour == c) for c in range(int(colour.max(initial=-1)) + 1)]

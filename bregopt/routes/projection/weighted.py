@@ -1,0 +1,164 @@
+"""Elementwise weights: ``||H o (X - X0)||_F^2`` with rows, by an interior point or an augmented Lagrangian.
+
+Small problems with hard rows take the direct interior point, all others the augmented Lagrangian. Each takes
+over where the other leads no further.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certify
+from bregopt.clock import CutShort
+from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.program.scale import scale_of
+from bregopt.routes.base import Settings
+from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.progress import Progress, reason
+from bregopt.routes.projection.held_diagonal import held_diagonal
+from bregopt.routes.projection.scaled_nearness import ScaledNearness, scaled_nearness
+from bregopt.routes.projection.weighted_interior import InteriorPoint, interior_unknowns
+from bregopt.routes.projection.weighted_lagrangian import AugmentedLagrangian
+
+__all__ = ["STEPS", "weighted_frobenius"]
+
+STEPS = 2_000  # Newton's, the limit where the user gives none
+_ROUNDS_IN_VAIN = 8  # in which no certificate was better than the best before
+# The methods in turn: up to how many unknowns of the interior point each runs, and for how many steps. Up to
+# order 25 the interior point is faster; up to order 60 it settles what the augmented Lagrangian does not.
+_PLAN = (
+    (InteriorPoint, 330, 100),
+    (AugmentedLagrangian, math.inf, 80),
+    (InteriorPoint, 2_000, 100),
+    (AugmentedLagrangian, math.inf, STEPS),
+)
+# The complementarity of an interior point, over tol times the objective's scale, above which only every tenth
+# step is certified: a certificate costs half a step.
+_PROMISING, _LOOKS = 3.0, 10
+_NO_VARIABLES = np.zeros(0)
+
+
+def weighted_frobenius(
+    program: Program, settings: Settings, start: Start | None, progress: Progress
+) -> Answer:
+    """Solve a squared Frobenius problem with elementwise weights in one block."""
+    return _Weighted(program, settings, progress).run(start)
+
+
+@dataclass(frozen=True, eq=False)
+class _Proven:
+    """A point, and what it proves."""
+
+    X: Array
+    y: Array
+    S: Array
+    certificate: Certificate
+
+    @property
+    def miss(self) -> float:
+        """How far it is from an answer."""
+        return max(self.certificate.gap, self.certificate.primal_residual)
+
+
+class _Weighted:
+    """The best point so far, and the methods that look for better ones."""
+
+    def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        self._watch = Watch(program, settings, progress)
+        self._limit = settings.max_iter or STEPS
+        self._steps = 0
+        self._best: _Proven | None = None
+        self._diagonal = held_diagonal(program)
+
+    def run(self, start: Start | None) -> Answer:
+        """Return the answer; interrupted or out of time, the best point."""
+        try:
+            stop = self._solved(start)
+        except CutShort as cut:
+            stop = reason(cut)
+        best = self._best
+        if best is None:
+            return self._without(stop)
+        y = self._watch.farkas if stop is StopReason.INFEASIBLE else best.y
+        return Answer((best.X,), _NO_VARIABLES, y, stop, self._steps, S=(best.S,))
+
+    def _solved(self, start: Start | None) -> StopReason:
+        """Return why the last of the methods stopped; each begins with the best point so far."""
+        if start is not None and start.X and start.S is not None and start.S[0] is not None:
+            stop = self._look(np.asarray(start.X[0]), self._program.bounds.clip(start.y), start.S[0])
+            if stop is not None:
+                return stop
+        scaled = scaled_nearness(self._program)
+        unknowns = interior_unknowns(scaled)
+        for method, most, steps in _PLAN:
+            if unknowns <= most:
+                run = self._interior if method is InteriorPoint else self._lagrangian
+                stop = run(scaled, min(self._steps + steps, self._limit))
+                if stop is not None:
+                    return stop
+        return StopReason.STALLED
+
+    def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
+        """Return why the interior point stopped, None where it leads no further."""
+        method = InteriorPoint(scaled)
+        scale, moves = scale_of(self._program).objective, True
+        while moves and self._steps < limit:
+            moves = method.step()
+            self._steps += moves
+            size = scale + scaled.unit * abs(scaled.value(method.Y))
+            far = method.complementarity * scaled.unit > _PROMISING * self._settings.tol * size
+            if moves and far and self._steps % _LOOKS:
+                continue
+            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            if stop is not None:
+                return stop
+        return None
+
+    def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
+        """Return why the augmented Lagrangian stopped, None where it leads no further."""
+        Z, y = self._multipliers(scaled)
+        before, vain = self._steps, 0
+        method = AugmentedLagrangian(scaled, Z, y, limit - before)
+        while vain < _ROUNDS_IN_VAIN and self._steps < limit:
+            miss = self._best.miss if self._best else np.inf
+            method.round()
+            self._steps = before + method.steps
+            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            if stop is not None:
+                return stop
+            vain = 0 if self._best and self._best.miss < miss else vain + 1
+        return None
+
+    def _multipliers(self, scaled: ScaledNearness) -> tuple[Array, Array]:
+        """Return where the multipliers start: at the best point so far, or at zero."""
+        if self._best is not None:
+            return scaled.scaled_dual(self._best.y, self._best.S)
+        return np.zeros((scaled.n,) * 2), np.zeros(len(scaled.rows.at))
+
+    def _look(self, X: Array, y: Array, S: Array) -> StopReason | None:
+        """Certify a point, keep it where it is the best, and return why to stop."""
+        point = self._proven(X, y, S)
+        if self._best is None or point.miss < self._best.miss:
+            self._best = point
+        stop = self._watch.look(self._steps, point.certificate, point.y)
+        if stop is StopReason.STALLED:
+            stop = None  # the methods know better whether they lead on
+        return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+
+    def _proven(self, X: Array, y: Array, S: Array) -> _Proven:
+        if self._diagonal is not None:
+            X = self._diagonal.scaled(X, np.sqrt(self._settings.tol))
+        certificate = certify(self._program, (X,), _NO_VARIABLES, y, S=(S,))
+        return _Proven(X, y, S, certificate)
+
+    def _without(self, stop: StopReason) -> Answer:
+        """Return the diagonal of ``X0``, where nothing is certified yet."""
+        nearness = self._program.blocks[0].nearness
+        assert nearness is not None
+        X = np.diag(np.maximum(np.asarray(nearness.X0).diagonal(), 0.0))
+        return Answer((X,), _NO_VARIABLES, np.zeros(self._program.m), stop, self._steps)

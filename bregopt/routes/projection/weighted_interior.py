@@ -1,0 +1,320 @@
+"""A primal-dual interior point for small weighted nearness problems with hard rows.
+
+The unknowns are the entries that are not fixed. Directions are those of Nesterov and Todd (1997) with the
+corrector of Mehrotra (1992): with ``P Y P = Z`` for the matrix ``Y`` and its multiplier ``Z``, Newton's
+equation ``K o D + P D P + B' w B D = r`` is set up entry by entry and factorised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, lapack, lstsq
+
+from bregopt.arrays import Array, Mask
+from bregopt.clock import checkpoint
+from bregopt.linalg import root_of, symmetrise
+from bregopt.routes.projection.scaled_nearness import ScaledNearness
+
+__all__ = ["InteriorPoint", "interior_unknowns"]
+
+_LONGEST = 0.99  # of the way to the boundary
+_SHORTEST = 1e-5  # a step below this leads nowhere
+_LEAST_CENTRE = 1e-10  # of the complementarity: what the corrector aims at, at least
+
+_Solve = Callable[[Array, Array], tuple[Array, Array]]
+
+
+def interior_unknowns(scaled: ScaledNearness) -> float:
+    """Return the order of Newton's equation; infinite where the interior point does not take the problem.
+
+    It has no soft rows, and nothing to do where all entries are fixed.
+    """
+    unknowns = int(np.triu(~scaled.fixed).sum())
+    if unknowns == 0 or not np.isinf(scaled.rows.gamma).all():
+        return np.inf
+    return max(unknowns, len(scaled.rows.at))
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The lower or the upper ends of what is held: the room left there, and the multipliers.
+
+    Parameters
+    ----------
+    sign : float
+        1 for lower ends, -1 for upper ones.
+    bounded : mask of shape (m,)
+        Where there is an end; elsewhere the room is one and the multiplier zero.
+    end, room, multiplier : array of shape (m,)
+    """
+
+    sign: float
+    bounded: Mask
+    end: Array
+    room: Array
+    multiplier: Array
+
+    @property
+    def weight(self) -> Array:
+        """How much an end resists."""
+        return np.where(self.bounded, self.multiplier / self.room, 0.0)
+
+    @property
+    def product(self) -> float:
+        """The sum of the products of room and multiplier."""
+        return float(self.room @ self.multiplier)
+
+    def moved(self, step: _SideStep, alpha: float) -> _Side:
+        """Return the side after a step."""
+        room, multiplier = self.room + alpha * step.room, self.multiplier + alpha * step.multiplier
+        return _Side(self.sign, self.bounded, self.end, room, multiplier)
+
+    def longest(self, step: _SideStep) -> float:
+        """Return the longest step with no negative number."""
+        longest = np.inf
+        for value, move in ((self.room, step.room), (self.multiplier, step.multiplier)):
+            falling = self.bounded & (move < 0)
+            longest = min(longest, float((-value[falling] / move[falling]).min(initial=np.inf)))
+        return longest
+
+    def miss(self, activity: Array) -> Array:
+        """Return by how much the activities leave more room than is taken into account."""
+        return np.where(self.bounded, self.sign * (activity - self.end) - self.room, 0.0)
+
+    def wish(self, mu: float, second: Array) -> Array:
+        """Return how multipliers should move where the room stays."""
+        return np.where(self.bounded, (mu - second) / self.room - self.multiplier, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _SideStep:
+    room: Array
+    multiplier: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    D: Array
+    X: Array
+    Z: Array
+    multipliers: Array
+    sides: tuple[_SideStep, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaling:
+    """``inv(G) X inv(G)' = G' Z G = diag(s)``, and ``P = inv(G)' inv(G)``."""
+
+    G: Array
+    inverse: Array
+    s: Array
+    P: Array
+
+    def of_primal(self, D: Array) -> Array:
+        return self.inverse @ D @ self.inverse.T
+
+    def of_dual(self, D: Array) -> Array:
+        return self.G.T @ D @ self.G
+
+
+def _scaling(X: Array, Z: Array) -> _Scaling | None:
+    """Return the scaling point of Nesterov and Todd; None where a matrix is not definite."""
+    root_X, root_Z = root_of(X), root_of(Z)
+    if root_X is None or root_Z is None:
+        return None
+    U, s, Vt = np.linalg.svd(root_Z.T @ root_X)
+    root = np.sqrt(s)
+    inverse = (U / root).T @ root_Z.T
+    return _Scaling((root_X @ Vt.T) / root, inverse, s, inverse.T @ inverse)
+
+
+class InteriorPoint:
+    """The iterate; :meth:`step` moves it.
+
+    Parameters
+    ----------
+    scaled : ScaledNearness
+        With some entries that are not fixed, and no soft rows.
+
+    Attributes
+    ----------
+    Y : array of shape (n, n)
+        Has the fixed entries; psd and on the rows in the limit, mostly from the first full step on.
+    Z : array of shape (n, n)
+        Its multiplier.
+    """
+
+    def __init__(self, scaled: ScaledNearness) -> None:
+        self._scaled = scaled
+        self._at = np.nonzero(np.triu(~scaled.fixed))
+        i, j = self._at
+        self._twice = np.where(i == j, 1.0, 2.0)
+        n, rows = scaled.n, scaled.rows
+        self.Y = np.where(scaled.fixed, scaled.target, np.eye(n))
+        self._X = np.eye(n) * max(1.0, float(np.abs(self.Y).max()))
+        size = max(1.0, float(np.linalg.norm(scaled.gradient(self.Y), 2)))
+        self.Z = size * np.eye(n)
+        lower, upper = scaled.lower[self._at], scaled.upper[self._at]
+        self._held = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))  # of the unknowns
+        lo = np.concatenate([lower[self._held], rows.lo])
+        hi = np.concatenate([upper[self._held], rows.hi])
+        self._equal, self._value = lo == hi, lo
+        self._sides = tuple(self._side(sign, end, size) for sign, end in ((1.0, lo), (-1.0, hi)))
+        self._multipliers = self._sides[0].multiplier - self._sides[1].multiplier
+        adjoints = [self._entries(rows.adjoint(unit) + np.zeros((n, n))) for unit in np.eye(len(rows.at))]
+        self._rows = np.array(adjoints).reshape(len(rows.at), len(i))
+
+    @property
+    def y(self) -> Array:
+        """The multipliers of the rows, scaled; shape ``(m,)``."""
+        return self._multipliers[len(self._held) :]
+
+    @property
+    def complementarity(self) -> float:
+        """The gap, where the point meets its rows and the multipliers their equations."""
+        return float(np.vdot(self._X, self.Z)) + sum(side.product for side in self._sides)
+
+    def step(self) -> bool:
+        """Move once; False where no step leads on."""
+        checkpoint()
+        scaling = _scaling(self._X, self.Z)
+        if scaling is None:
+            return False
+        try:
+            step = self._corrected(scaling)
+        except LinAlgError:
+            return False
+        alpha = min(1.0, _LONGEST * self._longest(step, scaling))
+        if not alpha > _SHORTEST:
+            return False
+        self.Y = self.Y + alpha * step.D
+        self._X, self.Z = self._X + alpha * step.X, self.Z + alpha * step.Z
+        self._multipliers = self._multipliers + alpha * step.multipliers
+        self._sides = tuple(side.moved(own, alpha) for side, own in zip(self._sides, step.sides, strict=True))
+        return bool(np.isfinite(self.Y).all())
+
+    def _corrected(self, scaling: _Scaling) -> _Step:
+        """Return the step to the centre that a step without one shows to be in reach."""
+        solve, s = self._equation(scaling.P), scaling.s
+        nothing = tuple(np.zeros(len(self._value)) for _ in self._sides)
+        predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
+        alpha = min(1.0, self._longest(predictor, scaling))
+        mu = self._mean_product(predictor, 0.0)
+        centre = (self._mean_product(predictor, alpha) / mu) ** 3 if mu > 0 else 0.0
+        centre = min(max(centre, _LEAST_CENTRE), 1.0)
+        X, Z = scaling.of_primal(predictor.X), scaling.of_dual(predictor.Z)
+        target = np.diag(centre * mu - s**2) - symmetrise(X @ Z)
+        second = tuple(side.room * side.multiplier for side in predictor.sides)
+        return self._direction(solve, scaling, target, second, centre * mu)
+
+    def _side(self, sign: float, end: Array, size: float) -> _Side:
+        bounded = np.isfinite(end) & ~self._equal
+        return _Side(
+            sign, bounded, np.where(bounded, end, 0.0), np.ones(len(end)), np.where(bounded, size, 0.0)
+        )
+
+    def _entries(self, S: Array) -> Array:
+        """Return ``e`` for which ``<S, D>`` is ``e`` times the unknowns of ``D``."""
+        entries: Array = self._twice * S[self._at]
+        return entries
+
+    def _matrix(self, unknowns: Array) -> Array:
+        """Return the matrix of some unknowns, zero where it is fixed."""
+        D = np.zeros((self._scaled.n,) * 2)
+        i, j = self._at
+        D[i, j] = D[j, i] = unknowns
+        return D
+
+    def _activity(self, unknowns: Array) -> Array:
+        """Return how the held entries and the rows move with the unknowns."""
+        return np.concatenate([unknowns[self._held], self._rows @ unknowns])
+
+    def _gathered(self, y: Array) -> Array:
+        """Return the transpose of :meth:`_activity`."""
+        h = len(self._held)
+        total: Array = y[h:] @ self._rows
+        total[self._held] += y[:h]
+        return total
+
+    def _equation(self, P: Array) -> _Solve:
+        """Return the solver of Newton's equation, for the unknowns and the multipliers of equalities."""
+        i, j = self._at
+        Pi, Pj = P.take(i, 0), P.take(j, 0)
+        M, crossed = Pi.take(i, 1), Pi.take(j, 1)
+        M *= Pj.take(j, 1)
+        crossed *= Pj.take(i, 1)
+        M += crossed
+        M *= self._twice[:, None]
+        M *= self._twice / 2
+        M[np.diag_indices(len(i))] += self._entries(self._scaled.K)
+        weight, h = self._sides[0].weight + self._sides[1].weight, len(self._held)
+        M[self._held, self._held] += weight[:h]
+        if weight[h:].any():
+            M += (self._rows.T * weight[h:]) @ self._rows
+        factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            raise LinAlgError("Newton's equation is not definite")
+        E = self._rows[self._equal[h:]]  # no held entry has a single value
+        half = lapack.dpotrs(factor, E.T, lower=1)[0] if len(E) else E.T
+
+        def solve(right: Array, left: Array) -> tuple[Array, Array]:
+            x = lapack.dpotrs(factor, right, lower=1)[0]
+            if not len(E):
+                return x, left
+            v = lstsq(E @ half, left - E @ x)[0]  # equalities may be dependent
+            return x + half @ v, v
+
+        return solve
+
+    def _direction(
+        self, solve: _Solve, scaling: _Scaling, target: Array, second: tuple[Array, ...], mu: float
+    ) -> _Step:
+        """Return the step for products of the scaled matrices that move by `target`.
+
+        Parameters
+        ----------
+        target : array of shape (n, n)
+        second : tuple of arrays of shape (m,)
+            The products of room and multiplier in a step before, for each side.
+        mu : float
+            The aim of those products.
+        """
+        scaled, P, s = self._scaled, scaling.P, scaling.s
+        gap = self.Y - self._X
+        aim = scaling.inverse.T @ (2 * target / (s[:, None] + s)) @ scaling.inverse  # of dZ + P dX P
+        residual = self._entries(scaled.gradient(self.Y) - self.Z) - self._gathered(self._multipliers)
+        activity = np.concatenate([self.Y[self._at][self._held], scaled.rows.apply(self.Y)])
+        misses = [side.miss(activity) for side in self._sides]
+        wishes = [side.wish(mu, own) for side, own in zip(self._sides, second, strict=True)]
+        push = np.zeros(len(activity))
+        for side, miss, wish in zip(self._sides, misses, wishes, strict=True):
+            push += side.sign * (wish - side.weight * miss)
+        right = self._entries(aim - P @ gap @ P) - residual + self._gathered(push)
+        unknowns, of_equalities = solve(right, (self._value - activity)[self._equal])
+        D, moved = self._matrix(unknowns), self._activity(unknowns)
+        sides, multipliers = [], np.zeros(len(activity))
+        for side, miss, wish in zip(self._sides, misses, wishes, strict=True):
+            room = np.where(side.bounded, side.sign * moved + miss, 0.0)
+            sides.append(_SideStep(room, wish - side.weight * room))
+            multipliers += side.sign * sides[-1].multiplier
+        multipliers[self._equal] = of_equalities
+        return _Step(D, D + gap, symmetrise(aim - P @ (D + gap) @ P), multipliers, tuple(sides))
+
+    def _longest(self, step: _Step, scaling: _Scaling) -> float:
+        """Return the longest step inside all cones."""
+        root = np.sqrt(scaling.s)
+        longest = [side.longest(own) for side, own in zip(self._sides, step.sides, strict=True)]
+        for S in (scaling.of_primal(step.X), scaling.of_dual(step.Z)):
+            least = float(np.linalg.eigvalsh(S / np.outer(root, root))[0])
+            longest.append(-1 / least if least < 0 else np.inf)
+        return min(longest)
+
+    def _mean_product(self, step: _Step, alpha: float) -> float:
+        """Return the mean product of what is complementary, after a step."""
+        total = float(np.vdot(self._X + alpha * step.X, self.Z + alpha * step.Z))
+        sides = [side.moved(own, alpha) for side, own in zip(self._sides, step.sides, strict=True)]
+        count = len(self._X) + sum(int(side.bounded.sum()) for side in sides)
+        return (total + sum(side.product for side in sides)) / count

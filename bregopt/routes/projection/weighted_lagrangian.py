@@ -1,0 +1,243 @@
+"""Augmented Lagrangian for weighted nearness, each round by a semismooth Newton method (Qi and Sun 2010).
+
+The unknown ``Y`` need not be psd. With a multiplier ``Z`` of that, multipliers ``y`` of the rows and a
+penalty parameter ``sigma`` each round minimises over the box
+
+    f(Y) + ||P(Z - sigma Y)||^2 / (2 sigma) + the costs of the rows,
+
+where ``P`` takes the psd part. ``P(Z - sigma Y)`` is the next ``Z``, which is psd, so that every point has a
+bound. Newton's equation ``(K + sigma P' + B' slope B) D = -gradient`` is solved by conjugate gradients in the
+entries that the box does not hold; steps are clipped to the box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.clock import checkpoint
+from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness
+
+__all__ = ["AugmentedLagrangian"]
+
+# The first penalty parameter, where the mean weight is one, its growth from round to round, and its largest
+# value. With a growth of four or more, later rounds take many Newton steps (benchmarks/nearness.py, weights).
+_FIRST_SIGMA, _GROWTH, _LARGEST_SIGMA = 2.0, 2.5, 1e9
+_INNER = 1.0  # of the change of the multipliers over sigma: the gradient at which a round ends
+_ROUND_OFF = 1e-13  # of the linear term: a gradient that is none
+_NEWTON_STEPS = 50  # of a round
+_CG_STEPS, _CG_TOL = 200, 0.03
+_ARMIJO, _SHORTEST = 1e-4, 1e-6  # of the slope, what a step must fall; and the shortest fraction of a step
+_NOISE = 1e-11  # of the objective: differences below it are round-off
+# The identity that is added to Newton's equation, in units of the mean weight: at first and at least, its
+# factors after a full and after a short step, and the fraction of a step that is short.
+_FIRST_DAMPING, _LEAST_DAMPING = 1e-3, 1e-6
+_LIGHTER, _HEAVIER, _SHORT = 0.1, 10.0, 0.3
+
+_Linear = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A matrix, and the eigenvalues and eigenvectors of ``Z - sigma Y``."""
+
+    Y: Array
+    theta: Array
+    V: Array
+    rows: Response
+    value: float
+
+    @cached_property
+    def negative(self) -> int:
+        """The number of eigenvalues that are not positive."""
+        return int(np.searchsorted(self.theta, 0.0, side="right"))
+
+    @cached_property
+    def Z(self) -> Array:
+        """The next multiplier, the psd part of ``Z - sigma Y``."""
+        half = self.V[:, self.negative :] * np.sqrt(self.theta[self.negative :])
+        Z: Array = half @ half.T
+        return Z
+
+    def psd_part(self, sigma: float) -> Array:
+        """Return the psd part of ``Y - Z / sigma``."""
+        half = self.V[:, : self.negative] * np.sqrt(-self.theta[: self.negative] / sigma)
+        Y: Array = half @ half.T
+        return Y
+
+    def derivative(self, sigma: float, inverse: bool) -> _Linear:
+        """Return ``sigma`` times the derivative of the psd part, or the inverse of that plus the identity.
+
+        In the eigenvectors it multiplies each entry: by one for two positive eigenvalues, by zero for two
+        others, by ``a / (a + b)`` for ``a`` and ``-b``. It needs only the eigenvectors of the smaller group.
+        """
+        k, n = self.negative, len(self.theta)
+        positive, negative = slice(k, n), slice(0, k)
+        few, many = (positive, negative) if n - k <= k else (negative, positive)
+        F, M = np.ascontiguousarray(self.V[:, few]), np.ascontiguousarray(self.V[:, many])
+        above, below = np.maximum(self.theta, 0.0), np.maximum(-self.theta, 0.0)
+        share = (above[many, None] + above[few]) / np.maximum(
+            (above + below)[many, None] + (above + below)[few], TINY
+        )
+        both = float(n - k <= k)
+
+        def factor(share: Any) -> Any:
+            return 1 / (1 + sigma * share) if inverse else sigma * share
+
+        base, corner = factor(1 - both), factor(both)
+        cross = factor(share) - base
+
+        def product(D: Array) -> Array:
+            half = D @ F
+            L = F @ ((corner - base) / 2 * (F.T @ half)) + M @ (cross * (M.T @ half))
+            moved = L @ F.T
+            total: Array = moved + moved.T
+            if base:
+                total += base * D
+            return total
+
+        return product
+
+
+class AugmentedLagrangian:
+    """The rounds; after each, the primal and the dual point.
+
+    Parameters
+    ----------
+    scaled : ScaledNearness
+    Z, y : array of shape (n, n), array of shape (m,)
+        Where the multipliers start, scaled.
+    limit : int
+        Newton steps at most.
+
+    Attributes
+    ----------
+    Y : array of shape (n, n)
+        A psd matrix that nearly meets the rows.
+    Z, y
+        The multipliers.
+    steps : int
+        Newton steps so far.
+    moved : float
+        How far the last round's ``Y`` is from psd and from the rows.
+    """
+
+    def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
+        self._scaled, self._limit = scaled, limit
+        self.Z, self.y = Z, y
+        self._sigma, self._damping = _FIRST_SIGMA, _FIRST_DAMPING
+        self._Y = self.Y = scaled.target
+        self.steps, self.moved = 0, np.inf
+
+    def round(self) -> None:
+        """Minimise the augmented Lagrangian, and move the multipliers."""
+        at, settled = self._point(self._Y), False
+        for _ in range(_NEWTON_STEPS):
+            gradient = self._gradient(at)
+            free = self._free(at, gradient)
+            size = float(np.linalg.norm(free * gradient))
+            self.moved = self._distance(at)
+            enough = max(_INNER * self.moved, _ROUND_OFF * float(np.linalg.norm(self._scaled.L)))
+            settled = size <= enough
+            if settled or self.steps >= self._limit:
+                break
+            new, alpha = self._searched(at, gradient, self._direction(at, free, gradient))
+            self.steps += 1
+            if alpha == 0 and self._damping >= 1:
+                break
+            factor = _LIGHTER if alpha == 1 else _HEAVIER if alpha < _SHORT else 1.0
+            self._damping = min(max(self._damping * factor, _LEAST_DAMPING), 1.0)
+            at = new
+        self.Y = at.psd_part(self._sigma)
+        self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
+        if settled:
+            self._sigma = min(self._sigma * _GROWTH, _LARGEST_SIGMA)
+
+    def _point(self, Y: Array) -> _Point:
+        scaled, sigma = self._scaled, self._sigma
+        checkpoint(len(Y))
+        theta, V = np.linalg.eigh(self.Z - sigma * Y)
+        rows = scaled.rows.response(scaled.rows.apply(Y), self.y, sigma)
+        positive = np.maximum(theta, 0.0)
+        value = scaled.value(Y) + float(positive @ positive) / (2 * sigma) + rows.cost
+        return _Point(Y, theta, V, rows, value)
+
+    def _gradient(self, at: _Point) -> Array:
+        scaled = self._scaled
+        gradient: Array = scaled.gradient(at.Y) - at.Z - scaled.rows.adjoint(at.rows.y)
+        return gradient
+
+    def _free(self, at: _Point, gradient: Array) -> Array:
+        """Return one for each entry that the gradient does not hold at an end of the box, else zero."""
+        scaled = self._scaled
+        held = ((at.Y <= scaled.lower) & (gradient >= 0)) | ((at.Y >= scaled.upper) & (gradient <= 0))
+        return (~(held | scaled.fixed)).astype(float)
+
+    def _distance(self, at: _Point) -> float:
+        cone, rows = np.linalg.norm(at.Z - self.Z), np.linalg.norm(at.rows.y - self.y)
+        return float(np.hypot(cone, rows)) / self._sigma
+
+    def _searched(self, at: _Point, gradient: Array, D: Array) -> tuple[_Point, float]:
+        """Return the first point along a step, clipped to the box, that falls enough, and how far that is."""
+        alpha, scaled = 1.0, self._scaled
+        round_off = _NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
+        while alpha >= _SHORTEST:
+            Y = np.clip(at.Y + alpha * D, scaled.lower, scaled.upper)
+            fall = float(np.vdot(gradient, Y - at.Y))
+            if fall >= 0:
+                break
+            new = self._point(Y)
+            if new.value <= at.value + _ARMIJO * fall:
+                return new, alpha
+            near = new.value <= at.value + round_off
+            if near and float(np.vdot(self._gradient(new), Y - at.Y)) <= (2 * _ARMIJO - 1) * fall:
+                return new, alpha  # where values are round-off the slope decides (Hager and Zhang 2005)
+            alpha *= 0.5
+        return at, 0.0
+
+    def _direction(self, at: _Point, free: Array, gradient: Array) -> Array:
+        """Return Newton's step in the free entries by preconditioned conjugate gradients."""
+        product, precondition = self._equation(at, free)
+        R = -free * gradient
+        tol = min(_CG_TOL, np.sqrt(float(np.linalg.norm(R))))
+        D = np.zeros_like(gradient)
+        S = precondition(R)
+        P, rs = S, float(np.vdot(R, S))
+        enough = tol**2 * rs
+        for _ in range(_CG_STEPS):
+            checkpoint()
+            HP = product(P)
+            curvature = float(np.vdot(P, HP))
+            if not curvature > 0:
+                break
+            alpha = rs / curvature
+            D = D + alpha * P
+            R = R - alpha * HP
+            S = precondition(R)
+            rs, old = float(np.vdot(R, S)), rs
+            if rs <= enough:
+                break
+            P = S + (rs / old) * P
+        return D
+
+    def _equation(self, at: _Point, free: Array) -> tuple[_Linear, _Linear]:
+        """Return the product with the generalised Hessian in the free entries, and a preconditioner.
+
+        The preconditioner is the inverse of the Hessian for equal weights in all entries.
+        """
+        rows, sigma = self._scaled.rows, self._sigma
+        own = self._scaled.K + self._damping
+        psd, mean = at.derivative(sigma, inverse=False), at.derivative(sigma, inverse=True)
+
+        def product(D: Array) -> Array:
+            return free * (own * D + psd(D) + rows.adjoint(at.rows.slope * rows.apply(D)))
+
+        def precondition(R: Array) -> Array:
+            return free * mean(R)
+
+        return product, precondition

@@ -1,0 +1,230 @@
+"""The route `cvxpy`: solve by a foreign solver, and bring back what proves the answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certify, is_farkas, is_ray
+from bregopt.clock import CutShort, checkpoint
+from bregopt.presolve.scaling import Scaled, scale, unscaled
+from bregopt.program import Answer, Block, Program, Start, StopReason
+from bregopt.program.anchor import divergence_of
+from bregopt.routes import base
+from bregopt.routes.base import Capabilities
+from bregopt.routes.progress import Progress, reason
+from bregopt.routes.reference.backend import (
+    Backend,
+    Word,
+    check_backend,
+    check_backend_options,
+    choose_backend,
+)
+from bregopt.routes.reference.proofs import elastic, recession, recession_box
+from bregopt.routes.reference.translate import Translation, as_declared, joined
+
+__all__ = ["Reference", "ReferenceSettings"]
+
+_PROOF_TOL = 1e-9  # to which Farkas vectors and rays are asked for: the driver checks them to as much
+_NOISE = 1e-9  # what a ray of size one has below this is taken for zero
+# Seconds: of the first import of CVXPY, and of a program that it compiles, with its entries and its cones.
+_IMPORT, _COMPILED, _COMPILED_ENTRY, _COMPILED_CONE = 1.5, 0.05, 1e-5, 0.03
+_INTERIOR = 1e-13  # eigenvalues of a LogDet answer are at least this fraction of the largest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceSettings(base.Settings):
+    """Options of the route `cvxpy`.
+
+    Parameters
+    ----------
+    backend : str, optional
+        Any solver that CVXPY finds installed. None takes Clarabel for small problems and SCS for others.
+    backend_options : dict, optional
+        Options in the backend's own words; they win over `tol`, `max_iter` and `time_limit`.
+    """
+
+    backend: str | None = None
+    backend_options: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.backend is not None:
+            check_backend(self.backend)
+        if self.backend_options is not None:
+            check_backend_options(self.backend_options)
+
+
+class Reference:
+    """Everything that can be declared, by way of CVXPY."""
+
+    name: ClassVar[str] = "cvxpy"
+    summary: ClassVar[str] = "every problem, by CVXPY and one of its solvers: the reference"
+    citation: ClassVar[str] = (
+        "Diamond, Boyd (2016), CVXPY: A Python-Embedded Modeling Language for Convex Optimization, JMLR 17"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear", "logdet", "von_neumann", "frobenius", "weights"}),
+        matrices=20,
+    )
+    Settings: ClassVar[type[base.Settings]] = ReferenceSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        return None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return f"backend {choose_backend(program, settings.backend)}"
+
+    def translate(self, program: Program) -> Any:
+        """Return the ``cvxpy.Problem`` of a program whose blocks are dense, one constraint for each declared.
+
+        A constraint between two bounds becomes two.
+        """
+        return as_declared(program).problem
+
+    def ask(self, problem: Any, settings: Any, tol: float) -> Word:
+        """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
+        backend = Backend(settings.backend.upper(), settings.backend_options or {})
+        with clock.limited(settings.time_limit):
+            return backend.solve(problem, tol, settings.max_iter, settings.verbose)
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        """Solve a program; `start` is not used, as most backends take none.
+
+        Where the backend falls short of the tolerance in our units, it is asked once more in the user's; not
+        where it was told how far to go.
+        """
+        answer, certificate = _certified(program, scale(program), settings, progress)
+        short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
+        if short and not settings.backend_options:
+            try:
+                other, proven = _certified(program, unscaled(program), settings, progress)
+            except CutShort as cut:
+                return replace(answer, stop=reason(cut))
+            if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
+                answer, certificate = other, proven
+        if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
+            return replace(answer, stop=StopReason.CONVERGED)
+        return answer
+
+
+def _certified(
+    program: Program, scaled: Scaled, settings: ReferenceSettings, progress: Progress
+) -> tuple[Answer, Certificate]:
+    """Return the backend's answer to the scaled program, in the program's units, and what it proves."""
+    answer = _outcome(scaled.program, settings, progress)
+    aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
+    y = np.zeros(program.m) if aimless else _cleaned(program, scaled.multipliers(answer.y))
+    answer = replace(answer, X=scaled.matrices(answer.X), y=y)
+    certificate = certify(program, answer.X, answer.u, answer.y)
+    progress.record(answer.iterations, certificate)
+    return answer, certificate
+
+
+def _worst(certificate: Certificate) -> float:
+    return max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
+
+
+def _aimless(program: Program) -> bool:
+    """Whether there is nothing to minimise, so that multipliers are round-off of zero."""
+    costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
+    return not costs and not program.c.any() and program.bounds.all_hard
+
+
+def _cleaned(program: Program, y: Array) -> Array:
+    """Return the multipliers without those that are noise beside the rest or the divergence."""
+    size = program.row_sizes
+    worth = np.abs(y) * size
+    units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
+    least = _NOISE * worth.max(initial=0.0) + (1e-8 * min(units) if units and program.k else 0.0)
+    return np.where(worth > least, y, 0.0)
+
+
+def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
+    """Return the backend's answer; where it claims that there is none, the proof of that, if one is found."""
+    translation, word = _solved(program, settings, progress, settings.tol)
+    if "infeasible" in word.status or "unbounded" in word.status:
+        answer = _infeasible(program, settings, progress, word)
+        if is_farkas(program, answer.y):  # a ray means nothing where there is no point to start from
+            return answer
+    if "unbounded" in word.status:
+        ray = _unbounded(program, settings, progress, word)
+        if is_ray(program, ray.X, ray.u):
+            return ray
+    limited = word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations
+    stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
+    return _answer(program, translation, stop, word)
+
+
+def _infeasible(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+    """Return the least infeasible point and a Farkas vector, which CVXPY does not hand on."""
+    translation, _ = _solved(elastic(program), settings, progress, _PROOF_TOL)
+    return _answer(program, translation, StopReason.INFEASIBLE, word)
+
+
+def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+    """Return a ray: CVXPY does not hand it on."""
+    translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
+    ray = _answer(program, translation, StopReason.UNBOUNDED, word)
+    still = (b.nearness is not None and b.nearness.divergence != "logdet" for b in program.blocks)
+    return replace(
+        ray,
+        X=tuple(np.zeros_like(X) if at else _without_noise(X) for X, at in zip(ray.X, still, strict=True)),
+        u=np.clip(np.where(np.abs(ray.u) > _NOISE, ray.u, 0.0), *recession_box(program)),
+        y=np.zeros(program.m),
+    )
+
+
+def _solved(
+    program: Program, settings: ReferenceSettings, progress: Progress, tol: float
+) -> tuple[Translation, Word]:
+    """Solve a program within what is left of the time."""
+    backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
+    if "cvxpy" not in sys.modules:
+        checkpoint(seconds=_IMPORT)
+    translation = joined(program)
+    compiling = _seconds_to_compile(program)
+    word = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
+    return translation, word
+
+
+def _seconds_to_compile(program: Program) -> float:
+    """Return about how long CVXPY compiles a program, which is one call of it to us."""
+    entries = program.m + sum(block.n**2 for block in program.blocks)
+    cones = sum(b.n for b in program.blocks if b.nearness and b.nearness.divergence == "von_neumann")
+    return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
+
+
+def _answer(program: Program, translation: Translation, stop: StopReason, word: Word) -> Answer:
+    return Answer(
+        X=tuple(map(_psd, program.blocks, translation.matrices())),
+        u=translation.variables(),
+        y=translation.multipliers(),
+        stop=stop,
+        iterations=word.iterations,
+        detail=f"{word.backend} says {word.status}.",
+    )
+
+
+def _without_noise(X: Array) -> Array:
+    eigenvalues, Q = np.linalg.eigh(X)
+    Q = Q[:, eigenvalues > _NOISE]
+    cleared: Array = (Q * eigenvalues[eigenvalues > _NOISE]) @ Q.T
+    return cleared
+
+
+def _psd(block: Block, X: Array) -> Array:
+    """Return the nearest psd matrix; for LogDet, which is finite only inside the cone, one just inside."""
+    eigenvalues, Q = np.linalg.eigh(X)
+    inside = block.nearness is not None and block.nearness.divergence == "logdet"
+    floor = _INTERIOR * max(eigenvalues[-1], 1.0) if inside else 0.0
+    if eigenvalues[0] >= floor:
+        return X
+    nearest: Array = (Q * np.maximum(eigenvalues, floor)) @ Q.T
+    return nearest

@@ -1,0 +1,185 @@
+"""The answer: what we hold, why it stopped, and what it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import dimacs_errors
+from bregopt.plotting import plot_convergence
+from bregopt.program import LowRank, Program
+from bregopt.program.lowrank import Matrix
+
+__all__ = ["Solution", "Status"]
+
+_RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
+
+
+class Status(StrEnum):
+    """What we hold, in CVXPY's words.
+
+    "optimal" is an answer whose certificate meets the tolerance, "optimal_inaccurate" one whose certificate
+    meets 1e-2, "user_limit" the best iterate of a route that was cut short or came to less than that.
+    """
+
+    OPTIMAL = "optimal"
+    OPTIMAL_INACCURATE = "optimal_inaccurate"
+    INFEASIBLE = "infeasible"
+    INFEASIBLE_INACCURATE = "infeasible_inaccurate"
+    UNBOUNDED = "unbounded"
+    UNBOUNDED_INACCURATE = "unbounded_inaccurate"
+    USER_LIMIT = "user_limit"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An answer and its certificate.
+
+    Its arrays are read-only, so that they stay those that the certificate is of; ``sol.X.copy()`` is one to
+    write to. A DataFrame is a copy already.
+
+    Attributes
+    ----------
+    status : str
+        What we hold: CVXPY's strings.
+    stop_reason : str
+        Why the route stopped, with advice.
+    value : float
+        Objective at the answer; ``inf`` (``-inf`` for a maximisation) where it is infeasible.
+    X : array of shape (n, n), LowRank, or a tuple of those
+        The matrix, or one for each matrix variable; None where there is none. ``LowRank`` where the
+        problem started from one.
+    u : dict from str to float or array
+        Ordinary variables by name.
+    duals : tuple of float or array
+        One for each constraint, in CVXPY's signs; where the problem is infeasible, the Farkas vector that
+        proves it. None where it is unbounded.
+    dual_value : float
+        The proven bound on the optimal value.
+    gap : float
+        Certified relative duality gap, recomputed from the data.
+    primal_residual, dual_residual : float
+        Largest relative violations; see :class:`bregopt.program.Certificate`.
+    error : float
+        By how much `value` can differ from the optimum, gap and violations taken together, in its own units.
+    iterations : int
+        Of the route: cycles, rounds or steps.
+    timings : dict from str to float
+        Seconds: "setup", "solve", "certify", "total".
+    solver : str
+        The route.
+    history : dict from str to array
+        One array for each recorded quantity.
+    citation : str
+        What to cite for the method that ran.
+    iteration_bound : float or None
+        On the iterations that the route can need for the tolerance, where its theory has one.
+    dimacs : array of shape (6,) or None
+        The errors of the 7th DIMACS challenge, by which solvers of semidefinite programs are compared. None
+        where they are not defined: for divergences, soft rows, and without an answer.
+    """
+
+    status: str
+    stop_reason: str
+    value: float
+    X: Any
+    u: Any
+    duals: Any
+    dual_value: float
+    gap: float
+    primal_residual: float
+    dual_residual: float
+    error: float
+    iterations: int
+    timings: dict[str, float]
+    solver: str
+    history: dict[str, Array]
+    citation: str
+    iteration_bound: float | None = None
+    _raw: Solution | None = field(default=None, repr=False)
+    _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
+    _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
+    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
+
+    def __post_init__(self) -> None:
+        _protect(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _protect(state)  # pickle does not keep it
+        vars(self).update(state)
+
+    @cached_property
+    def rank(self) -> Any:
+        """The rank of the answer, or of each of its matrices; None where there is none."""
+        if isinstance(self.X, tuple):
+            return tuple(_rank(part) for part in self.X)
+        return None if self.X is None else _rank(self.X)
+
+    @property
+    def residuals(self) -> dict[str, float]:
+        """Primal and dual residual by name."""
+        return {"primal": self.primal_residual, "dual": self.dual_residual}
+
+    @cached_property
+    def dimacs(self) -> Array | None:
+        """The six DIMACS errors, see :func:`dimacs_errors`; None for divergences, soft rows and no answer."""
+        raw = self if self._raw is None else self._raw
+        program = raw._program
+        if program is None or raw.X is None or raw.duals is None:
+            return None
+        if any(program.divergences) or not program.bounds.all_hard:
+            return None
+        errors = dimacs_errors(program, raw.X, raw.u, raw.duals)
+        errors.setflags(write=False)
+        return errors
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
+        return plot_convergence(self.history, self.solver, ax)
+
+    def __repr__(self) -> str:
+        held = [
+            f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
+            f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
+        ]
+        noun = "iteration" if self.iterations == 1 else "iterations"
+        lines = [
+            f"bregopt solution: {self.status} ({self.solver})",
+            *([f"  value      {self.value:.8g}"] if self.X is None else held),
+            f"  answer     {_shape_text(self.X, self.rank)}",
+            f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
+            f"  stopped    {self.stop_reason}",
+        ]
+        return "\n".join(lines)
+
+
+def _protect(value: Any) -> None:
+    """Make every array in something read-only."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, dict):
+        for part in value.values():
+            _protect(part)
+    elif isinstance(value, tuple):
+        for part in value:
+            _protect(part)
+
+
+def _rank(X: Matrix) -> int:
+    """Return how many eigenvalues count."""
+    eigenvalues = X.eigenvalues() if isinstance(X, LowRank) else np.linalg.eigvalsh(X)
+    return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0)))
+
+
+def _shape_text(X: Any, rank: Any) -> str:
+    if X is None:
+        return "none"
+    if isinstance(X, tuple):
+        return "; ".join(_shape_text(part, r) for part, r in zip(X, rank, strict=True))
+    return f"X {X.shape[0]} x {X.shape[1]}, rank {rank}"

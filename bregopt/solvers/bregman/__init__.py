@@ -1,5 +1,0 @@
-"""Bregman projection: the route for nearness problems."""
-
-from bregopt.solvers.bregman.route import Bregman, BregmanSettings
-
-__all__ = ["Bregman", "BregmanSettings"]

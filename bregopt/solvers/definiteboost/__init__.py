@@ -1,5 +1,0 @@
-"""DefiniteBoost: the route for trace-one problems in the von Neumann divergence."""
-
-from bregopt.solvers.definiteboost.route import DefiniteBoost, DefiniteBoostSettings
-
-__all__ = ["DefiniteBoost", "DefiniteBoostSettings"]

@@ -1,5 +1,0 @@
-"""The route `cvxpy`: every problem, by a foreign solver. What the other routes are checked against."""
-
-from bregopt.solvers.reference.route import Reference, ReferenceSettings
-
-__all__ = ["Reference", "ReferenceSettings"]
