@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/curves.py [--quick]
 
-One line for each instance and method: median time, modelling included. All instances are seeded. The curve of
+One line for each instance and method: median time, modeling included. All instances are seeded. The curve of
 a method ends at the first instance that it does not solve in 30 seconds. The lines go to
 benchmarks/results/curves.csv; docs/figures.py draws them.
 """

@@ -4,7 +4,7 @@
 
 Both solve the same problem, of the same pairs and the same bounds,
 
-    minimise  D(A, I) + gamma sum_r d(b_r, b0_r)  over  A and b,   z_r' A z_r <= b_r  or  >= b_r,
+    minimize  D(A, I) + gamma sum_r d(b_r, b0_r)  over  A and b,   z_r' A z_r <= b_r  or  >= b_r,
 
 with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). Objectives are evaluated by the
 same code. Three times over: our fit as it comes (tol 1e-6), and metric-learn's loop until its objective is as
@@ -98,7 +98,7 @@ def sets(data, quick):
         kinds.append(("breast cancer", partial(load_breast_cancer, return_X_y=True)))
     for name, load in kinds:
         yield f"{name}, raw", load
-        yield f"{name}, standardised", partial(standardised, load)
+        yield f"{name}, standardized", partial(standardized, load)
 
 
 def ionosphere(data):
@@ -107,7 +107,7 @@ def ionosphere(data):
     return np.array([row[:-1] for row in rows], dtype=float), np.array([row[-1] for row in rows])
 
 
-def standardised(load):
+def standardized(load):
     """Return a set with mean 0 and deviation 1 in every feature that varies."""
     points, label = load()
     deviation = points.std(axis=0)

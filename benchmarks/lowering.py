@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/lowering.py [--orders 50 200 500] [--constraints 1000]
 
-Maximise the trace of a centred psd matrix ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= 1``
+Maximize the trace of a centered psd matrix ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= 1``
 written one by one in a loop. Both sides get problems of their own: neither finds what the other has kept. The
 table of a full run goes to benchmarks/results/lowering.md.
 """

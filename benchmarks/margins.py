@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/margins.py [--only digits] [--quick]
 
-    maximise  rho - C sum_r xi_r   over  X psd of trace one, xi >= 0,
+    maximize  rho - C sum_r xi_r   over  X psd of trace one, xi >= 0,
     subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r          (Shen et al. 2008, eq. 3)
 
 Every solver runs in a process of its own. SCS and Clarabel get conic data built directly, CSDP a file
@@ -80,7 +80,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Data:
-    """Comparisons, and where a nearest neighbour is asked for, labelled points to learn from and to test."""
+    """Comparisons, and where a nearest neighbor is asked for, labeled points to learn from and to test."""
 
     far: Array
     near: Array
@@ -109,21 +109,21 @@ def instances(data: Path) -> list[Instance]:
 
 
 def classes(seed: int, count: int, D: int, R: int, apart: float) -> Data:
-    """Return comparisons of normal points in four classes, their centres `apart` on average."""
+    """Return comparisons of normal points in four classes, their centers `apart` on average."""
     rng = np.random.default_rng(seed)
     label = rng.integers(4, size=count)
-    centres = rng.normal(size=(4, D)) * apart / np.sqrt(2 * D)
-    points = (centres[label] + rng.normal(size=(count, D))) / np.sqrt(D)
+    centers = rng.normal(size=(4, D)) * apart / np.sqrt(2 * D)
+    points = (centers[label] + rng.normal(size=(count, D))) / np.sqrt(D)
     return _first(*comparisons(points, label, 1), R)
 
 
-def digits(count: int, neighbours: int, R: int) -> Data | None:
+def digits(count: int, neighbors: int, R: int) -> Data | None:
     """Return comparisons of scikit-learn's digits, of 8 x 8 pixels."""
     loaded = _load_digits()
     if loaded is None:
         return None
     points, label = loaded[0][:count], loaded[1][:count]
-    return _first(*comparisons(points, label, neighbours), R)
+    return _first(*comparisons(points, label, neighbors), R)
 
 
 def images() -> Data | None:
@@ -151,7 +151,7 @@ def pendigits(data: Path) -> Data | None:
     parts = [data / "uci" / name for name in ("pendigits.tra", "pendigits.tes")]
     if not all(part.exists() for part in parts):
         return None
-    (points, label), test = (_labelled(np.loadtxt(part, delimiter=",")) for part in parts)
+    (points, label), test = (_labeled(np.loadtxt(part, delimiter=",")) for part in parts)
     order = np.random.default_rng(0).permutation(len(label))
     chosen = np.concatenate([order[label[order] == digit][:80] for digit in _PENDIGITS])
     train = points[chosen], label[chosen]
@@ -159,7 +159,7 @@ def pendigits(data: Path) -> Data | None:
     return Data(far, near, train, test)
 
 
-def _labelled(table: Array) -> tuple[Array, Array]:
+def _labeled(table: Array) -> tuple[Array, Array]:
     wanted = np.isin(table[:, -1], _PENDIGITS)
     return table[wanted, :-1] / 100, table[wanted, -1].astype(int)
 
@@ -177,17 +177,17 @@ def _first(far: Array, near: Array, R: int) -> Data:
     return Data(far[:R], near[:R])
 
 
-def comparisons(points: Array, label: Array, neighbours: int) -> tuple[Array, Array]:
+def comparisons(points: Array, label: Array, neighbors: int) -> tuple[Array, Array]:
     """Return differences to the nearest points of other classes and of the same, all pairs of these."""
     square = (points**2).sum(axis=1)
     distance = square[:, None] + square - 2 * points @ points.T
     np.fill_diagonal(distance, np.inf)
     same = label[:, None] == label
-    ours = np.argsort(np.where(same, distance, np.inf), axis=1, kind="stable")[:, :neighbours]
-    theirs = np.argsort(np.where(same, np.inf, distance), axis=1, kind="stable")[:, :neighbours]
-    i = np.repeat(np.arange(len(points)), neighbours**2)
-    j = np.repeat(ours, neighbours, axis=1).ravel()
-    k = np.tile(theirs, (1, neighbours)).ravel()
+    ours = np.argsort(np.where(same, distance, np.inf), axis=1, kind="stable")[:, :neighbors]
+    theirs = np.argsort(np.where(same, np.inf, distance), axis=1, kind="stable")[:, :neighbors]
+    i = np.repeat(np.arange(len(points)), neighbors**2)
+    j = np.repeat(ours, neighbors, axis=1).ravel()
+    k = np.tile(theirs, (1, neighbors)).ravel()
     return points[i] - points[k], points[i] - points[j]
 
 
@@ -232,7 +232,7 @@ def _feasible(weights: Array, C: float) -> Array:
 
 
 def nearest_error(data: Data, X: Array) -> float:
-    """Return the share of test points whose nearest neighbour under the metric is of another class."""
+    """Return the share of test points whose nearest neighbor under the metric is of another class."""
     if data.train is None or data.test is None:
         return np.nan
     eigenvalues, Q = np.linalg.eigh((X + X.T) / 2)
@@ -417,7 +417,7 @@ def run_csdp(folder: Path, data: Data, cap: float, repeats: int) -> Run:
 
 _PREAMBLE = """# Margin SDPs beside their peers
 
-maximise rho - C sum xi_r over metrics X of trace one, far_r' X far_r - near_r' X near_r >= rho - xi_r, with
+maximize rho - C sum xi_r over metrics X of trace one, far_r' X far_r - near_r' X near_r >= rho - xi_r, with
 C = 10 / R. Comparisons of points with the nearest ones of the same class and of others. One BLAS thread;
 medians of up to {repeats} runs, one where a run takes 5 s or more; stopped at {cap:g} s.
 

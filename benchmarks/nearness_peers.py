@@ -61,7 +61,7 @@ class Entrant:
 
 
 def by_bregopt(make: Make, **options: Any) -> Entrant:
-    """Return our own route, modelling included."""
+    """Return our own route, modeling included."""
 
     def judge(sol: bo.Solution) -> Verdict:
         return Verdict(sol.gap, sol.primal_residual, sol.iterations, sol.status == "user_limit")
@@ -159,7 +159,7 @@ def has_qics() -> bool:
 def _solved_by_qics(divergence: str, X0: Array) -> tuple[Array, Array, bool]:
     """Return answer, multipliers, and whether time ran out.
 
-    It minimises t + <C, X> over (t, U, X) in a cone of QICS, U constant. von Neumann: t >= tr X log X with
+    It minimizes t + <C, X> over (t, U, X) in a cone of QICS, U constant. von Neumann: t >= tr X log X with
     ``U = 1``. LogDet: t >= tr U (log U - log X) with ``U = I``, which is -log det X; of the cones of QICS
     that can say so it is the fastest.
     """

@@ -1,7 +1,7 @@
 """Semidefinite programs in SDPA's sparse form, and the programs that solve them, each in its own process.
 
-    maximise  <F0, X>  subject to  <F_i, X> = b_i,  X psd      (its dual:)
-    minimise  b'y      subject to  Z = sum_i y_i F_i - F0  psd
+    maximize  <F0, X>  subject to  <F_i, X> = b_i,  X psd      (its dual:)
+    minimize  b'y      subject to  Z = sum_i y_i F_i - F0  psd
 
 Run as a script, this file is the process of a conic solver (SCS, Clarabel) on a .dat-s file.
 """
@@ -337,7 +337,7 @@ def blas_of(program: str, environment: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Conic:
-    """A conic solver on the dual side: minimise b'y with ``sum_i y_i F_i - F0`` in the cone.
+    """A conic solver on the dual side: minimize b'y with ``sum_i y_i F_i - F0`` in the cone.
 
     It runs in a process of its own, with a memory limit, and times itself without imports and reading.
     """

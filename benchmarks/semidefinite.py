@@ -48,7 +48,7 @@ _OURS = "bregopt"
 _FEASIBLE = 1e-5  # the largest error measure of an answer that counts as the best
 _SEEDS = 20  # of Kernighan-Lin
 
-# name: optimal value, in the sense of the file (maximise <F0, X>); more digits than SDPLIB prints where known
+# name: optimal value, in the sense of the file (maximize <F0, X>); more digits than SDPLIB prints where known
 _LIBRARY: dict[str, dict[str, float]] = {
     "gpp": {
         "gpp100": -44.943551,
@@ -109,7 +109,7 @@ def library(group: str, data: Path) -> list[Instance]:
 
 def generated(group: str, data: Path) -> list[Instance]:
     """Return the problems on graphs whose SDPLIB files are not at hand."""
-    # As dense as SDPLIB's gpp250-1 and mcp250-1: 2.6 neighbours a vertex.
+    # As dense as SDPLIB's gpp250-1 and mcp250-1: 2.6 neighbors a vertex.
     graph = nx.to_scipy_sparse_array(nx.gnp_random_graph(500, 2.6 / 499, seed=500), dtype=float)
     gset = data / "graphs" / "G11.txt.gz"
     made: dict[str, list[tuple[str, Callable[[], bo.Problem | None], float]]] = {
@@ -373,9 +373,9 @@ def _metis(graph: Any) -> str:
     import pymetis
 
     number = {v: k for k, v in enumerate(graph)}
-    neighbours = [[number[w] for w in graph[v]] for v in graph]
+    neighbors = [[number[w] for w in graph[v]] for v in graph]
     options = pymetis.Options(ufactor=1)
-    cut, side = pymetis.part_graph(2, adjacency=neighbours, recursive=True, options=options)
+    cut, side = pymetis.part_graph(2, adjacency=neighbors, recursive=True, options=options)
     difference = abs(len(side) - 2 * sum(side))
     return str(cut) if difference <= len(side) % 2 else f"{cut} (sides differ by {difference})"
 
@@ -434,7 +434,7 @@ def _stepped(problem: bo.Problem, warm: bool) -> tuple[float, float, float]:
 
 _PREAMBLE = """# Semidefinite programs beside their peers
 
-maximise <F0, X> subject to <F_i, X> = b_i, X psd; its dual minimises b'y with Z = sum y_i F_i - F0 psd.
+maximize <F0, X> subject to <F_i, X> = b_i, X psd; its dual minimizes b'y with Z = sum y_i F_i - F0 psd.
 One BLAS thread; medians of up to {repeats} runs, one where a run takes 5 s or more; stopped at {cap:g} s
 of CPU; every solver is asked for {tol:g}.
 

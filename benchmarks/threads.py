@@ -47,7 +47,7 @@ def covariance(n):
 
 
 def graph(n):
-    """Return the Laplacian, over four, of a random graph with ten neighbours a vertex on average."""
+    """Return the Laplacian, over four, of a random graph with ten neighbors a vertex on average."""
     W = np.triu(rng().random((n, n)) < 10 / n, 1)
     W = (W | W.T).astype(float)
     return (np.diag(W.sum(axis=1)) - W) / 4

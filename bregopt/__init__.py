@@ -6,7 +6,6 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 import importlib as _importlib
 
 from bregopt.crosscheck import CrossCheck, cross_check
-from bregopt.cvxpy.problems import from_cvxpy
 from bregopt.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -23,6 +22,7 @@ from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logde
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
+from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd

@@ -151,7 +151,7 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
     return symmetric
 
 
-def symmetrized(matrix: Any, name: str, labelled: Any = None) -> Any:
+def symmetrized(matrix: Any, name: str, labeled: Any = None) -> Any:
     """Return a square matrix, dense or sparse in CSR form, made exactly symmetric, or raise an error.
 
     Parameters
@@ -160,7 +160,7 @@ def symmetrized(matrix: Any, name: str, labelled: Any = None) -> Any:
         Finite.
     name : str
         What messages call it.
-    labelled : DataFrame, optional
+    labeled : DataFrame, optional
         Where it comes from, for its labels.
 
     Raises
@@ -180,7 +180,7 @@ def symmetrized(matrix: Any, name: str, labelled: Any = None) -> Any:
     if relative > _ROUND_OFF:
         i, j = (int(k) for k in np.unravel_index(int(skew.argmax()), skew.shape))
         pair = (
-            f"entry {_place(labelled, (i, j))} is {matrix[i, j]:.10g} but entry {j, i} is {matrix[j, i]:.10g}"
+            f"entry {_place(labeled, (i, j))} is {matrix[i, j]:.10g} but entry {j, i} is {matrix[j, i]:.10g}"
         )
         if relative > _SYMMETRY_TOL:
             raise ValueError(f"{name} is not symmetric: {pair}; if their mean is meant pass (A + A.T) / 2")

@@ -329,7 +329,7 @@ def _from_matrix(path: Path, table: Table, problem: str | None, divergence: str)
     X = bo.PSD(len(A), name="X")
     rows = [bo.diag(X) == 1] if problem == _NEAREST_CORRELATION else []
     objective = bo.Minimize(_DIVERGENCES[divergence](X, A))
-    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows), labelled=table)
+    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows), labeled=table)
 
 
 def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
@@ -361,10 +361,10 @@ def _write_json(path: Path, spec: Spec, solution: bo.Solution) -> None:
 def _write_csv(path: Path, spec: Spec, solution: bo.Solution) -> None:
     if solution.X is None:
         _say(f"warning: there is no X to write to {path}")
-    elif spec.labelled is None or solution.X.shape != spec.labelled.values.shape:
+    elif spec.labeled is None or solution.X.shape != spec.labeled.values.shape:
         write_csv(path, solution.X)
     else:
-        write_csv(path, solution.X, spec.labelled.index, spec.labelled.columns)
+        write_csv(path, solution.X, spec.labeled.index, spec.labeled.columns)
 
 
 def _plain(value: Any) -> Any:

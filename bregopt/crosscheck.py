@@ -186,7 +186,7 @@ def _checkable(problem: Any) -> Any:
         raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem or a cvxpy.Problem")
     from bregopt.cvxpy.cone_check import ConeProblem
     from bregopt.cvxpy.conic_solver import ConicProblem
-    from bregopt.cvxpy.problems import from_cvxpy
+    from bregopt.problems.from_cvxpy import from_cvxpy
 
     reasons = []
     for read in (from_cvxpy, ConicProblem, ConeProblem):

@@ -49,7 +49,7 @@ class InfeasibleRowError(ValueError):
 
 
 class SolverError(RuntimeError):
-    """A route failed for a reason of its own (a foreign solver gave up, a factorisation broke)."""
+    """A route failed for a reason of its own (a foreign solver gave up, a factorization broke)."""
 
 
 class ConvergenceWarning(UserWarning):

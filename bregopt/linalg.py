@@ -15,18 +15,18 @@ from bregopt.threads import threads_for
 
 __all__ = [
     "dense",
-    "factorised",
+    "factorized",
     "inverse_of",
     "is_definite",
     "lean",
     "log_det",
     "root_of",
-    "symmetrise",
+    "symmetrize",
     "turned",
 ]
 
 _FEW_COLUMNS = 4
-_WHOLE = 2_000  # the order up to which a matrix is factorised in one call, of a tenth of a second
+_WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of a tenth of a second
 _PRODUCT, _LEAST_WIDTH = 4_000_000_000, 192  # operations between two checkpoints, and columns at least
 _BLOCK = 128  # of rows and columns that are transposed at a time
 
@@ -39,10 +39,10 @@ def root_of(S: Array) -> Array | None:
     return root if info == 0 and math.isfinite(root.trace()) else None
 
 
-def factorised(S: Array) -> tuple[Array, bool]:
+def factorized(S: Array) -> tuple[Array, bool]:
     """Return an array with the lower Cholesky factor in its lower triangle, and whether `S` has one.
 
-    A large matrix is factorised some columns at a time, with a checkpoint before them, where LAPACK would
+    A large matrix is factorized some columns at a time, with a checkpoint before them, where LAPACK would
     take seconds in one call.
 
     Parameters
@@ -93,13 +93,13 @@ def inverse_of(root: Array) -> Array:
     if len(lower) <= _BLOCK:
         inverse = lower + lower.T
     else:
-        inverse = symmetrise(lower)
+        inverse = symmetrize(lower)
         inverse *= 2
     inverse.ravel(order="K")[:: len(inverse) + 1] /= 2  # a view of the diagonal
     return inverse
 
 
-def symmetrise(S: Array) -> Array:
+def symmetrize(S: Array) -> Array:
     """Return ``(S + S') / 2``, in the place of `S`."""
     if len(S) <= _BLOCK:
         whole = S + S.T
@@ -120,7 +120,7 @@ def symmetrise(S: Array) -> Array:
 def is_definite(S: Array) -> bool:
     """Whether the smallest eigenvalue of a symmetric matrix is more than round-off of the largest."""
     with threads_for(len(S)):
-        # Where a factorisation shows it, with room, eigenvalues are not asked for.
+        # Where a factorization shows it, with room, eigenvalues are not asked for.
         room = len(S) * EPS * float(np.linalg.norm(S))
         if root_of(S - room * np.eye(len(S))) is not None:
             return True

@@ -22,7 +22,7 @@ import bregopt as bo
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "results" / "curves.csv"
 # Of the palette of Okabe and Ito, told apart by all eyes.
-COLOURS = {"logdet": "#0072B2", "von_neumann": "#D55E00", "frobenius": "#009E73"}
+COLORS = {"logdet": "#0072B2", "von_neumann": "#D55E00", "frobenius": "#009E73"}
 STYLES = {
     "newton": {"ls": "-", "lw": 1.8, "marker": "o", "ms": 4},
     "cyclic": {"ls": (0, (3, 1.5)), "lw": 1.2, "marker": "o", "ms": 4, "mfc": "white"},
@@ -49,7 +49,7 @@ def main(folder=Path(__file__).parent / "figures"):
         draw(figure)
         drawn = BytesIO()
         figure.savefig(drawn, dpi=144)
-        # 256 colours are enough, and a third of the bytes.
+        # 256 colors are enough, and a third of the bytes.
         Image.open(drawn).convert("RGB").quantize(256).save(folder / f"{name}.png", optimize=True)
 
 
@@ -78,10 +78,10 @@ def draw_convergence(figure):
     figure.set_size_inches(9, 3.2)
     left, right = figure.subplots(1, 2)
     problem = smooth_covariance_problem()
-    for method, colour in (("cyclic", "tab:orange"), ("newton", "tab:blue")):
+    for method, color in (("cyclic", "tab:orange"), ("newton", "tab:blue")):
         history = problem.solve(method=method, tol=1e-6).history
         worst = np.maximum(history["gap"], history["primal_residual"])
-        left.loglog(history["iteration"] + 1, worst, ".-", ms=4, color=colour, label=method)
+        left.loglog(history["iteration"] + 1, worst, ".-", ms=4, color=color, label=method)
     left.set(title="bregman: gap or residual, the larger", xlabel="cycles or steps, plus one")
     left.legend(frameon=False)
     history = margin_problem().solve(solver="psdboost").history
@@ -113,13 +113,13 @@ def draw_curves(figure, labels):
     panels = figure.subplots(2, len(labels), sharex="col", sharey="row")
     for (axis, label), (above, below) in zip(labels.items(), panels.T, strict=True):
         for (divergence, method), (value, seconds, steps, solved) in measured(axis).items():
-            colour = COLOURS[divergence]
-            above.loglog(value, seconds, markevery=solved.tolist(), color=colour, **STYLES[method])
+            color = COLORS[divergence]
+            above.loglog(value, seconds, markevery=solved.tolist(), color=color, **STYLES[method])
             # Crosses may coincide: that of LogDet is the larger, below the other.
             size = 10 if divergence == "logdet" else 6
-            above.plot(value[~solved], seconds[~solved], "x", color=colour, ms=size, mew=2)
+            above.plot(value[~solved], seconds[~solved], "x", color=color, ms=size, mew=2)
             drawn = solved & (steps > 0)  # where the start is the answer there is no step to draw
-            below.loglog(value[drawn], steps[drawn], color=colour, **STYLES[method])
+            below.loglog(value[drawn], steps[drawn], color=color, **STYLES[method])
         below.set_xticks(sorted({x for value, *_ in measured(axis).values() for x in value}))
         below.set_xlabel(label)
     panels[0, 0].set_ylabel("seconds")
@@ -129,7 +129,7 @@ def draw_curves(figure, labels):
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
         for side in (ax.xaxis, ax.yaxis):
             side.set_major_formatter(lambda x, _: f"{x:g}" if x < 1e4 else f"$10^{{{np.log10(x):.0f}}}$")
-    keys = [Line2D([], [], color=COLOURS[key], lw=5, label=name) for key, name in NAMES.items()]
+    keys = [Line2D([], [], color=COLORS[key], lw=5, label=name) for key, name in NAMES.items()]
     keys += [Line2D([], [], color="0.3", label=method, **style) for method, style in STYLES.items()]
     keys.append(Line2D([], [], color="0.3", ls="", marker="x", ms=6, mew=2, label="not in 30 s"))
     figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False)
@@ -278,23 +278,23 @@ def draw_generation(figure):
     figure.set_size_inches(9, 3.4)
     problem = margin_problem(count=200, order=14)
     masters = {
-        'master="psd"': ({"master": "psd"}, COLOURS["logdet"]),
-        'master="lp"': ({"master": "lp"}, COLOURS["frobenius"]),
+        'master="psd"': ({"master": "psd"}, COLORS["logdet"]),
+        'master="lp"': ({"master": "lp"}, COLORS["frobenius"]),
         "Algorithm 1 as published": (
             {"master": "lp", "cuts_per_round": 1, "smoothing": 0, "max_iter": GIVEN_UP},
-            COLOURS["von_neumann"],
+            COLORS["von_neumann"],
         ),
     }
     left, right = figure.subplots(1, 2, width_ratios=[1.1, 1])
     best = -np.inf
-    for name, (options, colour) in masters.items():
+    for name, (options, color) in masters.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bo.ConvergenceWarning)
             history = problem.solve(solver="psdboost", tol=1e-6, **options).history
         rounds, best = history["iteration"], max(best, history["primal"][-1])
-        left.semilogx(rounds, history["primal"], color=colour, lw=1.5)
-        left.semilogx(rounds, history["dual"], color=colour, lw=1.5, ls=(0, (3, 1.5)))
-        right.loglog(history["seconds"], history["gap"], color=colour, lw=1.5, label=name)
+        left.semilogx(rounds, history["primal"], color=color, lw=1.5)
+        left.semilogx(rounds, history["dual"], color=color, lw=1.5, ls=(0, (3, 1.5)))
+        right.loglog(history["seconds"], history["gap"], color=color, lw=1.5, label=name)
     room = 1.5 * abs(best)
     left.set(title="value, and above it the proven bound", xlabel="round", ylim=(best - room, best + room))
     right.set(title="certified gap", xlabel="seconds", ylim=(1e-7, 3))

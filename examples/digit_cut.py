@@ -1,7 +1,7 @@
-"""Tell handwritten threes from fives without a label, by cutting the graph of neighbours in two.
+"""Tell handwritten threes from fives without a label, by cutting the graph of neighbors in two.
 
 Each of 365 digits (as scikit-learn ships them) is tied to the five that look most like it. The best cut
-into sides of nearly equal size is found by a semidefinite programme of order 365, which also proves that
+into sides of nearly equal size is found by a semidefinite program of order 365, which also proves that
 it is the best. Where matplotlib is installed, the graph is drawn.
 """
 
@@ -34,8 +34,8 @@ if importlib.util.find_spec("matplotlib"):
     edges = np.argwhere(graph.toarray())
     edges = edges[edges[:, 0] < edges[:, 1]]
     cut = edges[found.partition[edges[:, 0]] != found.partition[edges[:, 1]]]
-    centred = points - points.mean(axis=0)
-    place = centred @ np.linalg.svd(centred)[2][:2].T  # the two directions in which the digits differ most
+    centered = points - points.mean(axis=0)
+    place = centered @ np.linalg.svd(centered)[2][:2].T  # the two directions in which the digits differ most
     figure = Figure(figsize=(9, 6), layout="constrained")
     ax = figure.subplots()
     for ends, style in ((edges, {"color": "0.85", "lw": 0.5}), (cut, {"color": "tab:orange", "lw": 2})):

@@ -1,4 +1,4 @@
-"""Learn a metric for wines from triplets, by the soft-margin programme of PSDBoost (Shen et al. 2008)."""
+"""Learn a metric for wines from triplets, by the soft-margin program of PSDBoost (Shen et al. 2008)."""
 
 import numpy as np
 from sklearn.datasets import load_wine

@@ -264,7 +264,7 @@ def smallest_trace_ellipsoid():
 
 
 @case(duals=False)
-def sensor_localisation():
+def sensor_localization():
     rng = np.random.default_rng(30)
     anchors, z = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), rng.uniform(0.2, 0.6, (2, 2))
     x, Y = cp.Variable((2, 2)), cp.Variable((2, 2), symmetric=True)
@@ -455,7 +455,7 @@ def infeasible_trace():
 
 
 @case("infeasible")
-def infeasible_maximise():
+def infeasible_maximize():
     A, x = definite(4, 48), cp.Variable(1)
     return cp.Problem(cp.Maximize(x[0]), [-np.eye(4) - x[0] * A >> 0, x >= 0])
 

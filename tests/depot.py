@@ -182,11 +182,11 @@ def logdet_with_linear_term():
 
 
 @case
-def logdet_maximised():
+def logdet_maximized():
     X = bo.PSD(2)
     problem = bo.Problem(bo.Maximize(1.0 - bo.logdet_div(X, np.eye(2))), [bo.trace(X) >= 4.0])
     solution = 2 * np.eye(2)
-    # CVXPY reports duals of the minimisation: -1/2 I + ... : v = 1 - 1/2.
+    # CVXPY reports duals of the minimization: -1/2 I + ... : v = 1 - 1/2.
     return Case(problem, 1.0 - logdet(solution, np.eye(2)), solution, {0: 0.5})
 
 

@@ -39,7 +39,7 @@ def test_which_rows_are_boxes():
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["path", "psdboost"]), st.booleans())
-def test_duals_of_the_rows_come_back(seed, solver, maximise):
+def test_duals_of_the_rows_come_back(seed, solver, maximize):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(3, 3))
     A, c = A + A.T, rng.normal(size=4)
@@ -54,7 +54,7 @@ def test_duals_of_the_rows_come_back(seed, solver, maximise):
         2 * u[2] <= 1,
     ]
     objective = bo.inner(A, X) + c @ u
-    problem = bo.Problem(bo.Maximize(-objective) if maximise else bo.Minimize(objective), rows)
+    problem = bo.Problem(bo.Maximize(-objective) if maximize else bo.Minimize(objective), rows)
     sol = problem.solve(solver, tol=1e-8)
     assert sol.status == "optimal"
     assert sol.dual_residual <= 1e-8
@@ -69,7 +69,7 @@ def test_duals_of_the_rows_come_back(seed, solver, maximise):
         2 * v[2] <= 1,
     ]
     reference = cp.Problem(cp.Minimize(cp.vdot(A, K) + c @ v), theirs)
-    peers.ask(reference).agrees(-sol.value if maximise else sol.value, sol.error)
+    peers.ask(reference).agrees(-sol.value if maximize else sol.value, sol.error)
     # Rows may share what a bound is worth: the prices c of the variables are what all of them add up to.
     prices = sol.duals[2] * np.ones(4) - scale * sol.duals[3] + sol.duals[1] * np.array([1, -1, 0, 0])
     prices[1] += sol.duals[4]

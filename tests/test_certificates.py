@@ -60,12 +60,12 @@ def test_gap_is_a_divergence_plus_complementarity(divergence):
     y = program.bounds.clip(sol._raw.duals * (1 + 0.2 * rng.normal(size=program.m)))
     certificate = certify(program, (sol.X,), np.zeros(0), y)
     D = divergence_of(program.blocks[0].nearness)
-    X_y = D.minimiser(-program.A.adjoint(y), 1.0)
+    X_y = D.minimizer(-program.A.adjoint(y), 1.0)
     a = program.A.apply((sol.X,))
     slack = np.where(y > 0, a - program.bounds.lo, program.bounds.hi - a)
     complementarity = float(np.abs(y[y != 0]) @ slack[y != 0])
     if divergence == "frobenius":
-        # The minimiser sits on the cone's boundary: the cone's own complementarity joins in.
+        # The minimizer sits on the cone's boundary: the cone's own complementarity joins in.
         S = 2 * (X_y - D.X0) - program.A.adjoint(y)
         complementarity += float(np.vdot(S, sol.X))
         between = float(np.sum((sol.X - X_y) ** 2))
@@ -136,7 +136,7 @@ def test_rays_are_checked():
 
 
 def test_finite_differences_of_the_dual_function():
-    """The slope of the dual in a multiplier is its bound minus the activity of the minimiser."""
+    """The slope of the dual in a multiplier is its bound minus the activity of the minimizer."""
     from bregopt.program.anchor import divergence_of
 
     for divergence in ("logdet", "von_neumann", "frobenius"):
@@ -148,7 +148,7 @@ def test_finite_differences_of_the_dual_function():
         up[k] += h
         down[k] -= h
         values = [certify(program, (sol.X,), np.zeros(0), t).dual for t in (up, down)]
-        X_y = divergence_of(program.blocks[0].nearness).minimiser(-program.A.adjoint(y), 1.0)
+        X_y = divergence_of(program.blocks[0].nearness).minimizer(-program.A.adjoint(y), 1.0)
         bound = program.bounds.lo[k] if y[k] > 0 else program.bounds.hi[k]
         slope = bound - program.A.apply((X_y,))[k]
         assert (values[0] - values[1]) / (2 * h) == pytest.approx(slope, abs=1e-5)

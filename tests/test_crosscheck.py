@@ -90,7 +90,7 @@ def problem():
     "name",
     [
         "logdet_rank_one_equality",
-        "logdet_maximised",
+        "logdet_maximized",
         "logdet_low_rank",
         "von_neumann_trace_one",
         "von_neumann_soft",

@@ -158,7 +158,7 @@ def stacked():
 
 PROBLEMS = {
     "logdet": lambda: nearness(lambda X: cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X))),
-    "logdet maximised": lambda: nearness(
+    "logdet maximized": lambda: nearness(
         lambda X: cp.Maximize((3 * cp.log_det(2 * X) - cp.trace(K_INVERSE @ X)) / 2 + 1)
     ),
     "logdet alone": lambda: nearness(lambda X: cp.Maximize(cp.log_det(X))),
@@ -200,7 +200,7 @@ PROBLEMS = {
 
 UNIQUE_DUALS = (
     "logdet",
-    "logdet maximised",
+    "logdet maximized",
     "frobenius",
     "linear",
     "shifted",
@@ -215,14 +215,14 @@ def lagrangian_minimum(problem):
 
     With CVXPY's signs that is the optimum itself if, and only if, the duals are optimal.
     """
-    maximise = isinstance(problem.objective, cp.Maximize)
-    lagrangian = -problem.objective.args[0] if maximise else problem.objective.args[0]
+    maximize = isinstance(problem.objective, cp.Maximize)
+    lagrangian = -problem.objective.args[0] if maximize else problem.objective.args[0]
     for c in problem.constraints:
         dual = -c.dual_value if isinstance(c, cp.constraints.PSD) else c.dual_value
         lagrangian += cp.vdot(dual, c.expr)
     near = [cp.abs(v - v.value) <= 1 for v in problem.variables()]
     least = peers.ask(cp.Problem(cp.Minimize(lagrangian), near))
-    return (-least.value if maximise else least.value), least.error
+    return (-least.value if maximize else least.value), least.error
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -258,7 +258,7 @@ def test_entropies_agree_with_scs(name):
 
 
 def test_divergences_take_their_own_route():
-    for name in ("logdet", "logdet maximised", "frobenius", "frobenius weighted", "parameters"):
+    for name in ("logdet", "logdet maximized", "frobenius", "frobenius weighted", "parameters"):
         problem = PROBLEMS[name]()
         problem.solve(method="bregopt", strict=True)
         assert problem.solver_stats.solver_name == "bregopt: bregman"

@@ -19,7 +19,7 @@ import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
 from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
-from bregopt.presolve.row_recognition import recognise
+from bregopt.presolve.row_recognition import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import registry
 
@@ -184,7 +184,7 @@ def test_rows_are_known_by_their_numbers():
     m = len(A)
     values = np.concatenate([weight * M[i, j] for M in A])
     terms = Coordinates(np.repeat(np.arange(m), len(i)), np.tile(i, m), np.tile(j, m), values)
-    found = recognise(SparseRows.of(m, n, terms))
+    found = recognize(SparseRows.of(m, n, terms))
     X, activity = definite(n, 2), np.zeros(m)
     for at, rows in found:
         activity[at] = rows.apply(X)

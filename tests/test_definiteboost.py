@@ -68,7 +68,7 @@ def margin(n=4, rows=6, seed=0):
 
 class TestStep:
     @pytest.mark.parametrize("seed", range(5))
-    def test_approximate_step_minimises_the_bound_and_exact_one_the_trace(self, seed):
+    def test_approximate_step_minimizes_the_bound_and_exact_one_the_trace(self, seed):
         rng = np.random.default_rng(seed)
         W, C = density(rng, 4), symmetric(rng, 1, 4)[0]
         w, r = np.linalg.eigvalsh(C), float(np.vdot(W, C))
@@ -280,7 +280,7 @@ class TestMargin:
         assert (np.diff(sol.history["dual"]) >= -1e-9).all()
         assert problem.variables[0].value == pytest.approx(sol.value)
 
-    def test_maximised_with_other_rows(self):
+    def test_maximized_with_other_rows(self):
         rng = np.random.default_rng(6)
         far, near = rng.normal(size=(5, 3)) * [1.5, 1, 1], 0.5 * rng.normal(size=(5, 3))
         X, rho = bo.PSD(3), bo.Variable(name="rho")

@@ -54,11 +54,11 @@ class TestDivergence:
         slope = (D.value(X + h * E) - D.value(X - h * E)) / (2 * h)
         assert np.vdot(D.gradient(X), E) == pytest.approx(slope, rel=1e-7, abs=1e-7)
 
-    def test_minimiser_and_dual_term(self, name, rng):
+    def test_minimizer_and_dual_term(self, name, rng):
         X0, mu = positive_definite(rng, 4), 1.7
         W = 0.1 * (positive_definite(rng, 4) - np.eye(4))
         D = DIVERGENCES[name](X0)
-        X = D.minimiser(W, mu)
+        X = D.minimizer(W, mu)
         np.testing.assert_allclose(W + mu * D.gradient(X), 0, atol=1e-9)
         least = np.vdot(W, X) + mu * D.value(X)
         assert D.dual_term(W, mu, X) == pytest.approx(least, abs=1e-10)
@@ -86,7 +86,7 @@ def test_logdet_congruence_and_scale_invariance(rng):  # Propositions 12 and 13
 def test_logdet_of_an_ill_conditioned_start():
     X0 = np.diag([1.0, 1e-12])
     assert LogDet(X0).value(2 * X0) == pytest.approx(2 * (2 - math.log(2) - 1), rel=1e-12)
-    np.testing.assert_allclose(LogDet(X0).minimiser(np.diag([1.0, 1e12]), 1.0), X0 / 2, rtol=1e-12)
+    np.testing.assert_allclose(LogDet(X0).minimizer(np.diag([1.0, 1e12]), 1.0), X0 / 2, rtol=1e-12)
 
 
 def test_outside_the_domain(rng):
@@ -95,8 +95,8 @@ def test_outside_the_domain(rng):
     assert LogDet(X0).value(indefinite) == math.inf
     assert VonNeumann(X0).value(indefinite) == math.inf
     assert LogDet(X0).dual_term(-10 * np.linalg.inv(X0), 1.0, X0) == -math.inf
-    assert LogDet(X0).minimiser(-10 * np.linalg.inv(X0), 1.0) is None
-    assert VonNeumann(X0).minimiser(-1e5 * np.eye(3), 1.0) is None
+    assert LogDet(X0).minimizer(-10 * np.linalg.inv(X0), 1.0) is None
+    assert VonNeumann(X0).minimizer(-1e5 * np.eye(3), 1.0) is None
 
 
 def test_von_neumann_takes_singular_matrices(rng):
@@ -114,7 +114,7 @@ def test_weighted_frobenius_bound_is_valid_and_tight(rng):
         bound = weighted.dual_term(W, 0.7, positive_definite(rng, 4))
         assert np.vdot(W, X) + 0.7 * weighted.value(X) >= bound
     plain = Frobenius(X0)
-    X = plain.minimiser(W, 0.7)
+    X = plain.minimizer(W, 0.7)
     assert WeightedFrobenius(X0, np.ones((4, 4))).dual_term(W, 0.7, X) == pytest.approx(
         plain.dual_term(W, 0.7, X)
     )
@@ -151,7 +151,7 @@ def test_projection_meets_its_row_and_moves_along_it(name, kind, mu, rng):
     point.move(line, alpha)
     assert np.vdot(A, point.X) == pytest.approx(b, rel=1e-10)
     # grad phi(X+) = grad phi(X) + alpha A
-    np.testing.assert_allclose(point.X, divergence.minimiser(-mu * alpha * A, mu), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(point.X, divergence.minimizer(-mu * alpha * A, mu), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -169,7 +169,7 @@ def test_projection_on_a_soft_row_balances(name, penalty, rng):
     point.move(line, alpha)
     y = y0 + mu * alpha
     assert z @ point.X @ z == pytest.approx(target(y)[0], rel=1e-9)
-    np.testing.assert_allclose(point.X, divergence.minimiser(-y * A, mu), rtol=1e-8)
+    np.testing.assert_allclose(point.X, divergence.minimizer(-y * A, mu), rtol=1e-8)
 
 
 def test_unreachable_targets():
@@ -195,7 +195,7 @@ def test_many_projections_do_not_drift(rng):
             alpha = line_root(line, Target(Penalty.HARD, target, math.inf), 0.0, 1.0)
             point.move(line, alpha)
             W -= alpha * np.outer(z, z)
-        np.testing.assert_allclose(point.X, divergence.minimiser(W, 1.0), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(point.X, divergence.minimizer(W, 1.0), rtol=1e-6, atol=1e-9)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.floats(-30, 30), st.sampled_from([1e-6, 1.0, 1e4]))

@@ -114,7 +114,7 @@ class TestGaps:
         assert sol.status == "optimal"
         assert sol.value == pytest.approx(0, abs=1e-6)
 
-    def test_nothing_to_minimise(self):
+    def test_nothing_to_minimize(self):
         X = bo.PSD(2)
         sol = bo.Problem(bo.Minimize(5), [X[0, 1] >= 1]).solve()
         assert sol.status == "optimal"

@@ -330,7 +330,7 @@ def test_unknown_arguments_are_told_by_the_name_of_the_class(cls):
 
 
 class _Derived(LogDetMetricLearner):
-    """One that a user derives, with an initialiser of its own."""
+    """One that a user derives, with an initializer of its own."""
 
     def __init__(self, gamma=0.5):
         super().__init__(gamma)

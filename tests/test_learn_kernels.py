@@ -26,7 +26,7 @@ from bregopt.learn import (
 
 POINTS, LABEL = load_iris(return_X_y=True)
 SOME = slice(None, None, 5)  # 30 points
-CENTRED = POINTS - POINTS.mean(axis=0)
+CENTERED = POINTS - POINTS.mean(axis=0)
 
 
 # ------ constraints
@@ -122,18 +122,18 @@ def test_what_gives_no_constraints_is_named(call, text):
 
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
 def test_the_map_makes_the_learned_kernel(divergence):
-    learner = KernelLearner(0.5, divergence=divergence, tol=1e-8).fit(CENTRED[SOME], LABEL[SOME])
-    mapped = learner.transform(CENTRED[SOME])
+    learner = KernelLearner(0.5, divergence=divergence, tol=1e-8).fit(CENTERED[SOME], LABEL[SOME])
+    mapped = learner.transform(CENTERED[SOME])
     assert np.allclose(mapped @ mapped.T, learner.solution_.X.dense(), atol=1e-8)
     near, far = pairs_from_labels(LABEL[SOME], "auto")
     K = bo.PSD(30)
-    upper, lower = idealised_bounds(CENTRED[SOME], near, far)
-    gamma = 0.5 if divergence == "logdet" else 0.5 * np.sum(CENTRED[SOME] ** 2) / 4  # four eigenvalues
+    upper, lower = idealised_bounds(CENTERED[SOME], near, far)
+    gamma = 0.5 if divergence == "logdet" else 0.5 * np.sum(CENTERED[SOME] ** 2) / 4  # four eigenvalues
     rows = [
         bo.soft(bo.sq_distance(K, *near.T) / upper <= 1, gamma),
         bo.soft(bo.sq_distance(K, *far.T) / lower >= 1, gamma),
     ]
-    start = bo.LowRank(CENTRED[SOME])
+    start = bo.LowRank(CENTERED[SOME])
     objective = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}[divergence](K, start)
     other = bo.Problem(bo.Minimize(objective), rows).solve(tol=1e-8)
     if divergence == "logdet":  # which is relative by itself
@@ -145,7 +145,7 @@ def test_the_map_makes_the_learned_kernel(divergence):
 
 def test_new_points_come_by_the_formula_of_the_paper():
     """K(x, z) = k(x, z) + k_x' M k_z with M = inv(K0) (K - K0) inv(K0), where K0 has full rank."""
-    old, new = CENTRED[::10], CENTRED[1:6]
+    old, new = CENTERED[::10], CENTERED[1:6]
     learner = KernelLearner(kernel="rbf", kernel_params={"gamma": 0.5}, n_components=15, tol=1e-9)
     learner.fit(old, LABEL[::10])
     K0, k = rbf_kernel(old, gamma=0.5), rbf_kernel(new, old, gamma=0.5)
@@ -158,7 +158,7 @@ def test_new_points_come_by_the_formula_of_the_paper():
 
 def test_new_points_agree_with_the_metric_of_the_same_problem():
     """With a linear kernel a new point moves by A = B B', learned as a metric from the same rows."""
-    points = CENTRED[SOME]
+    points = CENTERED[SOME]
     near, far = pairs_from_labels(LABEL[SOME])
     upper, lower = idealised_bounds(points, near, far)
     A = bo.PSD(4)
@@ -177,23 +177,23 @@ def test_units_do_not_matter_to_the_kernel(divergence):
     told["distances"] = ([[1, 3]], 0.1, None)
     units = dict(told, similarities=([[2, 3]], None, 10.0), distances=([[1, 3]], 10.0, None))
     learner = KernelLearner(0.5, divergence=divergence, tol=1e-9)
-    small = learner.fit(CENTRED[::30], **told).transform(POINTS)
-    large = learner.fit(10 * CENTRED[::30], **units).transform(10 * POINTS)
+    small = learner.fit(CENTERED[::30], **told).transform(POINTS)
+    large = learner.fit(10 * CENTERED[::30], **units).transform(10 * POINTS)
     assert np.allclose(large, 10 * small, rtol=1e-3, atol=1e-3)
 
 
 def test_directions_without_points_stay():
-    points = np.column_stack([CENTRED[SOME], np.zeros(30)])
+    points = np.column_stack([CENTERED[SOME], np.zeros(30)])
     learner = KernelLearner().fit(points, LABEL[SOME])
     assert np.allclose(learner.transform([[0, 0, 0, 0, 2.0]]), [[0, 0, 0, 0, 2.0]])
 
 
 def test_points_without_labels_are_learned_with():
     y = np.where(np.arange(30) % 2, LABEL[SOME], -1)
-    learner = KernelLearner().fit(CENTRED[SOME], y)
+    learner = KernelLearner().fit(CENTERED[SOME], y)
     known = np.flatnonzero(y != -1)
     near, far = (known[pairs] for pairs in pairs_from_labels(y[known]))
-    again = KernelLearner().fit(CENTRED[SOME], similar=near, dissimilar=far)
+    again = KernelLearner().fit(CENTERED[SOME], similar=near, dissimilar=far)
     assert learner.solution_.X.shape == (30, 30)
     assert np.allclose(learner.transform(POINTS), again.transform(POINTS))
     with pytest.raises(ValueError, match="y has 0 labels"):
@@ -201,7 +201,7 @@ def test_points_without_labels_are_learned_with():
 
 
 def test_every_kind_of_knowledge_agrees_with_cvxpy():
-    points = CENTRED[::30]
+    points = CENTERED[::30]
     told = {
         "similar": [[0, 1]],
         "dissimilar": [[0, 4]],
@@ -240,12 +240,12 @@ def test_every_kind_of_knowledge_agrees_with_cvxpy():
 
 
 def test_triplets_are_comparisons_too():
-    triplets = triplets_from_labels(CENTRED[SOME], LABEL[SOME])
-    learner = KernelLearner(None).fit(CENTRED[SOME], comparisons=[[0, 12, 1]])
-    mapped = learner.transform(CENTRED[SOME])
+    triplets = triplets_from_labels(CENTERED[SOME], LABEL[SOME])
+    learner = KernelLearner(None).fit(CENTERED[SOME], comparisons=[[0, 12, 1]])
+    mapped = learner.transform(CENTERED[SOME])
     assert np.sum((mapped[0] - mapped[12]) ** 2) <= np.sum((mapped[0] - mapped[1]) ** 2) * (1 + 1e-5)
     quadruplets = np.column_stack([triplets[:, :2], triplets[:, [0, 2]]])
-    a, b = (KernelLearner().fit(CENTRED[SOME], comparisons=rows) for rows in (triplets, quadruplets))
+    a, b = (KernelLearner().fit(CENTERED[SOME], comparisons=rows) for rows in (triplets, quadruplets))
     assert np.allclose(a.transform(POINTS), b.transform(POINTS))
 
 

@@ -57,10 +57,10 @@ def test_uci_metrics(tmp_path, monkeypatch, capsys):
 
 def test_psdboost(tmp_path, monkeypatch, capsys):
     routes = {"semidefinite master": {"solver": "psdboost", "master": "psd"}, "path": {"solver": "path"}}
-    colours = dict.fromkeys(routes, "#000000")
+    colors = dict.fromkeys(routes, "#000000")
     needed = ["pendigits.tra", "pendigits.tes"]
     draws = ["--draws", "1"]
-    run("psdboost", monkeypatch, tmp_path, needed, draws, ROUTES=routes, COLOURS=colours, PRICES=(10.0,))
+    run("psdboost", monkeypatch, tmp_path, needed, draws, ROUTES=routes, COLORS=colors, PRICES=(10.0,))
     text = capsys.readouterr().out
     assert_like_the_pages("psdboost", text)
     values = [line[4] for line in cells(text) if line[1] in routes]

@@ -392,14 +392,14 @@ def test_a_factorization_in_parts_is_that_in_one_call(monkeypatch, lowest):
     Q, _ = np.linalg.qr(rng.normal(size=(40, 40)))
     S = (Q * np.linspace(2 * lowest, 3, 40)) @ Q.T if lowest else np.zeros((40, 40))
     given = S.copy()
-    root, definite = linalg.factorised(S)
+    root, definite = linalg.factorized(S)
     np.testing.assert_array_equal(S, given)
     assert definite == (lowest > 0)
     if definite:
         L = np.tril(root)
         np.testing.assert_allclose(L @ L.T, S, atol=1e-13)
     with clock.limited(1e-9), pytest.raises(clock.CutShort):
-        linalg.factorised(S)
+        linalg.factorized(S)
 
 
 def test_a_linear_program_in_slices_of_time_has_the_same_answer(monkeypatch):

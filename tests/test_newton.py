@@ -80,7 +80,7 @@ class TestSpectrum:
         D, W = self.setup(divergence, 5, rng)
         spectrum = D.spectrum(W, 0.7)
         X = spectrum.X
-        np.testing.assert_allclose(X, D.minimiser(W, 0.7), atol=1e-12)
+        np.testing.assert_allclose(X, D.minimizer(W, 0.7), atol=1e-12)
         assert spectrum.term == pytest.approx(float(np.vdot(W, X)) + 0.7 * D.value(X))
 
     @pytest.mark.parametrize("sparse", [False, True])

@@ -81,7 +81,7 @@ def close(a, b):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
-# --- Each update is the argmin of divergence plus linearised loss -------------------------------------
+# --- Each update is the argmin of divergence plus linearized loss -------------------------------------
 
 
 @pytest.mark.parametrize("normalize", [True, False])

@@ -761,7 +761,7 @@ def test_variables_that_no_row_mentions():
     assert solution.value == pytest.approx(-7, abs=1e-5)
 
 
-def test_maximisation_reports_its_own_sense():
+def test_maximization_reports_its_own_sense():
     X = bo.PSD(2)
     solution = solve(bo.Problem(bo.Maximize(X[0, 1]), [bo.diag(X) == 1]))
     assert solution.value == pytest.approx(1, abs=1e-6)

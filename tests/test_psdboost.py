@@ -162,7 +162,7 @@ def test_repeated_comparisons_change_nothing_at_the_same_total_price():
     assert again.value == pytest.approx(once.value, abs=1e-7 * max(1, abs(once.value)))
 
 
-def test_one_dimension_is_a_linear_programme():
+def test_one_dimension_is_a_linear_program():
     # X = [1]; margins are far^2 - near^2, and with a price of one a slack rho is the least of them.
     far, near = np.array([[2.0], [3.0], [1.5]]), np.array([[1.0], [0.5], [1.0]])
     sol = margin_problem(far, near, 1.0).solve(solver="psdboost")

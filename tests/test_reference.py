@@ -90,7 +90,7 @@ def test_linear_objective_on_a_trace_ball_is_the_smallest_eigenvalue(rng):
     assert sol.value == pytest.approx(2 * min(np.linalg.eigvalsh(C)[0], 0), abs=1e-7)
 
 
-# --- Soft rows: x alone, against a scalar minimisation -------------------------------------------------
+# --- Soft rows: x alone, against a scalar minimization -------------------------------------------------
 
 
 def paid(violation, bound, x, kind, gamma):
@@ -140,7 +140,7 @@ def test_soft_rows_of_a_linear_objective_take_the_hinge():
 # --- Signs of the duals: by hand from the stationarity f'(x) + sum v g'(x) = 0 --------------------------
 
 
-@pytest.mark.parametrize("maximise", [False, True])
+@pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("divergence", DIVERGENCE)
 @pytest.mark.parametrize(
     ("declare", "x", "sign"),
@@ -154,10 +154,10 @@ def test_soft_rows_of_a_linear_objective_take_the_hinge():
         pytest.param(lambda a: a <= 7.0, 1.0, -1, id="inactive"),
     ],
 )
-def test_dual_signs(divergence, maximise, declare, x, sign):
+def test_dual_signs(divergence, maximize, declare, x, sign):
     X = bo.PSD(1)
     D = 3.0 * DIVERGENCE[divergence](X, [[1.0]])
-    problem = bo.Problem(bo.Maximize(-D) if maximise else bo.Minimize(D), [declare(X[0, 0])])
+    problem = bo.Problem(bo.Maximize(-D) if maximize else bo.Minimize(D), [declare(X[0, 0])])
     solve(problem)
     expected = sign * 3.0 * SCALAR[divergence][1](x, 1.0)
     assert problem.constraints[0].dual_value == pytest.approx(expected, abs=1e-3)

@@ -69,7 +69,7 @@ def test_blocks_become_variables_and_rows_one_constraint(tmp_path):
     assert all((u.lower == 0).all() for u in problem.variables)
     assert len(problem.constraints) == 1
     program = problem.program()
-    assert program.maximise
+    assert program.maximize
     np.testing.assert_array_equal(program.bounds.lo, [1.5, -2])
     np.testing.assert_array_equal(program.bounds.hi, [1.5, -2])
     np.testing.assert_array_equal(-program.blocks[0].C, [[0, 0.5], [0.5, 0]])

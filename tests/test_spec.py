@@ -626,9 +626,9 @@ BAD_SPECS = {
     ),
     "no-objective": (
         "minimize",
-        "minimise",
+        "minimize",
         ValueError,
-        "problem: unknown key 'minimise'; did you mean 'minimize'",
+        "problem: unknown key 'minimize'; did you mean 'minimize'",
     ),
     "objective-type": ('"frobenius_div(X, A)"', "1", TypeError, "problem: minimize: the value is 1"),
     "objective-vector": (
@@ -763,7 +763,7 @@ def test_examples_meet_the_schema(path):
         ("[solve]", "[solv]"),
         ("psd = 2", "pds = 2"),
         ("psd = 2", "psd = 0"),
-        ("minimize", "minimise"),
+        ("minimize", "minimize"),
         ("b = 1", "b = true"),
     ],
 )

@@ -270,7 +270,7 @@ A = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])
         lambda: online("GeneralMatrixWinnow", np.eye(4)[:, None, :]),
     ],
 )
-def test_small_matrices_are_factorised_by_one_thread(call, monkeypatch):
+def test_small_matrices_are_factorized_by_one_thread(call, monkeypatch):
     """Every call of NumPy's decompositions by the package is made at one thread."""
     seen = []
 

@@ -121,7 +121,7 @@ def certify(
         Where the rows hold ``X``, see :func:`~bregopt.program.find_faces`: ``C - A*(y)`` counts there only.
     sharp : bool
         Whether a smallest eigenvalue of ``C - A*(y)`` above zero is computed where the trace of ``X`` is
-        known, and raises the bound; otherwise a factorisation is enough.
+        known, and raises the bound; otherwise a factorization is enough.
     S : sequence of arrays of shape (n_b, n_b) or None, optional
         Multipliers of ``X psd``, for blocks with elementwise weights: their minimum over psd matrices has no
         closed form. Without it the gradient at `X` stands in.
@@ -411,7 +411,7 @@ def _keeps_inside(block: Block) -> bool:
 
 
 def least_eigenvalue(S: Array | ThinMatrix, above_zero: bool = False) -> float:
-    """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorisation shows it above."""
+    """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorization shows it above."""
     if isinstance(S, ThinMatrix):
         return smallest_eigenvalue(S)
     if not above_zero:

@@ -26,7 +26,7 @@ from scipy.sparse.linalg import splu
 
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, affords, checkpoint, remaining
-from bregopt.linalg import factorised
+from bregopt.linalg import factorized
 from bregopt.program.sparse_plus_low_rank import ThinMatrix
 
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
@@ -52,7 +52,7 @@ _ORTHOGONAL = 1e-12  # the probability that is neglected
 _UNIT = EPS
 _ROUND_OFF = 4 * _UNIT
 
-# Relative to the eigendecomposition of the same matrix: the time of two Cholesky factorisations, and that of
+# Relative to the eigendecomposition of the same matrix: the time of two Cholesky factorizations, and that of
 # as many multiplications in a sparse factor as the cube of the order.
 _DENSE_PROOF, _SPARSE_WORK = 0.25, 5.0
 _KEPT = 4  # bounds: a route's last proofs are those of its answer, which is certified once more
@@ -130,7 +130,7 @@ def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
 def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> float:
     """Return a number above the largest eigenvalue: `estimate` and `slack`, or more where that is too low.
 
-    A Cholesky factorisation of ``t I - H`` that runs to its end proves ``t`` up to round-off, for which
+    A Cholesky factorization of ``t I - H`` that runs to its end proves ``t`` up to round-off, for which
     `n` times its unit times the trace is added (Rump 2006).
     """
     n = len(H)
@@ -140,7 +140,7 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
         shifted = -H
         shifted[np.diag_indices(n)] += t
         size = float(np.abs(shifted.diagonal()).sum())
-        if factorised(shifted)[1]:
+        if factorized(shifted)[1]:
             return t + _ROUND_OFF * (n + 2) * size
         step *= _WIDER
     checkpoint(n)
@@ -150,7 +150,7 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
 def _stays_sparse(W: ThinMatrix) -> bool:
     """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it.
 
-    And whether there is time to factorise it, in one call.
+    And whether there is time to factorize it, in one call.
     """
     if len(W.w) > _MOST_VECTORS or (W.w < 0).any():
         return False
@@ -246,10 +246,10 @@ def _by_polynomial(W: ThinMatrix, a: float) -> float:
 
 def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
     """Yield degrees, and the logarithm of the length to which ``T_k`` takes a random vector off `Q`."""
-    scale, centre = 2 / (b - a), (b + a) / (b - a)
+    scale, center = 2 / (b - a), (b + a) / (b - a)
 
     def moved(v: Array) -> Array:
-        v = scale * (W @ v) - centre * v
+        v = scale * (W @ v) - center * v
         return v - Q @ (Q.T @ v)
 
     g = np.random.default_rng(0).normal(size=(W.n, 1))

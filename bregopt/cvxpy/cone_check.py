@@ -2,8 +2,8 @@
 
 None of our routes reads such cones, but what an answer proves follows from the conic data alone,
 
-    minimise c'x   subject to  A x + s = b,  s in K,
-    maximise -b'z  subject to  A'z = -c,     z in K*,
+    minimize c'x   subject to  A x + s = b,  s in K,
+    maximize -b'z  subject to  A'z = -c,     z in K*,
 
 so that these problems can be cross-checked like all others. Farkas vectors and rays, which CVXPY does not
 hand on, are the answers to problems of their own.

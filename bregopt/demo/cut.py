@@ -66,8 +66,8 @@ def _draw(figure: Any, networkx: Any, graph: Any, partition: Any, known: Any) ->
             edge_color=["tab:orange" if c else "0.75" for c in crossing],
             width=[1.8 if c else 0.7 for c in crossing],
         )
-        colours = ["tab:blue" if s > 0 else "tab:green" for s in side * side[0]]
-        networkx.draw_networkx_nodes(graph, place, ax=ax, node_color=colours, node_size=90)
+        colors = ["tab:blue" if s > 0 else "tab:green" for s in side * side[0]]
+        networkx.draw_networkx_nodes(graph, place, ax=ax, node_color=colors, node_size=90)
         networkx.draw_networkx_labels(graph, place, ax=ax, font_size=6, font_color="white")
         ax.set_title(f"{title}: {sum(crossing)} edges cut")
         ax.set_axis_off()

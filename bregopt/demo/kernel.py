@@ -1,6 +1,6 @@
 """Kernel learning on the digits 3, 8 and 9 (scikit-learn), as in Kulis et al. 2009, §7.1.
 
-A linear kernel of rank 16 is moved as little as possible such that 300 random pairs of labelled points
+A linear kernel of rank 16 is moved as little as possible such that 300 random pairs of labeled points
 come closer together (same digit) or farther apart (different digits) by a quarter. The pairs are drawn
 from one half of the points; accuracy is measured on the other half.
 """
@@ -37,7 +37,7 @@ class Digits:
 def run(verbose: bool) -> Case:
     """Learn the kernel in both divergences; the rows are soft, for 300 pairs in rank 16 can contradict."""
     digits = load_digits()
-    pairs = labelled_pairs(digits)
+    pairs = labeled_pairs(digits)
     lines, findings = [], [f"before: {_quality(digits.factor, digits)}"]
     for name, divergence in (("LogDet", bo.logdet_div), ("von Neumann", bo.von_neumann_div)):
         problem = declare(digits, pairs, divergence, GAMMA[name])
@@ -73,7 +73,7 @@ def load_digits() -> Digits:
     return Digits(G, data.target[kept], order[:half], order[half:])
 
 
-def labelled_pairs(digits: Digits) -> IntArray:
+def labeled_pairs(digits: Digits) -> IntArray:
     """Return distinct random pairs of training points, shape ``(2, PAIRS)``."""
     rng = np.random.default_rng(SEED + 1)
     drawn = np.sort(rng.choice(digits.train, size=(4 * PAIRS, 2)), axis=1)

@@ -1,7 +1,7 @@
 """A soft-margin metric on wine (scikit-learn) with triplets, as in PSDBoost (Shen et al. 2008, §6).
 
-Each training point gives one triplet: its nearest neighbour of the same class should be closer than its
-nearest neighbour of another class, by as large a margin as the hinge losses allow (eq. 3).
+Each training point gives one triplet: its nearest neighbor of the same class should be closer than its
+nearest neighbor of another class, by as large a margin as the hinge losses allow (eq. 3).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(verbose: bool) -> Case:
 
 
 def declare(near: Array, far: Array) -> bo.Problem:
-    """Return eq. 3: maximise the margin less C times the hinge losses, over metrics of trace one."""
+    """Return eq. 3: maximize the margin less C times the hinge losses, over metrics of trace one."""
     R, D = near.shape
     X, rho, xi = bo.PSD(D, name="X"), bo.Variable(name="rho"), bo.Variable(R, nonneg=True, name="xi")
     return bo.Problem(
@@ -48,7 +48,7 @@ def declare(near: Array, far: Array) -> bo.Problem:
 
 
 def load_wine() -> tuple[Array, IntArray, IntArray, IntArray]:
-    """Return standardised points, labels, and the two halves of a seeded split."""
+    """Return standardized points, labels, and the two halves of a seeded split."""
     data = require("sklearn.datasets", "learn").load_wine()
     points = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     order = np.random.default_rng(SEED).permutation(len(points))

@@ -48,11 +48,11 @@ class Frobenius:
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
 
-    def minimiser(self, W: Array, mu: float) -> Array | None:
+    def minimizer(self, W: Array, mu: float) -> Array | None:
         return psd_part(self.X0 - W / (2 * mu))
 
     def spectrum(self, W: Array, mu: float) -> PositiveSpectrum:
-        """Return the minimiser of ``<W, X> + mu D(X, X0)``."""
+        """Return the minimizer of ``<W, X> + mu D(X, X0)``."""
         theta, V = np.linalg.eigh(self.X0 - W / (2 * mu))
         return PositiveSpectrum(theta, V, mu, self.square)
 
@@ -132,7 +132,7 @@ def _below(S: Array, most: Array, where: Mask) -> Array:
 class _ByEntry:
     """A lower bound on ``<R, X> + <curvature o (X - X0), X - X0>`` over psd ``X``: a minimum for each entry.
 
-    Off the diagonal, an entry's minimiser may be beyond ``e = sqrt(reach_i reach_j)``. The part of its slope
+    Off the diagonal, an entry's minimizer may be beyond ``e = sqrt(reach_i reach_j)``. The part of its slope
     that takes it there goes to the diagonal, as ``2 |X_ij| <= X_ii e / reach_i + X_jj e / reach_j``.
     """
 
@@ -154,14 +154,14 @@ class _ByEntry:
         """Return the bound, ``-inf`` where the diagonal has none."""
         at, excess = self._split(R)
         slope = R.diagonal() - self.moved(R).sum(axis=1)
-        own, centre = self.curvature.diagonal(), self.X0.diagonal()
+        own, center = self.curvature.diagonal(), self.X0.diagonal()
         beyond = np.where(slope < 0, np.inf, 0.0)
-        free = centre - np.divide(slope, 2 * own, out=np.zeros_like(slope), where=own > 0)
+        free = center - np.divide(slope, 2 * own, out=np.zeros_like(slope), where=own > 0)
         diagonal = np.clip(np.where(own > 0, free, beyond), 0.0, self.largest)
         if not np.isfinite(diagonal).all():
             return -math.inf
         terms = self.curvature * (at - self.X0) ** 2 + (R - excess) * at
-        np.fill_diagonal(terms, own * (diagonal - centre) ** 2 + slope * diagonal)
+        np.fill_diagonal(terms, own * (diagonal - center) ** 2 + slope * diagonal)
         total = float(terms.sum())
         return total if math.isfinite(total) else -math.inf
 

@@ -52,7 +52,7 @@ class LogDet:
     def gradient(self, X: Array) -> Array:
         return self.inverse - np.linalg.inv(X)
 
-    def minimiser(self, W: Array, mu: float) -> Array | None:
+    def minimizer(self, W: Array, mu: float) -> Array | None:
         root = self._dual_root(W, mu)
         if root is None:
             return None
@@ -120,7 +120,7 @@ class LogDetPoint:
         self.X: Array = np.empty((0, 0))
 
     def reset(self, W: Array) -> None:
-        X = self._divergence.minimiser(W, self._mu)
+        X = self._divergence.minimizer(W, self._mu)
         if X is None:
             raise LinAlgError("the multipliers left the domain of the LogDet dual")
         self.X = np.asfortranarray(X)

@@ -78,7 +78,7 @@ class Point(Protocol):
     """A matrix that projections move; ``X`` is never copied on the way."""
 
     def reset(self, W: Array) -> None:
-        """Go to the minimiser of ``<W, X> + mu D(X, X0)``."""
+        """Go to the minimizer of ``<W, X> + mu D(X, X0)``."""
         ...
 
     def line(self, U: Array, d: Array) -> Line:

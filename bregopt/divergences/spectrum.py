@@ -24,7 +24,7 @@ class Product:
 
 
 class Spectrum(Protocol):
-    """The minimiser of ``<W, X> + mu D(X, X0)`` by its eigenvalues and eigenvectors, for one ``W``."""
+    """The minimizer of ``<W, X> + mu D(X, X0)`` by its eigenvalues and eigenvectors, for one ``W``."""
 
     @property
     def V(self) -> Array:
@@ -33,7 +33,7 @@ class Spectrum(Protocol):
 
     @property
     def X(self) -> Array:
-        """The minimiser itself, shape ``(n, n)``."""
+        """The minimizer itself, shape ``(n, n)``."""
         ...
 
     @property
@@ -43,11 +43,11 @@ class Spectrum(Protocol):
 
     @property
     def softness(self) -> float:
-        """By how much a typical entry of the minimiser moves when its entry of ``W`` does."""
+        """By how much a typical entry of the minimizer moves when its entry of ``W`` does."""
         ...
 
     def derivative(self, S: Any) -> Product:
-        """Return how the minimiser moves as ``W`` falls by the symmetric `S`, dense or sparse."""
+        """Return how the minimizer moves as ``W`` falls by the symmetric `S`, dense or sparse."""
         ...
 
     def curvature(self, Q: Array) -> Array:
@@ -118,7 +118,7 @@ class ExponentialSpectrum:
 class PositiveSpectrum:
     """``X = (V diag(theta) V')_+``, of the squared Frobenius distance.
 
-    The generalised derivative (Qi and Sun 2006) needs only the eigenvectors of the smaller sign group: the
+    The generalized derivative (Qi and Sun 2006) needs only the eigenvectors of the smaller sign group: the
     positive and the negative part move as their argument does, together.
 
     Parameters

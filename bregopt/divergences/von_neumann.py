@@ -45,7 +45,7 @@ class VonNeumann:
         gradient: Array = (Q * np.log(eigenvalues)) @ Q.T - self.log_X0
         return gradient
 
-    def minimiser(self, W: Array, mu: float) -> Array | None:
+    def minimizer(self, W: Array, mu: float) -> Array | None:
         theta, Q = self.exponent(W, mu)
         if theta[-1] > 700:
             return None
@@ -59,12 +59,12 @@ class VonNeumann:
         return mu * (self.trace - float(np.exp(theta).sum()))
 
     def spectrum(self, W: Array, mu: float) -> ExponentialSpectrum | None:
-        """Return the minimiser of ``<W, X> + mu D(X, X0)``, None where it overflows."""
+        """Return the minimizer of ``<W, X> + mu D(X, X0)``, None where it overflows."""
         theta, V = self.exponent(W, mu)
         return None if theta[-1] > 700 else ExponentialSpectrum(theta, V, mu, self.trace)
 
     def exponent(self, W: Array, mu: float) -> tuple[Array, Array]:
-        """Return eigenvalues and eigenvectors of ``log X0 - W / mu``, the logarithm of the minimiser."""
+        """Return eigenvalues and eigenvectors of ``log X0 - W / mu``, the logarithm of the minimizer."""
         theta, Q = np.linalg.eigh(self.log_X0 - W / mu)
         return theta, Q
 

@@ -1,4 +1,4 @@
-"""Expressions of the modelling language written as text, evaluated without running any Python.
+"""Expressions of the modeling language written as text, evaluated without running any Python.
 
 The text is parsed by :mod:`ast` and walked node by node; what is not named here (attributes, lambdas,
 comprehensions, f-strings, assignments, other names) is refused with its place in the text.
@@ -58,7 +58,7 @@ _LARGEST = {int: 2**63 - 1, float: sys.float_info.max}
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
-    """Evaluate an expression of the modelling language.
+    """Evaluate an expression of the modeling language.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def _read_mtx(path: Path, key: str | None) -> Table:
 def _read_csv(path: Path, key: str | None) -> Table:
     lines = _lines(path)
     cells = [row for _, row in lines]
-    has_columns, has_index = _labelled(cells)
+    has_columns, has_index = _labeled(cells)
     columns = tuple(cells[0][has_index:]) if has_columns else None
     index = tuple(row[0] for row in cells[has_columns:]) if has_index else None
     body = [(number, row[has_index:]) for number, row in lines[has_columns:]]
@@ -201,7 +201,7 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
     return lines
 
 
-def _labelled(cells: Cells) -> tuple[bool, bool]:
+def _labeled(cells: Cells) -> tuple[bool, bool]:
     """Return whether the first row and the first column are labels."""
     wide = len(cells[0]) > 1
     if wide and not cells[0][0] and all(row[0] for row in cells[1:]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from bregopt.routes.solution import Solution
 
-__all__ = ["Labels", "aligned", "labelled", "labels_of"]
+__all__ = ["Labels", "aligned", "labeled", "labels_of"]
 
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
@@ -54,7 +54,7 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
     return value
 
 
-def labelled(solution: Solution, labels: Labels) -> Solution:
+def labeled(solution: Solution, labels: Labels) -> Solution:
     """Return a solution whose matrix is a DataFrame with the given labels; unchanged without labels."""
     if labels is None or solution.X is None:
         return solution

@@ -2,8 +2,8 @@
 
 The pair of problems that such a file states, in SDPA's names, is
 
-    (P)  minimise  sum_k c_k x_k   subject to  sum_k x_k F_k - F_0 psd
-    (D)  maximise  <F_0, Y>        subject to  <F_k, Y> = c_k,  Y psd
+    (P)  minimize  sum_k c_k x_k   subject to  sum_k x_k F_k - F_0 psd
+    (D)  maximize  <F_0, Y>        subject to  <F_k, Y> = c_k,  Y psd
 
 with all matrices block-diagonal. (D) is the problem that is read and written here; ``x`` are its multipliers.
 """
@@ -78,7 +78,7 @@ def read_sdpa(path: str | Path) -> Problem:
     Returns
     -------
     Problem
-        ``maximise <F_0, Y> subject to <F_k, Y> = c_k``: what SDPA calls the dual (D).
+        ``maximize <F_0, Y> subject to <F_k, Y> = c_k``: what SDPA calls the dual (D).
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _expression(
 def write_sdpa(problem: Problem, path: str | Path) -> None:
     """Write a problem with a linear objective to a file in SDPA's sparse format.
 
-    What is written has the form (D), ``maximise <F_0, Y>`` with equalities only: a problem that minimises is
+    What is written has the form (D), ``maximize <F_0, Y>`` with equalities only: a problem that minimizes is
     written with the negative of its objective. The matrices come first, each a block, then each ordinary
     variable as a diagonal block. One more diagonal block holds what the form asks for besides: the negative
     parts of variables that may be negative, slacks of inequalities, and the number one if the objective has a

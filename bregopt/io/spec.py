@@ -58,7 +58,7 @@ class Spec:
         "auto", or the name of a route.
     options : dict
         Keywords for :meth:`bregopt.Problem.solve`.
-    labelled : Table, optional
+    labeled : Table, optional
         The square matrix with labels among the data; None where there are several or none.
     """
 
@@ -66,7 +66,7 @@ class Spec:
     problem: Problem
     solver: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)
-    labelled: Table | None = None
+    labeled: Table | None = None
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -94,14 +94,14 @@ def load_spec(path: str | Path) -> Spec:
         _check_keys(document, "spec")
         title = _typed(document.get("title", path.stem), str, "title")
         sections = {key: _typed(document.get(key, {}), dict, key) for key in KEYS["spec"][1:]}
-        data, labelled = _data(sections["data"], path.parent)
+        data, labeled = _data(sections["data"], path.parent)
         variables = _variables(sections["variables"])
         _check_distinct(data, variables)
         problem = _problem(sections["problem"], {**data, **variables})
         _check_used(variables, problem)
         with _named("solve"):
             solver, options = _solve(sections["solve"])
-        return Spec(title, problem, solver, options, labelled[0] if len(labelled) == 1 else None)
+        return Spec(title, problem, solver, options, labeled[0] if len(labeled) == 1 else None)
 
 
 def self_contained(path: str | Path) -> str:
@@ -170,7 +170,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Table]]:
     """Return the data by name, and the square matrices with labels among them."""
-    values, labelled = {}, []
+    values, labeled = {}, []
     for name, value in table.items():
         _check_name(name, "data")
         with _named(f"data.{name}"):
@@ -181,8 +181,8 @@ def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Tab
             else:
                 held = _from_file(value, folder)
                 values[name] = _array(value, held)
-                labelled += [held] if _labels_a_square(held) else []
-    return values, labelled
+                labeled += [held] if _labels_a_square(held) else []
+    return values, labeled
 
 
 def _labels_a_square(table: Table) -> bool:

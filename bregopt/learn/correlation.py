@@ -117,8 +117,8 @@ class NearestCorrelation(Solved):
         nearest = self._keep(solution, "Loosen the bounds.")
         scale = np.sqrt(variances)
         self.raw_correlation_ = raw
-        self.correlation_ = _labelled(nearest, X)
-        self.covariance_ = _labelled(nearest * np.outer(scale, scale), X)
+        self.correlation_ = _labeled(nearest, X)
+        self.covariance_ = _labeled(nearest * np.outer(scale, scale), X)
         return self
 
     def _takes_gaps(self) -> bool:
@@ -133,10 +133,10 @@ class NearestCorrelation(Solved):
                 f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
             )
         if isinstance(self.estimator, str):
-            return *_standardised(symmetric_matrix(points, "X"), _names(self)), None
+            return *_standardized(symmetric_matrix(points, "X"), _names(self)), None
         self.estimator_ = clone(self.estimator).fit(points)
         covariance = symmetric_matrix(self.estimator_.covariance_, "covariance_ of the estimator")
-        return *_standardised(covariance, _names(self)), None
+        return *_standardized(covariance, _names(self)), None
 
     def _weights(self, counts: Array | None) -> Any:
         if not isinstance(self.weights, str):
@@ -168,10 +168,10 @@ def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
     held = seen.astype(float)
     counts = held.T @ held
     _refuse(counts < 2, names, "have fewer than 2 samples in common: found n_samples = {:g}", counts)
-    centred = np.where(seen, points - np.nanmean(points, axis=0), 0.0)
-    sums = centred.T @ held  # of the row's feature, over samples that have the column's too
-    squares = (centred**2).T @ held
-    covariance = (centred.T @ centred - sums * sums.T / counts) / counts
+    centered = np.where(seen, points - np.nanmean(points, axis=0), 0.0)
+    sums = centered.T @ held  # of the row's feature, over samples that have the column's too
+    squares = (centered**2).T @ held
+    covariance = (centered.T @ centered - sums * sums.T / counts) / counts
     variance = (squares - sums**2 / counts) / counts
     _refuse(variance <= 1e-14 * squares / counts, names, "leave no variance: {:.3g}", variance)
     raw = covariance / np.sqrt(variance * variance.T)
@@ -180,7 +180,7 @@ def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
     return variance.diagonal().copy(), raw, counts
 
 
-def _standardised(covariance: Array, names: Any) -> tuple[Array, Array]:
+def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:
     """Return the variances and the correlations of a covariance."""
     variances = covariance.diagonal().copy()
     if (variances <= 0).any():
@@ -202,7 +202,7 @@ def _names(estimator: Any) -> Any:
     return getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
 
 
-def _labelled(matrix: Array, X: Any) -> Any:
+def _labeled(matrix: Array, X: Any) -> Any:
     """Return a matrix with the columns of `X` for labels where that is a pandas DataFrame."""
     pandas = sys.modules.get("pandas")  # where it is not imported, nothing is a DataFrame
     if pandas is None or not isinstance(X, pandas.DataFrame):

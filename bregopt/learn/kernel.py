@@ -21,7 +21,7 @@ __all__ = ["KernelLearner"]
 
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 _RANK_TOL = 1e-10  # singular values of the features below this fraction of the largest count as zero
-_UNLABELLED = -1
+_UNLABELED = -1
 _KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=")
 
 
@@ -151,11 +151,11 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
         G0 = self._fit_features(points)
         if not told:
-            similar, dissimilar = self._labelled_pairs(labels)
+            similar, dissimilar = self._labeled_pairs(labels)
         K = PSD(len(G0), name="K")
         knowledge = KernelRows(K, G0, self.gamma, self._unit(G0))
         rows = [
-            *knowledge.idealised(similar, dissimilar, self.shrink),
+            *knowledge.idealized(similar, dissimilar, self.shrink),
             *knowledge.distances(distances),
             *knowledge.similarities(similarities),
             *knowledge.comparisons(comparisons),
@@ -206,9 +206,9 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         )
         return self._nystroem.fit_transform(points)
 
-    def _labelled_pairs(self, labels: Any) -> tuple[IntArray, IntArray]:
+    def _labeled_pairs(self, labels: Any) -> tuple[IntArray, IntArray]:
         """Return pairs of points with labels."""
-        known = np.flatnonzero(np.asarray(labels) != _UNLABELLED)
+        known = np.flatnonzero(np.asarray(labels) != _UNLABELED)
         if len(known) < 2:
             raise ValueError(f"y has {len(known)} labels, n_samples = {len(labels)}; expected at least 2")
         two_classes(labels[known])

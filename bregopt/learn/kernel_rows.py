@@ -31,7 +31,7 @@ class KernelRows:
     gamma: float | None
     unit: float
 
-    def idealised(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
+    def idealized(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
         """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
         near = index_rows(similar, "similar", self.K.n, 2)
         far = index_rows(dissimilar, "dissimilar", self.K.n, 2)

@@ -19,7 +19,7 @@ _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no compo
 class SoftMarginMetricLearner(LinearMetric):
     """The metric of trace one under which far points are farther than near ones by the widest soft margin.
 
-    Maximises ``rho - C sum_r xi_r`` subject to ``d(i, k)^2 - d(i, j)^2 >= rho - xi_r`` for each triplet
+    Maximizes ``rho - C sum_r xi_r`` subject to ``d(i, k)^2 - d(i, j)^2 >= rho - xi_r`` for each triplet
     ``(i, j, k)``. The metric has the rank that it needs, and :meth:`transform` so many components.
 
     Parameters

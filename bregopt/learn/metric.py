@@ -173,7 +173,7 @@ class _PairMetricLearner(LinearMetric):
 class LogDetMetricLearner(_PairMetricLearner):
     """The Mahalanobis metric nearest to a prior one, in LogDet divergence, under bounds on pairs (ITML).
 
-    Minimises ``D(A, A0)``, plus `gamma` times the divergence of bent bounds, subject to
+    Minimizes ``D(A, A0)``, plus `gamma` times the divergence of bent bounds, subject to
     ``(x - z)' A (x - z) <= upper`` for similar and ``>= lower`` for dissimilar pairs.
 
     Parameters

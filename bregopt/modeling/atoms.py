@@ -1,4 +1,4 @@
-"""Affine atoms: what can be said of a matrix variable, each as one vectorised row family."""
+"""Affine atoms: what can be said of a matrix variable, each as one vectorized row family."""
 
 from __future__ import annotations
 

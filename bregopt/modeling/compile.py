@@ -99,7 +99,7 @@ class Compiled:
         for t in self.objective.expression.terms:
             if t.X.name == block.name and block.nearness is not None:
                 mu = _weight(t, self.objective.sign)
-                # The same nearness where the weight is the same: X0 stays factorised.
+                # The same nearness where the weight is the same: X0 stays factorized.
                 same = mu == block.nearness.mu
                 return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
         return block
@@ -148,7 +148,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((c.label, c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
-        maximise=objective.sign < 0,
+        maximize=objective.sign < 0,
     )
     parameters = _parameters(objective, constraints)
     lower, upper = (_ends(parameters, constraints, side, open_end) for side, open_end in _SIDES)

@@ -108,7 +108,7 @@ class ObjectiveExpression:
 
 
 class Minimize:
-    """Minimise a convex objective.
+    """Minimize a convex objective.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Minimize:
 
 
 class Maximize(Minimize):
-    """Maximise a concave objective: divergences with negative weights plus a scalar affine expression."""
+    """Maximize a concave objective: divergences with negative weights plus a scalar affine expression."""
 
     sign = -1.0
 

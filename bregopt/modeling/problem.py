@@ -23,7 +23,7 @@ __all__ = ["Problem"]
 
 
 class Problem:
-    """Minimise or maximise an objective subject to constraints.
+    """Minimize or maximize an objective subject to constraints.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Problem:
         sys.stdout.write(f"{registry.explain(self.program(), solver, **options)}\n")
 
     def to_cvxpy(self) -> Any:
-        """Return this problem as a ``cvxpy.Problem`` with vectorised constraints, one for each of ours.
+        """Return this problem as a ``cvxpy.Problem`` with vectorized constraints, one for each of ours.
 
         Variables keep their names, and so do parameters in bounds; those that are no matrices are vectors.
         Other parameters are written in with their current values. A problem with a ``LowRank`` start is

@@ -48,7 +48,7 @@ class MEG(RegressorMixin, OnlineLearner):
 
     Notes
     -----
-    Instances are matrices, shape ``(T, n, n)``, symmetrised where they are not symmetric (Hermitian where
+    Instances are matrices, shape ``(T, n, n)``, symmetrized where they are not symmetric (Hermitian where
     they are complex), or vectors ``x`` for ``x x'``, shape ``(T, n)``: those cost ``O(n^2)`` and one
     eigendecomposition a trial.
 

@@ -190,7 +190,7 @@ def _extent(space: RangeSpace | None) -> float:
 def definite_sign(rows: Rows, asked: Mask | None = None) -> Array:
     """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen.
 
-    Rows that are not `asked` for, where some are, are not factorised to see it.
+    Rows that are not `asked` for, where some are, are not factorized to see it.
     """
     if isinstance(rows, RankOne | Distances):
         return np.sign(rows.weight)

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.rows import Distances, RankOne, Rows, SparseRows
 
-__all__ = ["recognise"]
+__all__ = ["recognize"]
 
 _SAME = 1e-12  # of a row's largest number: round-off of who wrote it down
 _DENSE = 0.25  # of the order: where vectors are no longer sparse
 
 
-def recognise(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
+def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
     """Return the rows by family, each family with the numbers of its rows.
 
     Rows ``w (X_ii + X_jj - 2 X_ij)`` become :class:`Distances`, others that are ``w z'Xz`` with two or more

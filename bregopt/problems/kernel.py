@@ -15,7 +15,7 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.io.pandas_labels import labelled, labels_of
+from bregopt.io.pandas_labels import labeled, labels_of
 from bregopt.modeling.atoms import sq_distance
 from bregopt.modeling.constraints import Constraint, soft
 from bregopt.modeling.objectives import Minimize
@@ -44,7 +44,7 @@ def learn_kernel(
 ) -> Solution:
     """Move a kernel as little as possible such that similar points come together and others apart.
 
-    Minimises ``D(K, K0)`` subject to ``d(i, j) <= upper`` for similar and ``d(i, j) >= lower`` for
+    Minimizes ``D(K, K0)`` subject to ``d(i, j) <= upper`` for similar and ``d(i, j) >= lower`` for
     dissimilar pairs, with ``d(i, j) = K_ii + K_jj - 2 K_ij``.
 
     Parameters
@@ -117,7 +117,7 @@ def learn_kernel(
         weight = positive_number(gamma, "gamma")
         rows = [soft(row, weight) for row in rows]
     problem = Problem(Minimize(objective), rows)
-    return labelled(problem.solve(**options), labels)
+    return labeled(problem.solve(**options), labels)
 
 
 def _pairs(value: Any, name: str, n: int) -> IntArray:

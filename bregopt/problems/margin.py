@@ -8,7 +8,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array, positive_number
-from bregopt.io.pandas_labels import Labels, labelled
+from bregopt.io.pandas_labels import Labels, labeled
 from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.objectives import Maximize
@@ -27,7 +27,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
 
     Solves, over metrics ``X`` of trace one, margins ``rho`` and slacks ``xi >= 0``,
 
-        maximise    rho - C sum_r xi_r
+        maximize    rho - C sum_r xi_r
         subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r.
 
     Parameters
@@ -80,7 +80,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     X, rho, xi = PSD(D, name="X"), Variable(name="rho"), Variable(R, nonneg=True, name="xi")
     margins = quad_form(far, X) - quad_form(near, X)
     problem = Problem(Maximize(rho - price * total(xi)), [margins >= rho - xi, trace(X) == 1])
-    return labelled(problem.solve(**options), features)
+    return labeled(problem.solve(**options), features)
 
 
 def _differences(comparisons: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
 from bregopt.certify.certificate import certify
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, labelled, labels_of
+from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint, between
 from bregopt.modeling.objectives import Minimize, frobenius_div
@@ -82,7 +82,7 @@ def nearest_psd(
             "constraints, or a sequence of such functions"
         )
     problem = Problem(Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in given])
-    return labelled(problem.solve(**options), labels)
+    return labeled(problem.solve(**options), labels)
 
 
 def nearest_correlation(
@@ -181,7 +181,7 @@ def nearest_correlation(
         if solution.status in ("infeasible", "infeasible_inaccurate"):
             return _with_reason(solution, mask, kept, t, labels)
         solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
-        return labelled(_moved_back(solution, s, t), labels)
+        return labeled(_moved_back(solution, s, t), labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """What each row's activity must obey: two bounds, hard or soft, and the terms they add to the dual.
 
 A hard row asks ``lo <= a <= hi`` of its activity ``a``. A soft row pays ``gamma * d(b, bound)`` for the
-least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimised out), with ``d``
+least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimized out), with ``d``
 one of the scalar divergences below, or ``gamma`` times the violation (the hinge).
 
 The multiplier ``y`` of a row is positive where the lower bound acts and negative where the upper one does.

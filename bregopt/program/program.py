@@ -1,9 +1,9 @@
 """The one handover from what a user declares to what a solver receives: plain arrays, no syntax.
 
-    minimise    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   what soft rows pay
+    minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   what soft rows pay
     subject to  lo <= A(X) + B u <= hi,   X psd,   u_lo <= u <= u_hi
 
-A :class:`Program` always minimises; the modelling layer turns a maximisation around.
+A :class:`Program` always minimizes; the modeling layer turns a maximization around.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Program:
         Name and number of elements of each declared ordinary variable, in order, as far as these are known.
     shares : tuple of Share
         Where the bounds are from, as far as they are from parameters; for translation.
-    maximise : bool
-        Whether the user maximises the negative of this objective: reports are given in that sense.
+    maximize : bool
+        Whether the user maximizes the negative of this objective: reports are given in that sense.
     """
 
     blocks: tuple[Block, ...]
@@ -135,7 +135,7 @@ class Program:
     labels: tuple[tuple[str, int], ...] = ()
     columns: tuple[tuple[str, int], ...] = ()
     shares: tuple[Share, ...] = ()
-    maximise: bool = False
+    maximize: bool = False
 
     @property
     def m(self) -> int:

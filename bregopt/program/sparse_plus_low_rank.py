@@ -76,11 +76,11 @@ class ThinMatrix:
 
     def ends(self) -> tuple[float, float]:
         """Return an interval that holds every eigenvalue (Gershgorin's discs, and the vectors)."""
-        centre = self.S.diagonal()
-        radius = np.asarray(abs(self.S).sum(axis=1)).ravel() - np.abs(centre)
+        center = self.S.diagonal()
+        radius = np.asarray(abs(self.S).sum(axis=1)).ravel() - np.abs(center)
         most = self.w * np.einsum("nq,nq->q", self.U, self.U)
-        lower = float((centre - radius).min()) + float(most[most < 0].sum())
-        return lower, float((centre + radius).max()) + float(most[most > 0].sum())
+        lower = float((center - radius).min()) + float(most[most < 0].sum())
+        return lower, float((center + radius).max()) + float(most[most > 0].sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
     reduced = check_rows(reduced, program, spaces)
     for b, space in spaces.items():
         logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
-    progress = Progress(_title(solver, program, spaces), settings.verbose, program.maximise)
+    progress = Progress(_title(solver, program, spaces), settings.verbose, program.maximize)
     boxed = box_rows(reduced)
     begin_at = boxed.shrink(_started(start, reduced, given.m))
     ready = time.perf_counter()

@@ -42,13 +42,13 @@ class Progress:
     title : str
         First line of the table.
     verbose : bool
-    maximise : bool
-        Whether values are reported as those of a maximisation.
+    maximize : bool
+        Whether values are reported as those of a maximization.
     """
 
-    def __init__(self, title: str, verbose: bool = False, maximise: bool = False) -> None:
+    def __init__(self, title: str, verbose: bool = False, maximize: bool = False) -> None:
         self._title, self._verbose = title, verbose
-        self._sign = -1.0 if maximise else 1.0
+        self._sign = -1.0 if maximize else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
 

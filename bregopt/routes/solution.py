@@ -51,7 +51,7 @@ class Solution:
     stop_reason : str
         Why the route stopped, with advice.
     value : float
-        Objective at the answer; ``inf`` (``-inf`` for a maximisation) where it is infeasible.
+        Objective at the answer; ``inf`` (``-inf`` for a maximization) where it is infeasible.
     X : array of shape (n, n), LowRank, or a tuple of those
         The matrix, or one for each matrix variable; None where there is none. ``LowRank`` where the
         problem started from one.

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
-COLOURS = {"LogDet": "#0072B2", "von Neumann": "#D55E00", "start": "#555555"}
+COLORS = {"LogDet": "#0072B2", "von Neumann": "#D55E00", "start": "#555555"}
 
 
 def arguments(doc, **more):
@@ -25,7 +25,7 @@ def arguments(doc, **more):
     return options
 
 
-def labelled(path, label=-1):
+def labeled(path, label=-1):
     """Return the numbers and the labels of a comma-separated file, whose column `label` is the class."""
     rows = [[cell.strip() for cell in line.split(",")] for line in path.read_text().splitlines() if line]
     classes = np.array([row[label] for row in rows])
@@ -35,7 +35,7 @@ def labelled(path, label=-1):
 
 def pendigits(data, digits):
     """Return all samples of some digits, 16 coordinates from 0 to 100 (UCI, Pen-Based Recognition)."""
-    parts = [labelled(data / name) for name in ("pendigits.tra", "pendigits.tes")]
+    parts = [labeled(data / name) for name in ("pendigits.tra", "pendigits.tes")]
     points, label = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     chosen = np.isin(label.astype(int), digits)
     return points[chosen], label[chosen].astype(int)
@@ -82,7 +82,7 @@ def new_axes(count, width=4.2, height=3.4):
 
 
 def save(figure, path):
-    """Save a figure in 128 colours, which are enough, and a third of the bytes."""
+    """Save a figure in 128 colors, which are enough, and a third of the bytes."""
     from PIL import Image
 
     drawn = BytesIO()

@@ -7,7 +7,7 @@ subset of 317 digits is not public; this takes a random tenth of all samples of 
 not comparable (other subsets give a linear kernel 94 to 98 % accuracy): what counts is the difference on one
 subset.
 
-Pairs are drawn at random, from the training half for the accuracy of 5 neighbours (two-fold, 50/50) and from
+Pairs are drawn at random, from the training half for the accuracy of 5 neighbors (two-fold, 50/50) and from
 all points for clustering, and come nearer or go farther by a quarter of their squared distance. The bounds
 are hard, as in the paper; where Newton's method proves that they contradict each other, or does not end, they
 bend, gamma = 1, and the table says how often that was.
@@ -16,7 +16,7 @@ bend, gamma = 1, and the table says how often that was.
 import warnings
 
 import numpy as np
-from common import COLOURS, arguments, clustering_nmi, mean_sd, new_axes, pendigits, print_table, save
+from common import COLORS, arguments, clustering_nmi, mean_sd, new_axes, pendigits, print_table, save
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -58,7 +58,7 @@ def main():
 
 
 def two_fold(X, y, seed, **settings):
-    """Return the accuracy of 5 neighbours, two-fold, after learning from pairs of the other half."""
+    """Return the accuracy of 5 neighbors, two-fold, after learning from pairs of the other half."""
     scores = []
     for train, test in StratifiedKFold(2, shuffle=True, random_state=seed).split(X, y):
         mapped = X
@@ -138,11 +138,11 @@ def draw(results, before, satisfied, path):
         )
         for ax, k, scale in ((left, 0, 100), (middle, 1, 1)):
             mean, sd = scale * found[:, :, k].mean(axis=1), scale * found[:, :, k].std(axis=1)
-            ax.plot(COUNTS, mean, "o-", color=COLOURS[name], label=name)
-            ax.fill_between(COUNTS, mean - sd, mean + sd, color=COLOURS[name], alpha=0.15, lw=0)
-        right.plot(CYCLES, satisfied[name, 210][0], "o-", color=COLOURS[name], label=name)
+            ax.plot(COUNTS, mean, "o-", color=COLORS[name], label=name)
+            ax.fill_between(COUNTS, mean - sd, mean + sd, color=COLORS[name], alpha=0.15, lw=0)
+        right.plot(CYCLES, satisfied[name, 210][0], "o-", color=COLORS[name], label=name)
     for ax in (left, middle):
-        ax.axhline(0, color=COLOURS["start"], lw=1)
+        ax.axhline(0, color=COLORS["start"], lw=1)
         ax.set_xlabel("pairs")
     left.set_ylabel("5-NN accuracy: gain in points of per cent")
     middle.set_ylabel("NMI of kernel k-means: gain")

@@ -7,14 +7,14 @@ Data: {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz of MNIST (LeCun, Cortes, B
 Images are deskewed by a shear to whole pixels and taken to their first 100 principal components; pairs are
 drawn from all of the 60,000 training images, bounds are percentiles of squared distances, and the price
 gamma is chosen by the errors on the last 10,000 training images with pairs drawn from the others. The error
-is that of the nearest neighbour among all training images.
+is that of the nearest neighbor among all training images.
 """
 
 import resource
 import time
 
 import numpy as np
-from common import COLOURS, arguments, mnist, new_axes, print_table, save
+from common import COLORS, arguments, mnist, new_axes, print_table, save
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregopt.learn import LogDetMetricLearner, VonNeumannMetricLearner
@@ -75,16 +75,16 @@ def drawn(euclidean, found):
     figure, (left, right) = new_axes(2)
     at = np.arange(len(COUNTS))
     for k, name in enumerate(LEARNERS):
-        place, colour = at + 0.2 * (k - 0.5), COLOURS[name]
+        place, color = at + 0.2 * (k - 0.5), COLORS[name]
         known = [(x, *PAPER[name, c]) for x, c in zip(place, COUNTS, strict=True) if (name, c) in PAPER]
         for ax, column, unit in ((left, 0, 1), (right, 1, 60)):
-            ax.plot(place, [found[name, c][column] for c in COUNTS], "o", ms=8, color=colour, label=name)
+            ax.plot(place, [found[name, c][column] for c in COUNTS], "o", ms=8, color=color, label=name)
             theirs = [unit * row[column + 1] for row in known]
             ax.plot(
-                [row[0] for row in known], theirs, "D", ms=7, mec=colour, mfc="white", label=f"{name}, paper"
+                [row[0] for row in known], theirs, "D", ms=7, mec=color, mfc="white", label=f"{name}, paper"
             )
-    left.axhline(euclidean, color=COLOURS["start"], lw=1, label="Euclidean")
-    left.axhline(EUCLIDEAN, color=COLOURS["start"], lw=1, ls="--", label="Euclidean, paper")
+    left.axhline(euclidean, color=COLORS["start"], lw=1, label="Euclidean")
+    left.axhline(EUCLIDEAN, color=COLORS["start"], lw=1, ls="--", label="Euclidean, paper")
     left.set(title="error on the test images, %")
     right.set(title="seconds to learn", yscale="log")
     for ax in (left, right):
@@ -121,7 +121,7 @@ def components(train, test, count=100):
 
 
 def error(points, digit, test_points, test_digit):
-    """Return the error of the nearest neighbour in per cent."""
+    """Return the error of the nearest neighbor in per cent."""
     nearest = KNeighborsClassifier(1, algorithm="brute").fit(points, digit)
     return round(100 * (1 - nearest.score(test_points, test_digit)), 2)
 

@@ -30,7 +30,7 @@ ROUTES = {
     "semidefinite master": {"solver": "psdboost", "master": "psd"},
     "central path": {"solver": "path"},
 }
-COLOURS = dict(zip(ROUTES, ("#D55E00", "#009E73", "#0072B2", "#882255"), strict=True))
+COLORS = dict(zip(ROUTES, ("#D55E00", "#009E73", "#0072B2", "#882255"), strict=True))
 ROUNDS = 600  # at most, of each method
 PRICES = (1.0, 2.0, 5.0, 10.0, 50.0)  # C times the number of triplets
 
@@ -72,8 +72,8 @@ def converged(X, triplets, name, route, ax):
     seconds = time.process_time() - start
     history = learner.solution_.history
     rounds = np.asarray(history["iteration"]) + 1
-    ax.plot(rounds, history["primal"], color=COLOURS[name], label=name)
-    ax.plot(rounds, history["dual"], color=COLOURS[name], ls="--")
+    ax.plot(rounds, history["primal"], color=COLORS[name], label=name)
+    ax.plot(rounds, history["dual"], color=COLORS[name], ls="--")
     value = learner.solution_.value
     ax.set_ylim(value - 3 * abs(value), value + 3 * abs(value))
     return [
@@ -113,8 +113,8 @@ def classes(count=600, D=24):
     """Return normal points in four classes."""
     rng = np.random.default_rng(0)
     label = rng.integers(4, size=count)
-    centres = rng.normal(size=(4, D)) * 6 / np.sqrt(2 * D)
-    return (centres[label] + rng.normal(size=(count, D))) / np.sqrt(D), label
+    centers = rng.normal(size=(4, D)) * 6 / np.sqrt(2 * D)
+    return (centers[label] + rng.normal(size=(count, D))) / np.sqrt(D), label
 
 
 def split(label, seed):
@@ -125,7 +125,7 @@ def split(label, seed):
 
 
 def error(points, label, train, test):
-    """Return the error of the nearest neighbour."""
+    """Return the error of the nearest neighbor."""
     return 1 - KNeighborsClassifier(1).fit(points[train], label[train]).score(points[test], label[test])
 
 

@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python examples/papers/spambase_nursery.py --data FOLDER
 
 Data: spambase.data, nursery.data (UCI, CC BY 4.0). The kernels have rank 57 and 8; a full one of Nursery
-would take 1.3 GB, the factor takes 0.8 MB. Features are standardised: as they are, the capital-run columns
+would take 1.3 GB, the factor takes 0.8 MB. Features are standardized: as they are, the capital-run columns
 of Spambase are nearly all of its kernel. Nursery's nominal attributes count their values in UCI's order; the
 paper does not say how it codes them. Two of its 12,960 points have a class of their own (recommend).
 
@@ -15,7 +15,7 @@ better objective need not have the better NMI. The paper shows curves only.
 import time
 
 import numpy as np
-from common import COLOURS, arguments, clustering_nmi, labelled, mean_sd, new_axes, print_table, save
+from common import COLORS, arguments, clustering_nmi, labeled, mean_sd, new_axes, print_table, save
 from sklearn.preprocessing import StandardScaler
 
 from bregopt.learn import KernelLearner
@@ -38,7 +38,7 @@ def main():
     """Run both sets, print their tables and save the plot."""
     options = arguments(__doc__, runs={"type": int, "default": 10, "help": "draws of pairs"})
     figure, axes = new_axes(2)
-    sets = {"Spambase": labelled(options.data / "spambase.data"), "Nursery": nursery(options.data)}
+    sets = {"Spambase": labeled(options.data / "spambase.data"), "Nursery": nursery(options.data)}
     for ax, (name, (X, y)) in zip(axes, sets.items(), strict=True):
         X = StandardScaler().fit_transform(X)
         before = clustering_nmi(X, y)
@@ -58,7 +58,7 @@ def main():
                 nmi.mean(axis=1),
                 nmi.std(axis=1),
                 fmt="o-",
-                color=COLOURS[divergence],
+                color=COLORS[divergence],
                 label=divergence,
             )
         heading = [
@@ -69,7 +69,7 @@ def main():
             "Newton steps",
         ]
         print_table([*heading, "seconds"], rows)
-        ax.axhline(before, color=COLOURS["start"], lw=1, label="linear kernel")
+        ax.axhline(before, color=COLORS["start"], lw=1, label="linear kernel")
         ax.set(title=name, xlabel="pairs", xscale="log")
     axes[0].set_ylabel("NMI of kernel k-means")
     axes[0].legend(frameon=False)

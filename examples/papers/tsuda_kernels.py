@@ -41,7 +41,7 @@ def standin(seed=0):
 
 
 def error(K, label):
-    """Return the error of the nearest neighbour in a kernel, the mean of ten splits in halves."""
+    """Return the error of the nearest neighbor in a kernel, the mean of ten splits in halves."""
     norms = np.diag(K)
     distance = norms[:, None] + norms - 2 * K
     missed = []
@@ -81,7 +81,7 @@ def online(target, label, trials, folder):
     left.legend(frameon=False)
     right.semilogx(at, errors, label="learned kernel")
     right.axhline(best, ls="--", color="C1", label="target")
-    right.set(xlabel="trials", ylabel="error of the nearest neighbour", ylim=(0, None))
+    right.set(xlabel="trials", ylabel="error of the nearest neighbor", ylim=(0, None))
     right.legend(frameon=False)
     figure.savefig(folder / "tsuda_figure2.png", dpi=110)
 
@@ -116,7 +116,7 @@ def projected(target, label, steps, folder):
     left.axhline(optimum, ls="--", color="0.5", label="optimum")
     right.axhline(error(target, label), ls="--", color="0.5", label="target")
     left.set(xlabel="steps", ylabel="dual objective")
-    right.set(xlabel="steps", ylabel="error of the nearest neighbour", ylim=(0, None))
+    right.set(xlabel="steps", ylabel="error of the nearest neighbor", ylim=(0, None))
     left.legend(frameon=False)
     right.legend(frameon=False, loc="upper right")
     figure.savefig(folder / "tsuda_figure3.png", dpi=110)

@@ -1,4 +1,4 @@
-"""Metric learning on five UCI sets: errors of 4 neighbours (Kulis et al. 2009, §7.2, Figure 5).
+"""Metric learning on five UCI sets: errors of 4 neighbors (Kulis et al. 2009, §7.2, Figure 5).
 
     OPENBLAS_NUM_THREADS=1 python examples/papers/uci_metrics.py --data FOLDER
 
@@ -14,7 +14,7 @@ installed, with the name of one argument of scikit-learn set right.
 import warnings
 
 import numpy as np
-from common import arguments, labelled, mean_sd, new_axes, print_table, save
+from common import arguments, labeled, mean_sd, new_axes, print_table, save
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
@@ -34,7 +34,7 @@ SETS = {
 PRICES = [0.01, 0.1, 1.0, 10.0]
 SLOW_RUNS = 5  # of LMNN
 _CONVERGED: list[bool] = []  # of the fits with the chosen prices
-COLOURS = {"Euclidean": "#555555", "LMNN": "#009E73", "LogDet": "#0072B2", "von Neumann": "#D55E00"}
+COLORS = {"Euclidean": "#555555", "LMNN": "#009E73", "LogDet": "#0072B2", "von Neumann": "#D55E00"}
 
 
 def main():
@@ -53,7 +53,7 @@ def main():
     for scaled in (False, True):
         rows = []
         for name, column in SETS.items():
-            X, y = labelled(options.data / f"{name}.data", column)
+            X, y = labeled(options.data / f"{name}.data", column)
             X = X[:, X.std(axis=0) > 0]
             for learner in learners:
                 runs = min(options.runs, SLOW_RUNS) if learner == "LMNN" else options.runs
@@ -62,14 +62,14 @@ def main():
             cells = [mean_sd(errors[name, learner, scaled]) for learner in learners]
             gains = [gain(errors, name, learner, scaled) for learner in ("LogDet", "von Neumann")]
             rows.append([name, *cells, *gains])
-        print(f"\n{'Standardised' if scaled else 'Raw'} features, error in per cent:\n")
+        print(f"\n{'Standardized' if scaled else 'Raw'} features, error in per cent:\n")
         print_table(["set", *learners, "LogDet - Euclidean", "von Neumann - Euclidean"], rows)
     print(f"\nOf {len(_CONVERGED)} fits with the chosen price, {sum(_CONVERGED)} converged (tol 1e-4).")
     draw(errors, learners, options.output / "uci_metrics.png")
 
 
 def two_fold(learner, X, y, scaled, seed):
-    """Return the error of 4 neighbours after learning on the other half."""
+    """Return the error of 4 neighbors after learning on the other half."""
     wrong = 0
     for train, test in StratifiedKFold(2, shuffle=True, random_state=seed).split(X, y):
         scaler, own = StandardScaler() if scaled else None, None if learner is None else clone(learner)
@@ -111,7 +111,7 @@ def mended_lmnn():
 
 
 def draw(errors, learners, path):
-    """Draw the errors as bars, raw on the left and standardised on the right."""
+    """Draw the errors as bars, raw on the left and standardized on the right."""
     figure, axes = new_axes(2, width=5.2)
     for ax, scaled in zip(axes, (False, True), strict=True):
         for k, learner in enumerate(learners):
@@ -123,11 +123,11 @@ def draw(errors, learners, path):
                 [part.mean() for part in found],
                 0.19,
                 yerr=spread,
-                color=COLOURS[learner],
+                color=COLORS[learner],
                 label=learner,
             )
         ax.set_xticks(range(len(SETS)), SETS, rotation=15)
-        ax.set_title("standardised" if scaled else "raw")
+        ax.set_title("standardized" if scaled else "raw")
         ax.grid(axis="x", alpha=0)
     for ax in axes:
         ax.set_ylim(bottom=0)

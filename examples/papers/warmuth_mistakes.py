@@ -2,7 +2,7 @@
 
     python examples/papers/warmuth_mistakes.py [--quick] [--folder DIR]
 
-Unit vectors are labelled by a hidden subspace of rank r: 1 where at least half of their square lies in it, -1
+Unit vectors are labeled by a hidden subspace of rank r: 1 where at least half of their square lies in it, -1
 where none does. A random stream takes them as they come; a hard one takes, of 30, one that the learner gets
 wrong, as long as there is one.
 """
@@ -25,7 +25,7 @@ def main(folder, quick=False):
     figure = Figure((8, 3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     rows = []
-    for r, colour in zip(ranks, ("C0", "C1", "C2"), strict=False):
+    for r, color in zip(ranks, ("C0", "C1", "C2"), strict=False):
         bounds, found = [], []
         for n in orders:
             seeds = range(1 if quick else 5)
@@ -35,8 +35,8 @@ def main(folder, quick=False):
             bounds.append(7.18 * r * np.log(n / r))
             rows.append([n, r, *(f"{count:.1f}" for count in (*found[-1], bounds[-1]))])
         for panel, counts in zip(axes, np.array(found).T, strict=True):
-            panel.semilogx(orders, counts, "o-", color=colour, label=f"r = {r}")
-            panel.semilogx(orders, bounds, "--", color=colour)
+            panel.semilogx(orders, counts, "o-", color=color, label=f"r = {r}")
+            panel.semilogx(orders, bounds, "--", color=color)
     for panel, name in zip(axes, ("random stream", "hard stream"), strict=True):
         panel.set(title=name, xlabel="n", xticks=orders, xticklabels=orders)
         panel.minorticks_off()
@@ -51,9 +51,9 @@ def mistakes(n, r, trials, hard, seed):
     rng = np.random.default_rng(seed)
     Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
     learner = MatrixWinnow(rank=r)
-    learner.partial_fit(*labelled(rng, Q, r, 1))
+    learner.partial_fit(*labeled(rng, Q, r, 1))
     for _ in range(trials - 1):
-        x, y = labelled(rng, Q, r, CANDIDATES if hard else 1)
+        x, y = labeled(rng, Q, r, CANDIDATES if hard else 1)
         wrong = np.flatnonzero(learner.predict(x) != y)
         pick = wrong[:1] if len(wrong) else [0]
         learner.partial_fit(x[pick], y[pick])
@@ -61,7 +61,7 @@ def mistakes(n, r, trials, hard, seed):
     return learner.mistakes_
 
 
-def labelled(rng, Q, r, count):
+def labeled(rng, Q, r, count):
     """Return unit vectors and their labels, both kinds as often."""
     coordinates = rng.normal(size=(count, len(Q)))
     inside, outside = coordinates[:, :r].copy(), coordinates[:, r:].copy()

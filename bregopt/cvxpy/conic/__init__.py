@@ -2,8 +2,8 @@
 
 They are read from either side of the pair
 
-    minimise  c'x   subject to  A x + s = b,  s in K        (P)
-    minimise  b'z   subject to  A'z = -c,     z in K*       (D)
+    minimize  c'x   subject to  A x + s = b,  s in K        (P)
+    minimize  b'z   subject to  A'z = -c,     z in K*       (D)
 
 with ``K`` the zero cone, the nonnegative numbers and psd matrices, in this order; a psd matrix is given by
 its upper triangle, column by column, entries off the diagonal times the square root of two.

@@ -27,7 +27,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Conic:
-    """The data of ``minimise c'x subject to A x + s = b``.
+    """The data of ``minimize c'x subject to A x + s = b``.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.conic.form import Conic
-from bregopt.presolve.row_recognition import recognise
+from bregopt.presolve.row_recognition import recognize
 from bregopt.program import Block, Bounds, LinearMap, Penalty, Term
 from bregopt.program.rows import Coordinates, SparseRows
 
@@ -29,7 +29,7 @@ def map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -
     terms = [
         Term(b, at[local], family)
         for b, at, rows in _sparse(conic, row, place, value)
-        for local, family in recognise(rows)
+        for local, family in recognize(rows)
     ]
     return LinearMap(m, conic.orders, tuple(terms))
 

@@ -1,7 +1,7 @@
 """Affine CVXPY expressions as rows of coefficients, read from the expression tree as it was written.
 
 A row asks for weighted elements of an expression. Each atom says which elements of its arguments they are
-made of, and so the rows sink from the root to the variables. Nothing is canonicalised and no Kronecker
+made of, and so the rows sink from the root to the variables. Nothing is canonicalized and no Kronecker
 product is formed: an entry of a matrix costs the same whatever its order. Elements are numbered by columns.
 
 One function below for each kind of atom, and the tables of their names; what is in none is asked for its

@@ -2,7 +2,7 @@
 
 Three forms are known. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine matrix ``F``; a penalty
 is a scalar function of affine elements that a soft row can pay; and what is left over is affine. One function
-below for each atom; `elements` holds its elements with the weights that they have in the sum to be minimised.
+below for each atom; `elements` holds its elements with the weights that they have in the sum to be minimized.
 """
 
 from __future__ import annotations

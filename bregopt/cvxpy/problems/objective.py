@@ -33,7 +33,7 @@ _ZERO = 1e-14  # what a start leaves of the linear term counts as nothing below 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is minimised: affine rows, spectral terms, penalties, a constant."""
+    """What is minimized: affine rows, spectral terms, penalties, a constant."""
 
     affine: list[Rows]
     spectral: list[Spectral]
@@ -42,7 +42,7 @@ class Goal:
 
 
 def read_objective(objective: Any) -> Goal:
-    """Return the parts of a CVXPY objective, turned to a minimisation.
+    """Return the parts of a CVXPY objective, turned to a minimization.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def read_objective(objective: Any) -> Goal:
 def objective_of(
     goal: Goal, leaves: dict[Any, Leaf], spectral: list[tuple[Spectral, PSD, float]]
 ) -> tuple[ObjectiveExpression, list[Constraint]]:
-    """Return our objective, to be minimised, and the soft rows that pay the rest of it.
+    """Return our objective, to be minimized, and the soft rows that pay the rest of it.
 
     Parameters
     ----------

@@ -30,12 +30,12 @@ _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
 class _Prices(NamedTuple):
-    """What the elements of a variable pay: ``weight`` times the distance or divergence from ``centre``.
+    """What the elements of a variable pay: ``weight`` times the distance or divergence from ``center``.
 
     It is a distance, a `hinge`, or the objective's own divergence; going `up` and going `down` may be free.
     """
 
-    centre: Array
+    center: Array
     weight: Array
     hinge: Mask
     up: Mask
@@ -155,7 +155,7 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: str | None) -> _Be
     softness = _softness(at, offset, slope, prices, own)
     if softness is None or not _may_bend(u, at, prices, sense).all():
         return None
-    end = offset.plus(Expression(body.shape, slope * prices.centre[at]))
+    end = offset.plus(Expression(body.shape, slope * prices.center[at]))
     lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     # The multiplier of an equation that was turned round is, too.
     soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
@@ -173,16 +173,16 @@ def _softness(
         return Softness(weight / slope, "hinge")
     assert own is not None
     shifted = bool(offset.parameters) or offset.constant.any()
-    if own in _OF_RATIOS and (shifted or (prices.centre[at] <= 0).any()):
+    if own in _OF_RATIOS and (shifted or (prices.center[at] <= 0).any()):
         return None
     return Softness(weight / slope ** _POWERS[own], "divergence")
 
 
 def _may_bend(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:
     """Return which bounds may bend as far as they like, at a cost, and need not where that is none."""
-    lower, upper, centre = u.lower[at], u.upper[at], prices.centre[at]
-    rise = prices.up[at] & np.isinf(upper) & (lower <= centre)
-    fall = prices.down[at] & np.isinf(lower) & (upper >= centre)
+    lower, upper, center = u.lower[at], u.upper[at], prices.center[at]
+    rise = prices.up[at] & np.isinf(upper) & (lower <= center)
+    fall = prices.down[at] & np.isinf(lower) & (upper >= center)
     ways: dict[str, Mask] = {"<=": rise, ">=": fall, "==": rise & fall}
     return ways[sense]
 

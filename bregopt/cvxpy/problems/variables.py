@@ -15,7 +15,7 @@ from bregopt.cvxpy.problems.affine_reader import Elements, Quadratics, Rows, row
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.presolve.row_recognition import recognise
+from bregopt.presolve.row_recognition import recognize
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,
@@ -327,9 +327,9 @@ def _family(rows: SparseRows) -> Family:
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
         return Entries(rows.n, t.i, t.j, t.value)
-    if _are_distances(t, m):  # the most common by far, and often one by one: recognised at once
+    if _are_distances(t, m):  # the most common by far, and often one by one: recognized at once
         return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
-    (_, family), *others = recognise(rows)
+    (_, family), *others = recognize(rows)
     if not others and not isinstance(family, SparseRows):
         return family
     if len(t.row) > _SPARSE_SHARE * m * rows.n**2:

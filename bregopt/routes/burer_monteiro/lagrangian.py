@@ -141,7 +141,7 @@ class Lagrangian:
         return np.abs(at.y - self.y) / self.rho
 
     def updated(self, at: Point, before: Array, tol: float) -> Lagrangian:
-        """Return the Lagrangian with the multipliers of a minimiser.
+        """Return the Lagrangian with the multipliers of a minimizer.
 
         Penalties grow where rows are missed by nearly as much as `before`, and that is worth more than `tol`.
         """

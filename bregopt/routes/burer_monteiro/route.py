@@ -42,7 +42,7 @@ class LowRankSettings(base.Settings):
 
 
 class LowRankRoute:
-    """Burer and Monteiro's factorisation, with bounds that are proven whatever point it ends at."""
+    """Burer and Monteiro's factorization, with bounds that are proven whatever point it ends at."""
 
     name: ClassVar[str] = "lowrank"
     summary: ClassVar[str] = "large sparse problems with a fixed diagonal or trace (cuts of graphs)"

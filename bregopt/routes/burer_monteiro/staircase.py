@@ -1,6 +1,6 @@
 """From one rank to the next, until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
 
-A minimiser ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
+A minimizer ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
 ``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a
 direction in which one column more lets the value fall. What the multipliers prove is certified at each stage.
 """
@@ -127,7 +127,7 @@ class Staircase:
         return max(objective_size(self._program, self._at.value + self._program.offset), TINY)
 
     def _descend(self, tol: float) -> StopReason | None:
-        """Minimise at the present rank; return why it was cut short, if it was."""
+        """Minimize at the present rank; return why it was cut short, if it was."""
         limit = self._settings.max_iter or _MAX_ITER
         for point in descend(self._L, self._at, tol):
             self._at = point

@@ -1,6 +1,6 @@
 """The Riemannian trust-region method: each step by truncated conjugate gradients (Absil et al. 2007).
 
-Measured against sweeps over the rows of ``R``, one colour of the graph at a time, and a limited-memory
+Measured against sweeps over the rows of ``R``, one color of the graph at a time, and a limited-memory
 quasi-Newton method, it takes as long as the better of them to 1e-6, and goes on where they tail off.
 """
 
@@ -54,7 +54,7 @@ def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
 
 
 def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
-    """Return an approximate minimiser of the quadratic model in the trust region (Steihaug 1983)."""
+    """Return an approximate minimizer of the quadratic model in the trust region (Steihaug 1983)."""
     shift = at.slack.diagonal()[:, None] - at.share
     M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + TINY)
     # The region is measured in the preconditioner's norm, in which the steps of the method only grow.

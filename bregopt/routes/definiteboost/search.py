@@ -1,6 +1,6 @@
 """Margin problems by a search over their one variable (Tsuda et al. 2005, §4.6).
 
-    minimise theta   subject to   <A_j, X> <= b_j + w_j theta,  w_j >= 0,   tr X = t.
+    minimize theta   subject to   <A_j, X> <= b_j + w_j theta,  w_j >= 0,   tr X = t.
 
 At a fixed theta this is a question of feasibility. Steps from the multiple of the identity answer it, for the
 better or the worse: a matrix that needs a smaller theta, or multipliers that prove a larger one. Either

@@ -49,7 +49,7 @@ class Slacks:
     end : int array
     side, constant : array
         ``constant + side p`` is the price.
-    centred : int
+    centered : int
         The number of slacks, the first ones, whose product with the price is to be ``nu``.
     last : array
         What the products of the others are to be.
@@ -58,16 +58,16 @@ class Slacks:
     end: IntArray
     side: Array
     constant: Array
-    centred: int
+    centered: int
     last: Array
 
     def target(self, nu: float, after: Move | None = None) -> Array:
         """Return what the products should be, less what a first step changes to second order."""
         target = np.empty(len(self.end))
-        target[: self.centred] = nu
-        target[self.centred :] = self.last
+        target[: self.centered] = nu
+        target[self.centered :] = self.last
         if after is not None:
-            target[: self.centred] -= after.s[: self.centred] * after.price[: self.centred]
+            target[: self.centered] -= after.s[: self.centered] * after.price[: self.centered]
         return target
 
 
@@ -115,8 +115,8 @@ class Sides:
         constant = [np.zeros(len(held)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
         side = [np.ones(len(held)), -np.ones(len(hinge)), self.sign[logdet]]
         end = np.concatenate([held, hinge, logdet])
-        centred = len(held) + len(hinge)
-        return Slacks(end, np.concatenate(side), np.concatenate(constant), centred, self.gamma[logdet])
+        centered = len(held) + len(hinge)
+        return Slacks(end, np.concatenate(side), np.concatenate(constant), centered, self.gamma[logdet])
 
     @cached_property
     def held(self) -> IntArray:
@@ -192,7 +192,7 @@ class Ends:
 
     @classmethod
     def at(cls, sides: Sides, activity: Array, nu: float, y: Array) -> Ends:
-        """Return the ends at a first activity, centred at `nu`; near `y`, NaN where none is known."""
+        """Return the ends at a first activity, centered at `nu`; near `y`, NaN where none is known."""
         row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
@@ -225,11 +225,11 @@ class Ends:
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return self.sides.slacks.centred
+        return self.sides.slacks.centered
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
-        k = self.sides.slacks.centred
+        k = self.sides.slacks.centered
         return float(self.s[:k] @ self.price[:k])
 
     def stiffness(self) -> Array:
@@ -298,7 +298,7 @@ class Ends:
 
     def after(self, move: Move, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
-        k = self.sides.slacks.centred
+        k = self.sides.slacks.centered
         s, price = self.s[:k] + primal * move.s[:k], self.price[:k] + dual * move.price[:k]
         return float(s @ price)
 

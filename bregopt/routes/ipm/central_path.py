@@ -1,6 +1,6 @@
 """Mehrotra's predictor and corrector on the central path of a semidefinite program.
 
-At each step the same factorised system gives a predictor, towards ``mu = 0``, and a corrector, towards
+At each step the same factorized system gives a predictor, towards ``mu = 0``, and a corrector, towards
 ``sigma mu`` with ``sigma`` from how far the predictor could go and with its second-order terms (HKM
 direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the path is a
 LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).

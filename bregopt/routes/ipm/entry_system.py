@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, symmetrise
+from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
 from bregopt.program.rows import RankOne, RankTwo, Rows, dense_stack
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
@@ -67,7 +67,7 @@ class EntrySystem:
             if pull.R[0] is not None:
                 G += Pk.T @ pull.R[0] @ inverse.T
             delta, du, dy = solve(G, pull)
-            return Step((symmetrise(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
+            return Step((symmetrize(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
 
         return step
 

@@ -9,7 +9,7 @@ from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 
 from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
-from bregopt.linalg import factorised
+from bregopt.linalg import factorized
 
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
@@ -21,7 +21,7 @@ _NOTHING = 1e-200  # a diagonal that stands for a row of zeros
 
 
 class DefiniteFactor:
-    """A factorised positive definite matrix, with a little more on its diagonal where rows are dependent.
+    """A factorized positive definite matrix, with a little more on its diagonal where rows are dependent.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class DefiniteFactor:
         self._S, extra = S, 0.0
         while len(S):
             more = S + np.diag(extra * _sizes(S)) if extra else S
-            self._root, definite = factorised(more)
+            self._root, definite = factorized(more)
             if definite and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(_sizes(S))).all()):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
@@ -155,12 +155,12 @@ def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[
 
 
 def _whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system as one, regularised by round-off."""
+    """Return what solves the bordered system as one, regularized by round-off."""
     m, f = F.shape
     whole = np.block([[M, F], [F.T, -np.diag(E)]])
     scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), TINY))
-    regularised = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
-    lu = lu_factor(regularised, check_finite=False)  # the engine looks at its steps
+    regularized = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
+    lu = lu_factor(regularized, check_finite=False)  # the engine looks at its steps
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         x = scale * lu_solve(lu, scale * np.concatenate([b, q]), check_finite=False)

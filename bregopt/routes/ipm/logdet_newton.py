@@ -30,7 +30,7 @@ from bregopt.routes.progress import Progress
 __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
-_CENTRINGS = 12
+_CENTERINGS = 12
 _SOFT_STEPS = 20  # of Newton's method on soft rows, which creeps where prices are far above the divergence
 _WARM_STEPS = 12  # that an earlier answer is given to lead on
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
@@ -138,7 +138,7 @@ class _RowNewton:
         X = self._frame.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._centred(_on_diagonal(self._frame.program, X))
+        return self._centered(_on_diagonal(self._frame.program, X))
 
     def certificate(self, at: _Iterate) -> Certificate:
         """Return what an iterate proves."""
@@ -149,13 +149,13 @@ class _RowNewton:
         new = self._engine.advance(at.own, self._frame.mu)
         return None if new is None else _Iterate(new)
 
-    def _centred(self, X: Array) -> _Iterate | None:
-        """Return an iterate at `X`, its ends centred at the largest ``nu`` with ``C - A*(y)`` well inside.
+    def _centered(self, X: Array) -> _Iterate | None:
+        """Return an iterate at `X`, its ends centered at the largest ``nu`` with ``C - A*(y)`` well inside.
 
         Where none is, ``Z`` is the one that belongs to `X`.
         """
         nu = mu = self._frame.mu
-        for _ in range(_CENTRINGS):
+        for _ in range(_CENTERINGS):
             at = self._engine.begin([X], _NO_VARIABLES, nu)
             if at is not None and _inside(at.pairs[0].Z, self._frame.C):
                 return _Iterate(at)

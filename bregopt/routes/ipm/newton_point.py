@@ -63,7 +63,7 @@ class System(Protocol):
     Attributes
     ----------
     direct : bool
-        Whether it is factorised, not left to conjugate gradients.
+        Whether it is factorized, not left to conjugate gradients.
     """
 
     @property

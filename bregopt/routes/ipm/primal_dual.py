@@ -6,7 +6,7 @@ slacks and multipliers:
 
     A(X) + B u at the ends' bounds and slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
-All are linearised (:mod:`bregopt.routes.ipm.systems`); the second and third hold from the start where
+All are linearized (:mod:`bregopt.routes.ipm.systems`); the second and third hold from the start where
 they can, and elsewhere their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
 ``nu`` falls; a semidefinite program is what both lead to when they fall together. A block may live on a face
 of the cone (:mod:`bregopt.program.face`): ``X`` and ``inv(Z)`` are then held in the coordinates of the
@@ -49,7 +49,7 @@ _TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """Newton's system at an iterate, factorised; `D` of its ends, and `q`, what ``B'dy + dz`` is to be."""
+    """Newton's system at an iterate, factorized; `D` of its ends, and `q`, what ``B'dy + dz`` is to be."""
 
     at: Iterate
     solve: Solve
@@ -68,7 +68,7 @@ class PrimalDual:
     faces : sequence of Face, optional
         The whole cone where none is given.
     direct : bool
-        Whether the system is always factorised, at whatever size.
+        Whether the system is always factorized, at whatever size.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class PrimalDual:
         y: Array | None = None,
         Z: Sequence[Array] | None = None,
     ) -> Iterate | None:
-        """Return the iterate at some matrices, ends centred at `nu`; None where it is not inside the cone.
+        """Return the iterate at some matrices, ends centered at `nu`; None where it is not inside the cone.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class PrimalDual:
     def advance(self, at: Iterate, weight: float) -> Iterate | None:
         """Return the iterate after a predictor and a corrector (Mehrotra 1992), None where no step is left.
 
-        With the same factorised system the predictor goes for ``nu = 0``; how far it could go says how far
+        With the same factorized system the predictor goes for ``nu = 0``; how far it could go says how far
         the corrector is to go. Where ``X Z`` is still far heavier than ``weight I``, its weight falls too.
 
         Parameters

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, lean, symmetrise
+from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
@@ -108,7 +108,7 @@ def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> 
     moved -= X
     if weight:
         moved += weight * K
-    return symmetrise(moved)
+    return symmetrize(moved)
 
 
 def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:

@@ -1,11 +1,11 @@
 """Newton's method for LogDet nearness where every row is soft with a smooth penalty.
 
 The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone. Yet the
-method holds multipliers beside ``X``, and linearises ``X (C - A*(y)) = mu I`` and, row by row, what joins
+method holds multipliers beside ``X``, and linearizes ``X (C - A*(y)) = mu I`` and, row by row, what joins
 activities and multipliers (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
 twofold in a step; the two together take it where it belongs. Each goes as far as its own objective improves,
 the primal one or the dual one. Where the two hinder one another ``X`` goes alone, which always descends; and
-so it does where the system is not factorised.
+so it does where the system is not factorized.
 """
 
 from __future__ import annotations

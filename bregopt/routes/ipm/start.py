@@ -196,7 +196,7 @@ def _paying(program: Program) -> Array:
 
 
 def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
-    """Return the variables with the free ones such that rows with multipliers are near their centres.
+    """Return the variables with the free ones such that rows with multipliers are near their centers.
 
     There a slack is ``nu / y`` and the give of a hinge ``nu / (gamma - y)``.
     """
@@ -205,11 +205,11 @@ def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float
         return u
     bounds, free = program.bounds, _free(program)
     p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
-    centre = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
+    center = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
     met = u.copy()
     met[free] = 0.0
     weight = p[:, None]
-    missing = centre - program.activity(X, met)[k]
+    missing = center - program.activity(X, met)[k]
     met[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * missing, rcond=None)[0]
     return met
 

@@ -73,7 +73,7 @@ def _before(least: float) -> float:
 
 
 def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
-    """Return a step for which a Cholesky factorisation was seen to exist, the longest but for `tol`.
+    """Return a step for which a Cholesky factorization was seen to exist, the longest but for `tol`.
 
     A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
     v'step v``; the next trial is made just below.

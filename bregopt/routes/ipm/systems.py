@@ -38,7 +38,7 @@ def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: b
     fixed : bool
         Whether some variable does not.
     direct : bool
-        Whether the system is always factorised; very many rows are left to conjugate gradients otherwise.
+        Whether the system is always factorized; very many rows are left to conjugate gradients otherwise.
     """
     n, k, m = A.orders[0], B.shape[1], A.m
     if fixed or len(A.orders) > 1:

@@ -1,6 +1,6 @@
 """The restricted master: one HiGHS model, built once and extended by columns (Shen et al. 2008, (P1)).
 
-    minimise    sum_k theta_k tau <C, v_k v_k'>  +  c'u  +  sum gamma_r (up_r + down_r)
+    minimize    sum_k theta_k tau <C, v_k v_k'>  +  c'u  +  sum gamma_r (up_r + down_r)
     subject to  lo <= sum_k theta_k tau A(v_k v_k') + B u - up + down <= hi,
                 theta, up, down >= 0,  u in its box
 

@@ -3,7 +3,7 @@
 The reward of a direction ``v`` is ``v'(A*(y) - C)v``. Where the order is small the matrix is decomposed;
 where it is large it is only multiplied with (Lanczos's method, two thin products where rows are of low
 rank). What Lanczos finds is a lower estimate of the largest eigenvalue and bounds nothing, however small its
-residual: an eigenvalue may be missed. So the bound is proven apart, by a Cholesky factorisation of
+residual: an eigenvalue may be missed. So the bound is proven apart, by a Cholesky factorization of
 ``t I - H``.
 """
 

@@ -30,7 +30,7 @@ class PSDBoostSettings(base.Settings):
     Parameters
     ----------
     master : {"auto", "lp", "psd"}
-        What is solved over the directions found so far: a linear programme, or a small semidefinite one.
+        What is solved over the directions found so far: a linear program, or a small semidefinite one.
     cuts_per_round : int, optional
         Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one and
         8 where that has many rows, and there twice as many after each round that leaves half of the gap.

@@ -1,6 +1,6 @@
 """The semidefinite master: ``X = V Z V'`` with a small ``Z``, over the rows that are in question.
 
-    minimise    <V'(C - A*(h)) V, Z>  +  (c - B'h)'u  +  what the rows in question pay
+    minimize    <V'(C - A*(h)) V, Z>  +  (c - B'h)'u  +  what the rows in question pay
     subject to  Z psd,  tr Z <= tau,  u in its box
 
 ``V`` is an orthonormal basis of what the last rounds found and used. A row that has come to an end of its

@@ -98,7 +98,7 @@ def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
 
 
 def new_multiplier(line: Line, row: Row, y: float, mu: float) -> float:
-    """Return the multiplier of one row that maximises the dual function, all others fixed."""
+    """Return the multiplier of one row that maximizes the dual function, all others fixed."""
     if row.lo == row.hi:
         assert row.lower is not None
         return _capped(y + mu * line_root(line, row.lower, y, mu), row.cap, y)

@@ -1,8 +1,8 @@
 """Newton's method on the dual, all rows at once, where the point is a function of a spectrum.
 
-For multipliers ``y`` the point ``X(y)`` minimises ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
+For multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
 exponential, for the squared Frobenius distance a positive part. The dual function is concave, with gradient
-``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, for Frobenius in the generalised sense
+``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, for Frobenius in the generalized sense
 (Qi and Sun 2006). Newton's equation is solved by conjugate gradients; multipliers that have a sign stay on
 their side by projection, and those that a step along their own axis would take to the end of their range
 are sent there (a primal-dual active set).
@@ -94,7 +94,7 @@ class _DualNewton:
         """Return the answer; interrupted or out of time, the last point."""
         first = self._first(start)
         if first is None:
-            X0 = np.asarray(self._divergence.minimiser(0 * self._C, self._mu))
+            X0 = np.asarray(self._divergence.minimizer(0 * self._C, self._mu))
             return Answer((X0,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         watch = Watch(self._program, self._settings, self._progress)
         limit = self._settings.max_iter or STEPS

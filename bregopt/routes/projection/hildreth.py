@@ -1,6 +1,6 @@
 """Cyclic projection for the squared Frobenius distance: Hildreth on the rows, Dykstra with the psd cone.
 
-The dual is maximised in blocks: the multipliers of the rows with the multiplier ``S`` of ``X psd`` held
+The dual is maximized in blocks: the multipliers of the rows with the multiplier ``S`` of ``X psd`` held
 (Hildreth's coordinate ascent), then ``S``, which is one eigendecomposition. Rows whose matrices are
 orthogonal to each other do not interact; they move together as arrays.
 """
@@ -38,12 +38,12 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
     block = program.blocks[0]
     assert block.nearness is not None
     mu = block.nearness.mu
-    centre = np.asarray(block.nearness.X0) - block.C / (2 * mu)
+    center = np.asarray(block.nearness.X0) - block.C / (2 * mu)
     rows = _RowAscent(program, mu)
     y = np.zeros(program.m) if start is None else program.bounds.clip(start.y)
     before = y.copy()
     round_, stop = 0, None
-    X = psd_part(centre + program.A.adjoint(y) / (2 * mu))
+    X = psd_part(center + program.A.adjoint(y) / (2 * mu))
     limit = settings.max_iter or CYCLES
     try:
         while stop is None:
@@ -60,7 +60,7 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
             if stop is None:
                 checkpoint(len(X))
                 y = rows.ascend(y, X)
-                X = psd_part(centre + program.A.adjoint(y) / (2 * mu))
+                X = psd_part(center + program.A.adjoint(y) / (2 * mu))
                 round_ += 1
     except CutShort as cut:
         stop = reason(cut)
@@ -98,7 +98,7 @@ class _RowAscent:
 
 
 def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, mu: float) -> Array:
-    """Return the multipliers of orthogonal rows that maximise the dual function, all others fixed.
+    """Return the multipliers of orthogonal rows that maximize the dual function, all others fixed.
 
     Moving a multiplier by ``2 mu alpha`` moves its activity by ``alpha square``; a squared penalty lets the
     bound give way by ``y / (2 gamma)``.
@@ -125,12 +125,12 @@ def _gram(program: Program) -> Any:
 
 
 def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
-    """Return the rows in groups whose members are orthogonal to each other (greedy colouring)."""
-    colour = np.full(gram.shape[0], -1)
+    """Return the rows in groups whose members are orthogonal to each other (greedy coloring)."""
+    color = np.full(gram.shape[0], -1)
     for k in rows:
         checkpoint()
         span = slice(gram.indptr[k], gram.indptr[k + 1])
         near = gram.indices[span][gram.data[span] != 0]
-        taken = set(colour[near].tolist())
-        colour[k] = next(c for c in range(len(taken) + 1) if c not in taken)
-    return [np.flatnonzero(colour == c) for c in range(int(colour.max(initial=-1)) + 1)]
+        taken = set(color[near].tolist())
+        color[k] = next(c for c in range(len(taken) + 1) if c not in taken)
+    return [np.flatnonzero(color == c) for c in range(int(color.max(initial=-1)) + 1)]

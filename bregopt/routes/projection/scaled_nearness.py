@@ -1,6 +1,6 @@
 """A weighted nearness problem in scaled entries, as both of its methods take it.
 
-    minimise    <K o Y, Y> / 2 - <L, Y>
+    minimize    <K o Y, Y> / 2 - <L, Y>
     subject to  Y psd,  lower <= Y <= upper entry by entry,  lo <= B(Y) <= hi or a penalty for that
 
 ``X = T Y T`` for a diagonal matrix ``T`` that gives the rows of ``K`` equal means (Sinkhorn and Knopp 1967).
@@ -144,7 +144,7 @@ class ScaledNearness:
         return self.best(self.L)
 
     def best(self, pull: Array) -> Array:
-        """Return the minimiser in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
+        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
         free = np.divide(pull, self.K, out=np.zeros_like(pull), where=self.K > 0)
         return np.clip(free, self.lower, self.upper)
 
@@ -159,7 +159,7 @@ class ScaledNearness:
     def dual_point(self, Z: Array, y: Array) -> tuple[Array, Array]:
         """Return the program's multipliers and that of ``X psd``, from those of the scaled problem.
 
-        The multipliers of the box make the Lagrangian's minimiser in the box its minimiser at large.
+        The multipliers of the box make the Lagrangian's minimizer in the box its minimizer at large.
         """
         program, rows = self.program, self.rows
         multipliers = np.zeros(program.m)

@@ -2,7 +2,7 @@
 
 The unknowns are the entries that are not fixed. Directions are those of Nesterov and Todd (1997) with the
 corrector of Mehrotra (1992): with ``P Y P = Z`` for the matrix ``Y`` and its multiplier ``Z``, Newton's
-equation ``K o D + P D P + B' w B D = r`` is set up entry by entry and factorised.
+equation ``K o D + P D P + B' w B D = r`` is set up entry by entry and factorized.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from scipy.linalg import LinAlgError, lapack, lstsq
 
 from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import root_of, symmetrise
+from bregopt.linalg import root_of, symmetrize
 from bregopt.routes.projection.scaled_nearness import ScaledNearness
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
 
 _LONGEST = 0.99  # of the way to the boundary
 _SHORTEST = 1e-5  # a step below this leads nowhere
-_LEAST_CENTRE = 1e-10  # of the complementarity: what the corrector aims at, at least
+_LEAST_CENTER = 1e-10  # of the complementarity: what the corrector aims at, at least
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
@@ -197,18 +197,18 @@ class InteriorPoint:
         return bool(np.isfinite(self.Y).all())
 
     def _corrected(self, scaling: _Scaling) -> _Step:
-        """Return the step to the centre that a step without one shows to be in reach."""
+        """Return the step to the center that a step without one shows to be in reach."""
         solve, s = self._equation(scaling.P), scaling.s
         nothing = tuple(np.zeros(len(self._value)) for _ in self._sides)
         predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
         alpha = min(1.0, self._longest(predictor, scaling))
         mu = self._mean_product(predictor, 0.0)
-        centre = (self._mean_product(predictor, alpha) / mu) ** 3 if mu > 0 else 0.0
-        centre = min(max(centre, _LEAST_CENTRE), 1.0)
+        center = (self._mean_product(predictor, alpha) / mu) ** 3 if mu > 0 else 0.0
+        center = min(max(center, _LEAST_CENTER), 1.0)
         X, Z = scaling.of_primal(predictor.X), scaling.of_dual(predictor.Z)
-        target = np.diag(centre * mu - s**2) - symmetrise(X @ Z)
+        target = np.diag(center * mu - s**2) - symmetrize(X @ Z)
         second = tuple(side.room * side.multiplier for side in predictor.sides)
-        return self._direction(solve, scaling, target, second, centre * mu)
+        return self._direction(solve, scaling, target, second, center * mu)
 
     def _side(self, sign: float, end: Array, size: float) -> _Side:
         bounded = np.isfinite(end) & ~self._equal
@@ -301,7 +301,7 @@ class InteriorPoint:
             sides.append(_SideStep(room, wish - side.weight * room))
             multipliers += side.sign * sides[-1].multiplier
         multipliers[self._equal] = of_equalities
-        return _Step(D, D + gap, symmetrise(aim - P @ (D + gap) @ P), multipliers, tuple(sides))
+        return _Step(D, D + gap, symmetrize(aim - P @ (D + gap) @ P), multipliers, tuple(sides))
 
     def _longest(self, step: _Step, scaling: _Scaling) -> float:
         """Return the longest step inside all cones."""

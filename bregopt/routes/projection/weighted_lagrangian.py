@@ -1,7 +1,7 @@
 """Augmented Lagrangian for weighted nearness, each round by a semismooth Newton method (Qi and Sun 2010).
 
 The unknown ``Y`` need not be psd. With a multiplier ``Z`` of that, multipliers ``y`` of the rows and a
-penalty parameter ``sigma`` each round minimises over the box
+penalty parameter ``sigma`` each round minimizes over the box
 
     f(Y) + ||P(Z - sigma Y)||^2 / (2 sigma) + the costs of the rows,
 
@@ -135,7 +135,7 @@ class AugmentedLagrangian:
         self.steps, self.moved = 0, np.inf
 
     def round(self) -> None:
-        """Minimise the augmented Lagrangian, and move the multipliers."""
+        """Minimize the augmented Lagrangian, and move the multipliers."""
         at, settled = self._point(self._Y), False
         for _ in range(_NEWTON_STEPS):
             gradient = self._gradient(at)
@@ -226,7 +226,7 @@ class AugmentedLagrangian:
         return D
 
     def _equation(self, at: _Point, free: Array) -> tuple[_Linear, _Linear]:
-        """Return the product with the generalised Hessian in the free entries, and a preconditioner.
+        """Return the product with the generalized Hessian in the free entries, and a preconditioner.
 
         The preconditioner is the inverse of the Hessian for equal weights in all entries.
         """

@@ -15,7 +15,7 @@ __all__ = ["elastic", "recession", "recession_box"]
 
 
 def elastic(program: Program) -> Program:
-    """Return the program that minimises the violations of the hard rows, relative to the rows' norms.
+    """Return the program that minimizes the violations of the hard rows, relative to the rows' norms.
 
     Where that minimum is above zero, its multipliers are a Farkas vector.
     """

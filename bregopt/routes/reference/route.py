@@ -132,7 +132,7 @@ def _worst(certificate: Certificate) -> float:
 
 
 def _aimless(program: Program) -> bool:
-    """Whether there is nothing to minimise, so that multipliers are round-off of zero."""
+    """Whether there is nothing to minimize, so that multipliers are round-off of zero."""
     costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
     return not costs and not program.c.any() and program.bounds.all_hard
 

@@ -1,4 +1,4 @@
-"""A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorised constraints, and the way back.
+"""A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorized constraints, and the way back.
 
 A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, or
 with the bend where the bound has parameters, so that every row has a constraint, and every constraint a
@@ -24,7 +24,7 @@ from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program
 __all__ = ["Translation", "as_declared", "joined"]
 
 _COMPARE = {"==": operator.eq, ">=": operator.ge, "<=": operator.le}
-# CVXPY's Lagrangian of a minimisation has v'(a - b) for == and <= and v'(b - a) for >=; ours has y'(b - a).
+# CVXPY's Lagrangian of a minimization has v'(a - b) for == and <= and v'(b - a) for >=; ours has y'(b - a).
 _DUAL_SIGN = {"==": -1.0, ">=": 1.0, "<=": -1.0}
 
 
@@ -44,7 +44,7 @@ class Translation:
     Parameters
     ----------
     problem : cvxpy.Problem
-        A minimisation, or the maximisation of the negative objective.
+        A minimization, or the maximization of the negative objective.
     X : tuple of cvxpy.Variable
         The matrix of each block.
     u : tuple of cvxpy.Variable
@@ -72,7 +72,7 @@ class Translation:
         return np.concatenate([np.zeros(0), *values])
 
     def multipliers(self) -> Array:
-        """Return the multipliers of the rows of a minimisation, positive at lower bounds, shape ``(m,)``."""
+        """Return the multipliers of the rows of a minimization, positive at lower bounds, shape ``(m,)``."""
         y = np.zeros(self.m)
         for side in self.sides:
             if side.constraint.dual_value is not None:
@@ -130,7 +130,7 @@ def _translated(
     terms += [_objective(block, X_b) for block, X_b in zip(program.blocks, X, strict=True)]
     terms += [program.c[place] @ part for place, part in _placed(u) if program.c[place].any()]
     objective = functools.reduce(operator.add, terms)
-    goal = cp.Maximize(-objective) if program.maximise else cp.Minimize(objective)
+    goal = cp.Maximize(-objective) if program.maximize else cp.Minimize(objective)
     problem = cp.Problem(goal, [side.constraint for side in sides])
     return Translation(problem, X, u, tuple(sides), program.m)
 
