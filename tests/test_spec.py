@@ -626,9 +626,9 @@ BAD_SPECS = {
     ),
     "no-objective": (
         "minimize",
-        "minimize",
+        "minimise",
         ValueError,
-        "problem: unknown key 'minimize'; did you mean 'minimize'",
+        "problem: unknown key 'minimise'; did you mean 'minimize'",
     ),
     "objective-type": ('"frobenius_div(X, A)"', "1", TypeError, "problem: minimize: the value is 1"),
     "objective-vector": (
