@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
 from bregopt.certify import is_farkas
-from bregopt.presolve.boxes import box_rows
+from bregopt.presolve.boxes import Boxes
 
 
 def test_which_rows_are_boxes():
@@ -27,7 +27,7 @@ def test_which_rows_are_boxes():
         u[5] <= 2,
         u[5] >= 3,  # crosses the other: both stay
     ]
-    boxed = box_rows(bo.Problem(bo.Minimize(bo.trace(X)), rows).program())
+    boxed = Boxes().apply(bo.Problem(bo.Minimize(bo.trace(X)), rows).program(), None)
     assert boxed.kept.tolist() == [0, 5, 6, 7, 8, 9]
     np.testing.assert_array_equal(boxed.program.u_lo, [0, 1, 1, 0, 0, 0])
     np.testing.assert_array_equal(boxed.program.u_hi, [np.inf, 2, 2, np.inf, np.inf, np.inf])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import certify, is_farkas, is_ray
-from bregopt.presolve.faces import find_faces
+from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import registry
 from bregopt.routes.ipm import PrimalDual
@@ -280,7 +280,7 @@ def symmetric_part(A):
 @settings(max_examples=20)
 def test_faces(kind, seed):
     problem, value, r = faced_problem(seed, kind)
-    assert find_faces(problem.program()).faces[0].order == r
+    assert Faces().apply(problem.program(), None).program.faces[0].order == r
     solution = solve(problem)
     assert solution.status == "optimal"
     assert abs(solution.value - value) <= 5e-6 * max(abs(value), 1.0)
@@ -322,7 +322,7 @@ def test_dual_that_is_not_attained_is_proven_on_the_face():
     p = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).program()
     y = np.array([0.0, -1 / np.sqrt(2), -0.25 * np.sqrt(2)])
     assert not certify(p, (solution.X,), np.zeros(0), y).meets(1e-6)
-    assert certify(p, (solution.X,), np.zeros(0), y, find_faces(p).faces).meets(1e-6)
+    assert certify(p, (solution.X,), np.zeros(0), y, Faces().apply(p, None).program.faces).meets(1e-6)
 
 
 @pytest.mark.parametrize("kind", FACES)
@@ -347,7 +347,7 @@ def test_a_combination_of_three_rows_fixes_a_part_to_zero():
     X = bo.PSD(5)
     rows = [bo.trace(X) == 1, X[0, 0] + X[1, 1] == 0.4, X[2, 2] == 0.6, X[0, 1] == 0.1]
     problem = bo.Problem(bo.Maximize(X[0, 2] + X[1, 2] + X[3, 4] + X[3, 3]), rows)
-    assert find_faces(problem.program()).faces[0].order == 3
+    assert Faces().apply(problem.program(), None).program.faces[0].order == 3
     solution = solve(problem, tol=1e-8)
     peers.ask(problem).agrees(solution.value, solution.error)
 
@@ -358,7 +358,7 @@ def test_explain_names_the_face(capsys):
     problem = bo.Problem(bo.Minimize(X[0, 1] + Y[0, 1]), rows)
     problem.explain()
     said = next(line for line in capsys.readouterr().out.splitlines() if "path" in line)
-    assert "K lives on a face of order 5 of 6; 1 row implied" in said
+    assert "K is on a face of order 5 of 6; 1 row implied" in said
     assert "L lives" not in said
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.presolve.slacks import fold_slacks
+from bregopt.presolve.slacks import Slacks
 
 
 def margin_problem(seed, R=12, D=3, price=0.3, scale=1.0):
@@ -55,7 +55,7 @@ def test_only_slack_variables_are_folded():
     ]
     cost = np.array([1.0, 1, 1, 1, 1, 1, 0])
     problem = bo.Problem(bo.Minimize(X[0, 1] + cost @ u), rows)
-    folded = fold_slacks(problem.program())
+    folded = Slacks().apply(problem.program(), None)
     assert folded.slack.tolist() == [0, 3]
     assert folded.program.k == 5
     sol = problem.solve(solver="path")

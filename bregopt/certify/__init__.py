@@ -13,7 +13,7 @@ from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
 from bregopt.certify.proofs import is_farkas, is_ray
-from bregopt.certify.trace_bound import TraceBound, trace_bound, with_trace_row
+from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
 __all__ = [
     "Certificate",
@@ -32,5 +32,6 @@ __all__ = [
     "proven_bound",
     "smallest_eigenvalue",
     "trace_bound",
+    "trace_bounds",
     "with_trace_row",
 ]

@@ -15,7 +15,14 @@ from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows
 
-__all__ = ["TraceBound", "diagonal_bounds", "trace_bound", "trace_bounds", "with_trace_row"]
+__all__ = [
+    "TraceBound",
+    "diagonal_bounds",
+    "inherit_trace_bounds",
+    "trace_bound",
+    "trace_bounds",
+    "with_trace_row",
+]
 
 _found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
 _diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
@@ -40,6 +47,14 @@ class TraceBound:
     def least(self, smallest_eigenvalue: float) -> float:
         """Return the least ``<W, X>`` over psd ``X`` of this trace, from the smallest eigenvalue of ``W``."""
         return self.value * (smallest_eigenvalue if self.exact else min(0.0, smallest_eigenvalue))
+
+
+def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:
+    """Give a program of some of the rows the trace bounds of the whole, where the other rows are zero."""
+    _found[program] = tuple(
+        None if bound is None else replace(bound, multipliers=bound.multipliers[kept])
+        for bound in trace_bounds(whole)
+    )
 
 
 def with_trace_row(program: Program, block: int, value: float) -> Program:

@@ -8,52 +8,55 @@ are what the variables' reduced costs ``c - B'y`` leave.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import is_farkas
+from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Program, Start, StopReason
 
-__all__ = ["Boxed", "box_rows"]
+__all__ = ["Boxed", "Boxes"]
 
 
 @dataclass(frozen=True, eq=False)
-class Boxed:
+class Boxed(Reduced):
     """A program with bounds of single variables in the box.
 
     Parameters
     ----------
-    whole, program : Program
-        As given, and with fewer rows.
     kept : int array
         The rows that are left.
     below, above : int array of shape (k,)
         The row that gives a variable its lower or its upper bound; -1 where the box was as tight before.
-    contradiction : array of shape (m,), optional
+    farkas : array of shape (m,), optional
         A Farkas vector, where such rows leave a variable no room.
     """
 
-    whole: Program
-    program: Program
     kept: IntArray
     below: IntArray
     above: IntArray
-    contradiction: Array | None = None
+    farkas: Array | None = None
 
-    def shrink(self, start: Start | None) -> Start | None:
-        """Return an earlier answer to the whole program as one to the smaller."""
-        return None if start is None else replace(start, y=start.y[self.kept])
+    @property
+    def summary(self) -> str:
+        count = self.whole.m - len(self.kept)
+        return f"{count} row{'s' if count > 1 else ''} in the box of the variables" if count else ""
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, y=start.y[self.kept])
 
     def restore(self, answer: Answer) -> Answer:
-        """Return the answer with multipliers of all rows."""
-        if len(self.kept) == self.whole.m:
-            return answer
         costs = 0 * self.whole.c if answer.stop is StopReason.INFEASIBLE else self.whole.c
         on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces, costs)
         return replace(answer, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
 
     def _multipliers(self, own: Array, costs: Array) -> Array:
+        """Return multipliers of all rows: those of the box are what is left of the costs."""
         y = np.zeros(self.whole.m)
         y[self.kept] = self.program.bounds.clip(own)
         reduced = costs - self.program.B.T @ y[self.kept]
@@ -63,35 +66,39 @@ class Boxed:
         return y
 
 
-def box_rows(program: Program) -> Boxed:
-    """Return the program with hard inequalities in one variable alone taken for its box.
+class Boxes:
+    """Hard inequalities in one variable alone become its box.
 
     Variables that they leave no room, by no more than round-off, stay as they are.
     """
-    rows = _bounding(program)
-    if len(rows) == 0:
-        none = np.full(program.k, -1)
-        return Boxed(program, program, np.arange(program.m), none, none)
-    column, weight = _only_entries(program, rows)
-    ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
-    u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
-    u_hi, above = _tightest(-program.u_hi, column, -ends[1], rows)
-    crossed = u_lo > -u_hi
-    contradiction = _contradiction(program, crossed, below, above)
-    below[crossed] = above[crossed] = -1
-    kept = np.setdiff1d(np.arange(program.m), rows[~crossed[column]])
-    if len(kept) == program.m:
-        return Boxed(program, program, kept, below, above, contradiction)
-    smaller = replace(
-        program,
-        A=program.A.slice(kept),
-        B=program.B[kept],
-        bounds=program.bounds.slice(kept),
-        u_lo=np.where(crossed, program.u_lo, u_lo),
-        u_hi=np.where(crossed, program.u_hi, -u_hi),
-        labels=_labels(program, kept),
-    )
-    return Boxed(program, smaller, kept, below, above, contradiction)
+
+    name: ClassVar[str] = "boxes"
+    universal: ClassVar[bool] = True
+
+    def apply(self, program: Program, options: Any) -> Boxed | None:
+        rows = _bounding(program)
+        if len(rows) == 0:
+            return None
+        column, weight = _only_entries(program, rows)
+        ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
+        u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
+        u_hi, above = _tightest(-program.u_hi, column, -ends[1], rows)
+        crossed = u_lo > -u_hi
+        farkas = _contradiction(program, crossed, below, above)
+        below[crossed] = above[crossed] = -1
+        kept = np.setdiff1d(np.arange(program.m), rows[~crossed[column]])
+        if farkas is None and len(kept) == program.m:
+            return None
+        smaller = replace(
+            program,
+            A=program.A.slice(kept),
+            B=program.B[kept],
+            bounds=program.bounds.slice(kept),
+            u_lo=np.where(crossed, program.u_lo, u_lo),
+            u_hi=np.where(crossed, program.u_hi, -u_hi),
+            labels=_labels(program, kept),
+        )
+        return Boxed(program, smaller, kept, below, above, farkas)
 
 
 def _bounding(program: Program) -> IntArray:

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify.proofs import is_farkas
+from bregopt.certify.trace_bound import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
-from bregopt.program.face import Face
-from bregopt.program.lowrank import LowRank
-from bregopt.program.program import Program
+from bregopt.presolve.reduction import Reduced
+from bregopt.program import Answer, Face, LowRank, Program, Start, StopReason
 from bregopt.program.rows import Rows
 
-__all__ = ["Faces", "find_faces"]
+__all__ = ["Faces", "OnFaces"]
 
 _ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
 _PSD_PROBES = 10  # random vectors that tell an indefinite row
@@ -59,39 +60,29 @@ class Exposure:
 
 
 @dataclass(frozen=True, eq=False)
-class Faces:
-    """A program without the rows that its faces imply.
+class OnFaces(Reduced):
+    """A program whose matrices are on faces of the cone, without the rows that these imply.
 
     Parameters
     ----------
-    whole, program : Program
-        As given, and the rows that are left.
     kept : int array
-        Which these are.
-    faces : tuple of Face
-        One for each block.
+        The rows that are left.
     exposures : tuple of Exposure
         In the order in which they were found.
     """
 
-    whole: Program
-    program: Program
     kept: IntArray
-    faces: tuple[Face, ...]
     exposures: tuple[Exposure, ...]
 
     @property
     def summary(self) -> str:
-        """What was removed, for ``explain``; empty where nothing was."""
         parts = [
-            f"{block.name} lives on a face of order {face.order} of {face.n}"
-            for block, face in zip(self.whole.blocks, self.faces, strict=True)
+            f"{block.name} is on a face of order {face.order} of {face.n}"
+            for block, face in zip(self.whole.blocks, self.program.faces, strict=True)
             if face.codimension
         ]
         dropped = self.whole.m - len(self.kept)
-        return ", ".join(parts) + (
-            f"; {dropped} row{'s' if dropped > 1 else ''} implied" if parts and dropped else ""
-        )
+        return ", ".join(parts) + (f"; {dropped} row{'s' if dropped > 1 else ''} implied" if dropped else "")
 
     def contradiction(self) -> Array | None:
         """Return the Farkas vector of a row that vanishes on the faces but may not be zero, if there is one.
@@ -119,9 +110,14 @@ class Faces:
             "fix a part of X to zero: no X can meet it. Make it soft with bo.soft(...) or change the bound"
         )
 
-    def lift(self, y: Array) -> Array:
-        """Return multipliers of all rows from those on the faces."""
-        return self._lifted(_scattered(self.kept, y, self.whole.m), costs=True)
+    def shrink(self, start: Start) -> Start:
+        return replace(start, y=start.y[self.kept])
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return the answer with multipliers of all rows, and those that need only be right on the faces."""
+        on_faces = _scattered(self.kept, answer.y, self.whole.m)
+        y = self._lifted(on_faces, costs=answer.stop is not StopReason.INFEASIBLE)
+        return replace(answer, y=y, y_on_faces=on_faces)
 
     def _lifted(self, y: Array, costs: bool) -> Array:
         for exposure in reversed(self.exposures):
@@ -157,8 +153,34 @@ class Faces:
         return max(needed + _MARGIN * (abs(needed) + scale), 0.0)
 
 
-def find_faces(program: Program) -> Faces:
-    """Return the faces that rows of a program imply, and the rows that say more."""
+class Faces:
+    """Matrices that the rows leave no interior are put on a face of the cone."""
+
+    name: ClassVar[str] = "faces"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, options: Any) -> OnFaces | None:
+        exposures = _exposures(program)
+        if not exposures:
+            return None
+        faces = [Face.whole(block.n) for block in program.blocks]
+        for e in exposures:
+            faces[e.block] = Face(np.column_stack([e.before, e.directions]))
+        kept = np.flatnonzero(~_vanishing(program, faces))
+        left = replace(
+            program,
+            blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
+            A=program.A.slice(kept),
+            B=program.B[kept],
+            bounds=program.bounds.slice(kept),
+            labels=(),
+        )
+        inherit_trace_bounds(left, program, kept)
+        return OnFaces(program, left, kept, exposures)
+
+
+def _exposures(program: Program) -> tuple[Exposure, ...]:
+    """Return what the rows expose, one exposure after the other, until no row exposes more."""
     removed = [np.zeros((block.n, 0)) for block in program.blocks]
     exposures: list[Exposure] = []
     used = np.zeros(program.m, dtype=bool)
@@ -171,14 +193,7 @@ def find_faces(program: Program) -> Faces:
             used[exposure.rows] = True
             exposures.append(exposure)
             searched.append(b)
-    faces = tuple(Face(D) for D in removed)
-    if not exposures:
-        return Faces(program, program, np.arange(program.m), faces, ())
-    kept = np.flatnonzero(~_vanishing(program, faces))
-    left = replace(
-        program, A=program.A.slice(kept), B=program.B[kept], bounds=program.bounds.slice(kept), labels=()
-    )
-    return Faces(program, left, kept, faces, tuple(exposures))
+    return tuple(exposures)
 
 
 def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:

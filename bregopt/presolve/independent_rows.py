@@ -9,6 +9,7 @@ that the angle itself costs. With ``A = R'Q'`` and the multipliers ``w`` of ``Q'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,10 +17,11 @@ from scipy.linalg import solve_triangular
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import remaining
+from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Bounds, LinearMap, Penalty, Program, Start, Term
 from bregopt.program.rows import DenseRows
 
-__all__ = ["Independent", "independent_rows"]
+__all__ = ["Independent", "IndependentRows"]
 
 _NEAR = 1e-3  # the distance of a unit row from the span of those before: from here Newton's system loses it
 _DEPENDENT = 1e-11  # the distance that round-off of the data alone may be
@@ -29,31 +31,29 @@ _SECONDS = 1e-7  # of QR for each entry, at most: where there is no time for it 
 
 
 @dataclass(frozen=True, eq=False)
-class Independent:
-    """A program whose equalities are orthonormal.
+class Independent(Reduced):
+    """A program with orthonormal equalities first, the other rows after them.
 
     Parameters
     ----------
-    whole, program : Program
-        As given; and with orthonormal equalities first, the other rows after them.
     equal, others : int array
         The equalities that the new ones combine, and the rows that are no equalities, of `whole`.
     R : array of shape (e, e)
         Upper triangular, with ``A_equal = R' Q'``.
     """
 
-    whole: Program
-    program: Program
     equal: IntArray
     others: IntArray
     R: Array
 
+    @property
+    def summary(self) -> str:
+        return f"{len(self.equal)} nearly dependent equalities made orthonormal"
+
     def shrink(self, start: Start) -> Start:
-        """Return an earlier answer to the whole program as one to the new."""
         return replace(start, y=np.concatenate([self.R @ start.y[self.equal], start.y[self.others]]))
 
     def restore(self, answer: Answer) -> Answer:
-        """Return the answer with multipliers of the given rows."""
         on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
         return replace(answer, y=self._multipliers(answer.y), y_on_faces=on_faces)
 
@@ -64,33 +64,38 @@ class Independent:
         return y
 
 
-def independent_rows(program: Program) -> Independent | None:
-    """Return the program with orthonormal equalities, None where no two are so close that it matters."""
-    equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
-    length = sum(n * (n + 1) // 2 for n in program.A.orders) + program.k
-    if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
-        return None
-    if remaining() < _SECONDS * len(equal) * length:
-        return None
-    sizes = program.row_sizes[equal]
-    vectors = _vectors(program, equal) / sizes[:, None]
-    Q, R = np.linalg.qr(vectors.T)
-    distance = np.abs(R.diagonal())
-    if len(distance) < len(equal) or distance.min() > _NEAR:
-        return None
-    apart = distance > _DEPENDENT
-    if not (apart & (distance <= _NEAR)).any():
-        return None
-    b = program.bounds.lo[equal] / sizes
-    if not apart.all():
-        Q, R = np.linalg.qr(vectors[apart].T)
-    right = solve_triangular(R, b[apart], trans=1)
-    left = b[~apart] - vectors[~apart] @ (Q @ right)
-    if np.abs(left).max(initial=0.0) > _RIGHT_SIDE * np.abs(b).max():
-        return None
-    equal, sizes = equal[apart], sizes[apart]
-    others = np.flatnonzero(~program.bounds.equal)
-    return Independent(program, _program(program, Q, right, others), equal, others, R * sizes)
+class IndependentRows:
+    """Equalities become orthonormal combinations of them, where two are so close that it matters."""
+
+    name: ClassVar[str] = "independent rows"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, options: Any) -> Independent | None:
+        equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
+        length = sum(n * (n + 1) // 2 for n in program.A.orders) + program.k
+        if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
+            return None
+        if remaining() < _SECONDS * len(equal) * length:
+            return None
+        sizes = program.row_sizes[equal]
+        vectors = _vectors(program, equal) / sizes[:, None]
+        Q, R = np.linalg.qr(vectors.T)
+        distance = np.abs(R.diagonal())
+        if len(distance) < len(equal) or distance.min() > _NEAR:
+            return None
+        apart = distance > _DEPENDENT
+        if not (apart & (distance <= _NEAR)).any():
+            return None
+        b = program.bounds.lo[equal] / sizes
+        if not apart.all():
+            Q, R = np.linalg.qr(vectors[apart].T)
+        right = solve_triangular(R, b[apart], trans=1)
+        left = b[~apart] - vectors[~apart] @ (Q @ right)
+        if np.abs(left).max(initial=0.0) > _RIGHT_SIDE * np.abs(b).max():
+            return None
+        equal, sizes = equal[apart], sizes[apart]
+        others = np.flatnonzero(~program.bounds.equal)
+        return Independent(program, _program(program, Q, right, others), equal, others, R * sizes)
 
 
 def _vectors(program: Program, rows: IntArray) -> Array:

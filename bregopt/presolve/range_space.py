@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import Array, Mask
 from bregopt.errors import InfeasibleRowError
-from bregopt.program.bounds import Penalty
-from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Program
+from bregopt.presolve.reduction import Reduced
+from bregopt.program import Answer, LowRank, Matrix, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Distances, Entries, RankOne, Rows
 
-__all__ = ["RANK_TOL", "RangeSpace", "check_rows", "range_space", "with_complement"]
+__all__ = [
+    "RANK_TOL",
+    "OnRangeSpaces",
+    "RangeSpace",
+    "RangeSpaces",
+    "definite_sign",
+    "range_space",
+    "with_complement",
+]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
 _LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
@@ -45,6 +53,61 @@ class RangeSpace:
         eigenvalues, Q = np.linalg.eigh(M)
         positive = eigenvalues > 0
         return LowRank(self.V @ (Q[:, positive] * np.sqrt(eigenvalues[positive])))
+
+
+@dataclass(frozen=True, eq=False)
+class OnRangeSpaces(Reduced):
+    """A program with every low-rank block on its range space, without rows that vanish there.
+
+    Parameters
+    ----------
+    spaces : mapping from block to RangeSpace
+    """
+
+    spaces: Mapping[int, RangeSpace]
+
+    @property
+    def summary(self) -> str:
+        return "; ".join(self._summary(b, space) for b, space in self.spaces.items())
+
+    def _summary(self, b: int, space: RangeSpace) -> str:
+        block = self.whole.blocks[b]
+        assert block.nearness is not None
+        assert isinstance(block.nearness.X0, LowRank)
+        columns = block.nearness.X0.factor.shape[1]
+        return f"{block.name} keeps the range of X0: rank {space.V.shape[1]} of {columns} columns"
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, X=(), S=None) if self.spaces else start
+
+    def restore(self, answer: Answer) -> Answer:
+        if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
+            return answer
+        X = tuple(self.spaces[b].lift(M) if b in self.spaces else M for b, M in enumerate(answer.X))
+        return replace(answer, X=X)
+
+
+class RangeSpaces:
+    """Blocks with a low-rank ``X0`` move to its range space; rows that vanish there go.
+
+    Raises
+    ------
+    InfeasibleRowError
+        A row alone never holds.
+    """
+
+    name: ClassVar[str] = "range space"
+    universal: ClassVar[bool] = True
+
+    def apply(self, program: Program, options: Any) -> OnRangeSpaces | None:
+        spaces: dict[int, RangeSpace] = {}
+        reduced = program
+        for b, block in enumerate(program.blocks):
+            if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
+                spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, options.rank_tol)
+                reduced = reduced.restrict(b, spaces[b].V, spaces[b].M0)
+        reduced = _without_vanishing_rows(reduced, program, spaces)
+        return None if reduced is program else OnRangeSpaces(program, reduced, spaces)
 
 
 def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> RangeSpace:
@@ -84,7 +147,7 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
     return (lifted + lifted.T) / 2
 
 
-def check_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
+def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
     """Return the program without rows that vanish; refuse rows that alone never hold.
 
     A row that vanishes on the range of ``X0`` is round-off there, which no method may take for a row. What a

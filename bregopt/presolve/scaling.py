@@ -8,18 +8,19 @@ its norm, and the objective by the size of its terms.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cholesky
 
 from bregopt.arrays import Array
-from bregopt.program import Block, Penalty, Program
+from bregopt.presolve.reduction import Reduced
+from bregopt.program import Answer, Block, Penalty, Program
 from bregopt.program.anchor import divergence_of
 
-__all__ = ["Scaled", "scale", "unscaled"]
+__all__ = ["Scaled", "Scaling"]
 
 # A LogDet X0 of a larger condition number is whitened, which makes sparse rows dense.
 _WELL_CONDITIONED = 1e3
@@ -35,12 +36,11 @@ _PENALTY_DEGREE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class Scaled(Reduced):
     """A program in other units.
 
     Parameters
     ----------
-    program : Program
     V : tuple of arrays of shape (n_b, n_b)
         ``X = V M V'`` for the ``M`` of each block.
     rows : array of shape (m,)
@@ -49,44 +49,38 @@ class Scaled:
         What the objective was divided by.
     """
 
-    program: Program
     V: tuple[Array, ...]
     rows: Array
     objective: float
 
-    def matrices(self, M: Sequence[Array]) -> tuple[Array, ...]:
-        """Return the matrices in the original units."""
-        return tuple(V @ M_b @ V.T for V, M_b in zip(self.V, M, strict=True))
-
-    def multipliers(self, y: Array) -> Array:
-        """Return the multipliers of the original rows."""
-        original: Array = self.objective * y / self.rows
-        return original
+    def restore(self, answer: Answer) -> Answer:
+        X = tuple(V @ M @ V.T for V, M in zip(self.V, answer.X, strict=True))
+        return replace(answer, X=X, y=self.objective * answer.y / self.rows)
 
 
-def scale(program: Program) -> Scaled:
-    """Return a program, whose blocks are dense, in units of its own."""
-    V: list[Array] = []
-    for b, block in enumerate(program.blocks):
-        X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
-        if program.divergences[b] == "logdet" and np.linalg.cond(X0) > _WELL_CONDITIONED:
-            V.append(cholesky(X0, lower=True))
-            program = program.restrict(b, V[b], np.eye(block.n))
-        else:
-            # Of the logarithms that LogDet takes the mean should be near zero, not the largest.
-            middle = program.divergences[b] == "logdet"
-            size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
-            V.append(math.sqrt(size) * np.eye(block.n))
-            program = _resized(program, b, size)
-    rows = program.row_sizes
-    rows = np.where(rows > 0, rows, 1.0)
-    objective = _size_of_objective(program)
-    return Scaled(_divided(program, rows, objective), tuple(V), rows, objective)
+class Scaling:
+    """Blocks, rows and the objective get units of their own."""
 
+    name: ClassVar[str] = "scaling"
+    universal: ClassVar[bool] = False
 
-def unscaled(program: Program) -> Scaled:
-    """Return a program as it is: a few are solved better so."""
-    return Scaled(program, tuple(np.eye(block.n) for block in program.blocks), np.ones(program.m), 1.0)
+    def apply(self, program: Program, options: Any) -> Scaled:
+        V: list[Array] = []
+        scaled = program
+        for b, block in enumerate(program.blocks):
+            X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
+            if program.divergences[b] == "logdet" and np.linalg.cond(X0) > _WELL_CONDITIONED:
+                V.append(cholesky(X0, lower=True))
+                scaled = scaled.restrict(b, V[b], np.eye(block.n))
+            else:
+                # Of the logarithms that LogDet takes the mean should be near zero, not the largest.
+                middle = program.divergences[b] == "logdet"
+                size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
+                V.append(math.sqrt(size) * np.eye(block.n))
+                scaled = _resized(scaled, b, size)
+        rows = np.where(scaled.row_sizes > 0, scaled.row_sizes, 1.0)
+        objective = _size_of_objective(scaled)
+        return Scaled(program, _divided(scaled, rows, objective), tuple(V), rows, objective)
 
 
 def _resized(program: Program, b: int, size: float) -> Program:

@@ -7,44 +7,43 @@ A margin problem loses all of its variables but the margin that way, and its row
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Penalty, Program, Start
 
-__all__ = ["Folded", "fold_slacks"]
+__all__ = ["Folded", "Slacks"]
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
+class Folded(Reduced):
     """A program with hinges for its slack variables.
 
     Parameters
     ----------
-    whole, program : Program
-        As given, and folded.
     kept, slack, row : int array
         The variables that are left, those that are not, and the rows of these.
     weight : array
         Of the slack variables in their rows.
     """
 
-    whole: Program
-    program: Program
     kept: IntArray
     slack: IntArray
     row: IntArray
     weight: Array
 
+    @property
+    def summary(self) -> str:
+        count = len(self.slack)
+        return f"{count} slack variable{'s' if count > 1 else ''} folded into hinges"
+
     def shrink(self, start: Start) -> Start:
-        """Return an earlier answer to the whole program as one to the folded."""
         return replace(start, u=start.u[self.kept])
 
     def restore(self, answer: Answer) -> Answer:
-        """Return the answer with the slack variables that it needs."""
-        if len(self.slack) == 0:
-            return answer
         u = np.zeros(self.whole.k)
         u[self.kept] = answer.u
         missed = self.program.bounds.violation(self.program.activity(answer.X, answer.u))[self.row]
@@ -52,27 +51,32 @@ class Folded:
         return replace(answer, u=u)
 
 
-def fold_slacks(program: Program) -> Folded:
-    """Return the program with hinges for variables that relieve the bound of one row, at a price."""
-    slack, row, weight = _slacks(program)
-    if len(slack) == 0:
-        return Folded(program, program, np.arange(program.k), slack, row, weight)
-    kept = np.setdiff1d(np.arange(program.k), slack)
-    bounds, least = program.bounds, program.u_lo[slack]
-    kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
-    kind[row], gamma[row] = Penalty.HINGE, program.c[slack] / np.abs(weight)
-    lo[row] -= weight * least
-    hi[row] -= weight * least
-    folded = replace(
-        program,
-        B=program.B[:, kept],
-        bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
-        c=program.c[kept],
-        u_lo=program.u_lo[kept],
-        u_hi=program.u_hi[kept],
-        offset=program.offset + float(program.c[slack] @ least),
-    )
-    return Folded(program, folded, kept, slack, row, weight)
+class Slacks:
+    """Variables that relieve the bound of one row, at a price, become its hinge."""
+
+    name: ClassVar[str] = "slacks"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, options: Any) -> Folded | None:
+        slack, row, weight = _slacks(program)
+        if len(slack) == 0:
+            return None
+        kept = np.setdiff1d(np.arange(program.k), slack)
+        bounds, least = program.bounds, program.u_lo[slack]
+        kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+        kind[row], gamma[row] = Penalty.HINGE, program.c[slack] / np.abs(weight)
+        lo[row] -= weight * least
+        hi[row] -= weight * least
+        folded = replace(
+            program,
+            B=program.B[:, kept],
+            bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
+            c=program.c[kept],
+            u_lo=program.u_lo[kept],
+            u_hi=program.u_hi[kept],
+            offset=program.offset + float(program.c[slack] @ least),
+        )
+        return Folded(program, folded, kept, slack, row, weight)
 
 
 def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:

@@ -9,7 +9,7 @@ A :class:`Program` always minimizes; the modeling layer turns a maximization aro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, Mask
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
+from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
@@ -61,12 +62,15 @@ class Block:
         ``C`` as a family of one row; none means zero.
     nearness : Nearness, optional
         None for a linear objective.
+    face : Face, optional
+        That ``X`` is on, where the rows leave the cone no interior; None for the whole cone.
     """
 
     name: str
     n: int
     cost: Rows | None = None
     nearness: Nearness | None = None
+    face: Face | None = None
 
     def cost_value(self, X: Matrix) -> float:
         """Return ``<C, X>``."""
@@ -122,6 +126,8 @@ class Program:
         Where the bounds are from, as far as they are from parameters; for translation.
     maximize : bool
         Whether the user maximizes the negative of this objective: reports are given in that sense.
+    reductions : dict
+        What reductions have made of this program, by name and option (:mod:`bregopt.presolve`).
     """
 
     blocks: tuple[Block, ...]
@@ -136,6 +142,10 @@ class Program:
     columns: tuple[tuple[str, int], ...] = ()
     shares: tuple[Share, ...] = ()
     maximize: bool = False
+    reductions: dict[tuple[str, float], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "reductions": {}}
 
     @property
     def m(self) -> int:
@@ -151,6 +161,11 @@ class Program:
     def divergences(self) -> tuple[str | None, ...]:
         """The divergence of each block, None where the objective is linear in it."""
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
+
+    @cached_property
+    def faces(self) -> tuple[Face, ...]:
+        """The face that each matrix is on; the whole cone where the rows leave it an interior."""
+        return tuple(Face.whole(b.n) if b.face is None else b.face for b in self.blocks)
 
     @cached_property
     def alone(self) -> Mask:
@@ -217,7 +232,7 @@ class Program:
         old = self.blocks[block]
         assert old.nearness is not None
         cost = None if old.cost is None else old.cost.restrict(V)
-        new = replace(old, n=V.shape[1], cost=cost, nearness=replace(old.nearness, X0=X0))
+        new = replace(old, n=V.shape[1], cost=cost, nearness=replace(old.nearness, X0=X0), face=None)
         blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))
         return replace(self, blocks=blocks, A=self.A.restrict(block, V))
 

@@ -54,6 +54,9 @@ class Capabilities:
     matrices : int
         How many dense matrices of a block's order it holds at once, at least; 0 for none. A problem for
         which they do not fit into memory is refused with the numbers.
+    reductions : tuple of str
+        Names of what is to be done to a program before it gets it (:data:`bregopt.presolve.REDUCTIONS`),
+        beside what is done for every route.
     """
 
     objectives: frozenset[str]
@@ -62,6 +65,7 @@ class Capabilities:
     penalties: frozenset[Penalty] = frozenset(Penalty)
     needs_trace_bound: bool = False
     matrices: int = 0
+    reductions: tuple[str, ...] = ()
 
     def refusal(self, program: Program) -> str | None:
         """Return why the route does not take the program, None where it does."""
@@ -173,7 +177,7 @@ class Solver(Protocol):
         ...
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        """Solve a program whose blocks are dense; low-rank ones come as their range space."""
+        """Solve a reduced program. Its blocks are dense; low-rank ones come as their range space."""
         ...
 
 

@@ -14,20 +14,20 @@ from bregopt import clock
 from bregopt.certify import Certificate, certify, check_families, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.presolve.boxes import box_rows
-from bregopt.presolve.faces import find_faces
-from bregopt.presolve.range_space import RangeSpace, check_rows, range_space
+from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["ranks", "run", "to_range_space"]
+__all__ = ["reductions_of", "restated", "run"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 
 logger = logging.getLogger("bregopt")
 
+_RESTATING = ("range space",)  # after which answers are certified: low-rank blocks are dense from there on
 _TO_CERTIFY = 1.0  # eigendecompositions of a block, rather more than its part of a certificate takes
 _SPARSE = 0.1  # of a block's entries: so few terms are not formed
 _SMALL = 2_000  # the order up to which a first matrix is formed
@@ -48,27 +48,22 @@ def run(
 def _run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
     begin = time.perf_counter()
     given, program = program, settings.completed(program)
-    reduced, spaces = to_range_space(program, settings.rank_tol)
     check_families(program)
-    reduced = check_rows(reduced, program, spaces)
-    for b, space in spaces.items():
-        logger.info(_rank_decision(program, b, space.V.shape[1], settings.rank_tol))
-    progress = Progress(_title(solver, program, spaces), settings.verbose, program.maximize)
-    boxed = box_rows(reduced)
-    begin_at = boxed.shrink(_started(start, reduced, given.m))
+    restated = presolve(program, reductions(_RESTATING), settings)
+    for summary in restated.summaries:
+        logger.info("%s (rank_tol %g)", summary, settings.rank_tol)
+    progress = Progress(_title(solver, restated), settings.verbose, program.maximize)
+    first = _started(start, restated, given.m)
     ready = time.perf_counter()
-    if boxed.contradiction is None:
-        with clock.reserving(_seconds_to_certify(reduced)):
-            answer = boxed.restore(_solved(solver, boxed.program, settings, begin_at, progress))
-    else:
-        answer = Answer.without_point(reduced, boxed.contradiction, StopReason.INFEASIBLE)
-    answer = _plain(reduced, answer)
+    with clock.reserving(_seconds_to_certify(restated.program)):
+        answer = _solved(solver, restated.program, settings, first, progress)
+    answer = _plain(restated.program, answer)
     solved = time.perf_counter()
     with clock.finishing():
-        answer, certificate = _certified(reduced, answer, settings.tol)
+        answer, certificate = _certified(restated.program, answer, settings)
     certificate = _within_first_order(certificate, settings.tol)
-    status = _judged(reduced, answer, certificate, settings.tol)
-    answer = replace(answer, y=answer.y[: given.m])
+    status = _judged(restated.program, answer, certificate, settings.tol)
+    answer = restated.restore(replace(answer, y=answer.y[: given.m]))
     done = time.perf_counter()
     timings = {
         "setup": ready - begin,
@@ -76,7 +71,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
         "certify": done - solved,
         "total": done - begin,
     }
-    return _solution(solver, given, answer, certificate, status, spaces, timings, progress)
+    return _solution(solver, given, answer, certificate, status, timings, progress)
 
 
 def _solved(
@@ -86,11 +81,23 @@ def _solved(
     try:
         for block in program.blocks:  # every route begins with a decomposition of X0
             clock.checkpoint(0 if block.nearness is None else block.n)
-        return solver.solve(program, settings, start, progress)
+        method = behind(_names(solver), solver.solve)
+        return method(program, settings, start, progress)
     except CutShort as cut:
         X = tuple(map(_first, program.blocks)) if start is None or not start.X else start.X
         u = np.clip(np.zeros(program.k), program.u_lo, program.u_hi) if start is None else start.u
         return Answer(X, u, np.zeros(program.m) if start is None else start.y, reason(cut), 0)
+
+
+def _names(solver: Solver | type[Solver]) -> list[str]:
+    """Return the names of the reductions of a route: the universal ones, and those that it asks for."""
+    universal = [r.name for r in REDUCTIONS if r.universal and r.name not in _RESTATING]
+    return [*universal, *solver.capabilities.reductions]
+
+
+def reductions_of(solver: type[Solver], program: Program, settings: Settings) -> list[str]:
+    """Return what is done to a program before a route gets it, in words."""
+    return presolve(program, reductions([*_RESTATING, *_names(solver)]), settings).summaries
 
 
 def _first(block: Block) -> Matrix:
@@ -128,12 +135,13 @@ def _plain(program: Program, answer: Answer) -> Answer:
     return replace(answer, X=X, y=0 * answer.y if idle else answer.y)
 
 
-def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Certificate]:
+def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[Answer, Certificate]:
     """Return what an answer proves; on the faces that the rows imply where its multipliers of all rows fail.
 
     There may be no multipliers of all rows as good as those on the faces: a dual that is not attained. Where
     the time is over and a certificate takes long, nothing is proven.
     """
+    tol = settings.tol
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
     sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # it will hardly do without
@@ -145,13 +153,14 @@ def _certified(program: Program, answer: Answer, tol: float) -> tuple[Answer, Ce
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
     try:
-        faces = find_faces(program).faces
+        on_faces = presolve(program, reductions(("faces",)), settings)
     except CutShort:
         return answer, certificate
-    on_faces = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
-    if not on_faces.meets(tol):
+    faces = on_faces.program.faces
+    proven = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
+    if not proven.meets(tol):
         return answer, certificate
-    return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), on_faces
+    return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), proven
 
 
 def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
@@ -177,35 +186,16 @@ def _unproven(program: Program, answer: Answer) -> Certificate:
     return Certificate(primal, -math.inf, math.inf, math.inf, math.inf, math.inf)
 
 
-def to_range_space(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
-    """Return the program with every low-rank block on its range space, and those spaces by block."""
-    spaces: dict[int, RangeSpace] = {}
-    for b, block in enumerate(program.blocks):
-        if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
-            spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
-            program = program.restrict(b, spaces[b].V, spaces[b].M0)
-    return program, spaces
+def restated(program: Program, settings: Settings) -> Program:
+    """Return the program that answers are certified in: its blocks are dense, with no row that vanishes."""
+    return presolve(program, reductions(_RESTATING), settings).program
 
 
-def ranks(program: Program, rank_tol: float) -> list[str]:
-    """Return what was decided about the rank of each low-rank ``X0``, in words."""
-    _, spaces = to_range_space(program, rank_tol)
-    return [_rank_decision(program, b, space.V.shape[1], rank_tol) for b, space in spaces.items()]
-
-
-def _rank_decision(program: Program, b: int, rank: int, rank_tol: float) -> str:
-    block = program.blocks[b]
-    assert block.nearness is not None
-    columns = (
-        np.asarray(block.nearness.X0.factor).shape[1] if isinstance(block.nearness.X0, LowRank) else rank
-    )
-    return f"{block.name} keeps the range of X0: rank {rank} of {columns} columns (rank_tol {rank_tol:g})"
-
-
-def _started(start: Solution | None, program: Program, m: int) -> Start | None:
+def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | None:
     """Return an earlier answer to `m` rows as a start; matrices carry over only where orders agree."""
     if start is None or start.X is None or start.duals is None:
         return None
+    program = presolved.whole
     if len(start.duals) != m or len(start.u) != program.k:
         raise ValueError(
             f"warm_start has {len(start.duals)} rows and {len(start.u)} variables; "
@@ -216,7 +206,7 @@ def _started(start: Solution | None, program: Program, m: int) -> Start | None:
         for X, block in zip(start.X, program.blocks, strict=True)
     )
     y = np.pad(start.duals, (0, program.m - m))
-    return Start(tuple(start.X) if fits else (), start.u, y, start._S if fits else None)
+    return presolved.shrink(Start(tuple(start.X) if fits else (), start.u, y, start._S if fits else None))
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
@@ -240,21 +230,19 @@ def _solution(
     answer: Answer,
     certificate: Certificate,
     status: Status,
-    spaces: dict[int, RangeSpace],
     timings: dict[str, float],
     progress: Progress,
 ) -> Solution:
     held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
     value = certificate.primal if held else np.inf if infeasible else -np.inf
-    X = tuple(spaces[b].lift(M) if b in spaces else M for b, M in enumerate(answer.X)) if held else None
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
     reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
     return Solution(
         status=status.value,
         stop_reason=f"{reason.value} {answer.detail}".strip(),
         value=float(value),
-        X=X,
+        X=tuple(answer.X) if held else None,
         u=answer.u,
         duals=answer.y if held or infeasible else None,
         dual_value=certificate.dual if held else float(value),
@@ -274,12 +262,13 @@ def _solution(
     )
 
 
-def _title(solver: Solver, program: Program, spaces: dict[int, RangeSpace]) -> str:
-    rank = {b: f" of rank {space.V.shape[1]}" for b, space in spaces.items()}
+def _title(solver: Solver, presolved: Presolved) -> str:
+    whole, own = presolved.whole, presolved.program.blocks
     orders = ", ".join(
-        f"{block.name} {block.n} x {block.n}{rank.get(b, '')}" for b, block in enumerate(program.blocks)
+        f"{block.name} {block.n} x {block.n}" + (f" of rank {mine.n}" if mine.n < block.n else "")
+        for block, mine in zip(whole.blocks, own, strict=True)
     )
-    return f"bregopt {solver.name}: {orders}; {program.m} rows, {program.k} variables"
+    return f"bregopt {solver.name}: {orders}; {whole.m} rows, {whole.k} variables"
 
 
 def _warn(solution: Solution, settings: Any) -> None:

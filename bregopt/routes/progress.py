@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate
+from bregopt.certify import Certificate, is_farkas
 from bregopt.clock import CutShort
-from bregopt.program import StopReason
+from bregopt.presolve import Presolved, Reduced
+from bregopt.program import Answer, Program, StopReason
 
 __all__ = ["Progress", "reason"]
 
@@ -51,6 +54,29 @@ class Progress:
         self._sign = -1.0 if maximize else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
+        self._outside: tuple[Presolved, Progress] | None = None
+
+    def within(self, presolved: Presolved) -> Progress:
+        """Return the progress of a method on a reduced program: the same records, as of the whole program."""
+        inside = copy.copy(self)
+        inside._outside = presolved, self
+        return inside
+
+    def behind(self, kind: type[Reduced]) -> bool:
+        """Whether a reduction of some kind was done to the program at hand."""
+        return self._outside is not None and any(isinstance(step, kind) for step in self._outside[0].steps)
+
+    def contradicts(self, program: Program, y: Array) -> bool:
+        """Whether multipliers of a program prove that the rows of the whole contradict each other."""
+        if self._outside is None:
+            return is_farkas(program, y)
+        presolved, outer = self._outside
+        answer = presolved.restore(Answer.without_point(program, y, StopReason.INFEASIBLE))
+        return outer.contradicts(presolved.whole, answer.y)
+
+    def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
+        """Return what a point misses in the whole program that its residual in the reduced does not show."""
+        return 0.0 if self._outside is None else self._outside[0].missed(X, u, activity)
 
     @property
     def seconds(self) -> float:

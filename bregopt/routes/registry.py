@@ -121,13 +121,17 @@ def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route
 
 
 def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
-    """Return, as text, what each registered route says to a program, and what was decided about ranks."""
+    """Return, as text, what each registered route says to a program, and how it is reduced for the chosen."""
     check_options(solver, options)
-    lines = driver.ranks(program, options.get("rank_tol", Settings().rank_tol))
+    lines = []
     for route in routes(program, solver, **options):
         mark = "->" if route.chosen else "  "
         verdict = f"no: {route.refusal}" if route.refusal else f"takes it{_suffix(route.choice)}"
         lines.append(f"{mark} {route.solver:<14} {verdict}")
+        if route.chosen:
+            cls = _named(solver if isinstance(solver, type) else route.solver)[1]
+            done = driver.reductions_of(cls, program, _own_settings(cls, options))
+            lines += [f"{'':17} after: {summary}" for summary in done]
     return "\n".join(lines)
 
 
@@ -158,8 +162,7 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
 
 def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
-    reduced, _ = driver.to_range_space(program, Settings().rank_tol)
-    return route(solver).translate(reduced)
+    return route(solver).translate(driver.restated(program, Settings()))
 
 
 def route(solver: Any) -> Any:

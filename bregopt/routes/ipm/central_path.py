@@ -8,18 +8,16 @@ LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certificate_inside, is_farkas, is_ray
+from bregopt.certify import Certificate, certificate_inside, is_ray
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import root_of
-from bregopt.presolve.faces import Faces
-from bregopt.program import Answer, Start, StopReason, pays
+from bregopt.program import Answer, Program, Start, StopReason, pays
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
@@ -42,27 +40,31 @@ _SLOW = 4  # such steps, after which the system in the rows takes over: near an 
 _LOST = 1e3  # times the best iterate's error: there is no way back
 
 
-def follow_path(faces: Faces, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Solve a semidefinite program; the answer is the whole one's, its duals lifted from the faces."""
-    program, contradiction = faces.program, faces.contradiction()
-    if contradiction is not None:
-        return Answer.without_point(faces.whole, contradiction, StopReason.INFEASIBLE, 0)
+def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a semidefinite program, each matrix on its face.
+
+    Parameters
+    ----------
+    program : Program
+        Without divergences.
+    settings : Settings
+    start : Start, optional
+    progress : Progress
+    """
     costs = [block.C for block in program.blocks]
-    engine = PrimalDual(program, costs, faces.faces, direct=True)
-    at = None
-    if start is not None:
-        at = warm_iterate(engine, program, costs, faces.faces, replace(start, y=start.y[faces.kept]))
+    engine = PrimalDual(program, costs, program.faces, direct=True)
+    at = None if start is None else warm_iterate(engine, program, costs, program.faces, start)
     if at is None:
-        at = first_iterate(engine, program, costs, faces.faces)
-    return _Path(engine, faces, settings, progress).run(at)
+        at = first_iterate(engine, program, costs, program.faces)
+    return _Path(engine, program, settings, progress).run(at)
 
 
 class _Path:
-    def __init__(self, engine: PrimalDual, faces: Faces, settings: Any, progress: Progress) -> None:
-        self._engine, self._faces, self._program = engine, faces, faces.program
+    def __init__(self, engine: PrimalDual, program: Program, settings: Any, progress: Progress) -> None:
+        self._engine, self._program = engine, program
         self._settings, self._progress = settings, progress
-        self._order = sum(face.order for face in faces.faces)
-        self._flat = not pays(faces.program)
+        self._order = sum(face.order for face in program.faces)
+        self._flat = not pays(program)
 
     def run(self, at: Iterate) -> Answer:
         """Return the answer; interrupted, stalled or out of time, the best iterate."""
@@ -108,35 +110,29 @@ class _Path:
         return certificate_inside(self._program, X, at.u, at.y, at.activity, miss)
 
     def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
-        X, m = tuple(pair.X for pair in at.pairs), self._faces.whole.m
-        if self._flat:
-            return Answer(X, at.u, np.zeros(m), stop, step)
-        on_faces = None
-        if self._faces.exposures:
-            on_faces = np.zeros(m)
-            on_faces[self._faces.kept] = at.y
-        return Answer(X, at.u, self._faces.lift(at.y), stop, step, y_on_faces=on_faces)
+        y = 0 * at.y if self._flat else at.y
+        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, stop, step)
 
     def _proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray where the iterates run away along one."""
-        whole, tol = self._faces.whole, self._settings.tol
+        program, tol = self._program, self._settings.tol
         if certificate.primal_residual > tol and self._dual_runs_away(at):
             # Of the difference of two iterates the costs, which a Farkas vector knows nothing of, drop out.
             for direction in (at.y, at.y - before):
-                y = self._farkas(direction)
-                if is_farkas(whole, y):
-                    return Answer.without_point(whole, y, StopReason.INFEASIBLE, step)
-        falls = certificate.primal < self._program.offset
+                y = self._running(direction)
+                if self._progress.contradicts(program, y):
+                    return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
+        falls = certificate.primal < program.offset
         if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
             X, u = self._ray(at)
-            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(whole, X, u):
-                return Answer(X, u, np.zeros(whole.m), StopReason.UNBOUNDED, step)
+            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(program, X, u):
+                return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
         return None
 
-    def _farkas(self, y: Array) -> Array:
-        """Return multipliers without those that stand still while the others run away, of all rows."""
+    def _running(self, y: Array) -> Array:
+        """Return multipliers without those that stand still while the others run away."""
         worth = np.abs(y) * self._program.row_sizes
-        return self._faces.lift(np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0))
+        return np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0)
 
     def _dual_runs_away(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""

@@ -17,12 +17,12 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, certify, is_ray, primal_residual
 from bregopt.linalg import inverse_of, root_of
-from bregopt.presolve.whitening import Frame
 from bregopt.program import Answer, Face, Program, Start, StopReason
 from bregopt.program.rows import Entries
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
+from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
 from bregopt.routes.ipm.termination import Watch
 from bregopt.routes.progress import Progress
@@ -45,29 +45,29 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     program : Program
         One block with a LogDet term, no ordinary variables.
     """
-    frame = Frame(program)
-    methods: list[Any] = [_RowNewton(frame)]
-    if smooth(frame.program.bounds, frame.mu):
-        methods.insert(0, SoftNewton(frame))
-    elif frame.resting is not None:
-        at_rest = _at_rest(frame, frame.resting, settings, progress)
+    problem = LogDetProblem(program, progress)
+    methods: list[Any] = [_RowNewton(problem)]
+    if smooth(problem.program.bounds, problem.mu):
+        methods.insert(0, SoftNewton(problem))
+    elif problem.resting is not None:
+        at_rest = _at_rest(problem, problem.resting, settings, progress)
         if at_rest is not None:
             return at_rest
-    if frame.resting is None and is_ray(frame.program, (frame.steepest(),), _NO_VARIABLES):
-        ray = frame.lift(frame.steepest())
+    if problem.resting is None and is_ray(problem.program, (problem.steepest(),), _NO_VARIABLES):
+        ray = problem.steepest()
         return Answer((ray,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
     watch, limit, steps = Watch(program, settings, progress), settings.max_iter or STEPS, 0
     if start is not None:
-        at, stop, steps = _warm(methods[0], frame, start, watch, min(limit, _WARM_STEPS))
+        at, stop, steps = _warm(methods[0], problem, start, watch, min(limit, _WARM_STEPS))
         if stop in _FINAL or steps >= limit:
-            return _answer(frame, watch, at, stop, steps)
+            return _answer(watch, at, stop, steps)
     best: Answer | None = None
     least = np.inf
     for method in methods:
         for first in method.starts():
             most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
             at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
-            answer = _answer(frame, watch, at, stop, steps)
+            answer = _answer(watch, at, stop, steps)
             if stop in _FINAL:
                 return answer
             proven = method.certificate(at)
@@ -77,76 +77,77 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
             if steps >= limit:
                 return replace(best, iterations=steps)
     if best is None:
-        best = Answer((frame.lift(frame.X0),), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
+        best = Answer((problem.X0,), _NO_VARIABLES, np.zeros(program.m), StopReason.STALLED, steps)
     return replace(best, iterations=steps)
 
 
-def _at_rest(frame: Frame, X: Array, settings: Settings, progress: Progress) -> Answer | None:
+def _at_rest(problem: LogDetProblem, X: Array, settings: Settings, progress: Progress) -> Answer | None:
     """Return the point where no row acts, if that is the answer."""
-    activity = frame.program.A.apply((X,))
-    if primal_residual(frame.program, (X,), _NO_VARIABLES, activity) > settings.tol:
+    activity = problem.program.A.apply((X,))
+    if primal_residual(problem.program, (X,), _NO_VARIABLES, activity) > settings.tol:
         return None
-    y = np.zeros(frame.program.m)
-    certificate = certify(frame.program, (X,), _NO_VARIABLES, y)
+    y = np.zeros(problem.program.m)
+    certificate = certify(problem.program, (X,), _NO_VARIABLES, y)
     if not certificate.meets(settings.tol):
         return None
     progress.record(0, certificate)
-    return Answer((frame.lift(X),), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
+    return Answer((X,), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
 
 
-def _warm(method: Any, frame: Frame, start: Start, watch: Watch, limit: int) -> tuple[Any, StopReason, int]:
+def _warm(
+    method: Any, problem: LogDetProblem, start: Start, watch: Watch, limit: int
+) -> tuple[Any, StopReason, int]:
     """Return where an earlier answer's multipliers lead, why no further, and the steps."""
-    y = frame.program.bounds.clip(start.y)
+    y = problem.program.bounds.clip(start.y)
     if isinstance(method, _RowNewton):
-        if frame.program.bounds.penalties:
+        if problem.program.bounds.penalties:
             return None, StopReason.STALLED, 0
-        method = ActiveNewton(frame.program, frame.C, frame.mu)
+        method = ActiveNewton(problem.program, problem.C, problem.mu)
     first = method.at(y)
     if first is None:
         return None, StopReason.STALLED, 0
-    return watch.follow(first, method.next, frame.certificate, limit)
+    return watch.follow(first, method.next, problem.certificate, limit)
 
 
-def _answer(frame: Frame, watch: Watch, at: Any, stop: StopReason, steps: int) -> Answer:
+def _answer(watch: Watch, at: Any, stop: StopReason, steps: int) -> Answer:
     y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
-    return Answer((frame.lift(at.X),), _NO_VARIABLES, y, stop, steps)
+    return Answer((at.X,), _NO_VARIABLES, y, stop, steps)
 
 
 class _RowNewton:
     """The primal-dual engine, at a fixed weight and for ``nu`` to zero."""
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
+    def __init__(self, problem: LogDetProblem) -> None:
+        self._problem = problem
 
     @cached_property
     def _engine(self) -> PrimalDual:
-        return PrimalDual(self._frame.program, [self._frame.C])
+        return PrimalDual(self._problem.program, [self._problem.C])
 
     def starts(self) -> Iterator[_Iterate]:
         """Yield the first iterate: where no row acts; then, should that lead nowhere, from far above."""
-        program, near = self._frame.program, None
-        if not self._frame.ill_conditioned:
-            near = self._near()
+        program = self._problem.program
+        near = None if self._problem.whitened else self._near()
         if near is not None:
             yield near
         # Along the central path of <C, X>, from far above the weight.
-        whole = Face.whole(len(self._frame.C))
-        yield _Iterate(first_iterate(self._engine, program, [self._frame.C], [whole]))
+        whole = Face.whole(len(self._problem.C))
+        yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole]))
 
     def _near(self) -> _Iterate | None:
-        bounds, X = self._frame.program.bounds, self._frame.resting
-        X = self._frame.X0 if X is None else X
+        bounds, X = self._problem.program.bounds, self._problem.resting
+        X = self._problem.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._centered(_on_diagonal(self._frame.program, X))
+        return self._centered(_on_diagonal(self._problem.program, X))
 
     def certificate(self, at: _Iterate) -> Certificate:
         """Return what an iterate proves."""
-        return self._frame.certificate(at)
+        return self._problem.certificate(at)
 
     def next(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""
-        new = self._engine.advance(at.own, self._frame.mu)
+        new = self._engine.advance(at.own, self._problem.mu)
         return None if new is None else _Iterate(new)
 
     def _centered(self, X: Array) -> _Iterate | None:
@@ -154,10 +155,10 @@ class _RowNewton:
 
         Where none is, ``Z`` is the one that belongs to `X`.
         """
-        nu = mu = self._frame.mu
+        nu = mu = self._problem.mu
         for _ in range(_CENTERINGS):
             at = self._engine.begin([X], _NO_VARIABLES, nu)
-            if at is not None and _inside(at.pairs[0].Z, self._frame.C):
+            if at is not None and _inside(at.pairs[0].Z, self._problem.C):
                 return _Iterate(at)
             nu *= 0.1
         root = root_of(X)

@@ -9,19 +9,19 @@ import numpy as np
 
 from bregopt.certify import is_ray
 from bregopt.memory import shortage
-from bregopt.presolve.faces import find_faces
-from bregopt.presolve.independent_rows import independent_rows
-from bregopt.presolve.slacks import fold_slacks
+from bregopt.presolve import presolve, reductions
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm import follow_path
 from bregopt.routes.ipm.working_set_start import first_split
 from bregopt.routes.progress import Progress
+from bregopt.routes.reductions import behind
 from bregopt.routes.working_set import Split, may_rest, on_working_set, work
 
 __all__ = ["Path", "PathSettings"]
 
+_REDUCTIONS = ("independent rows", "faces")  # of the program, or of each working set of its rows
 _LARGEST_SEARCHED = 2_000  # order, up to which faces are looked for only to be told of
 _MATRICES = 16  # of each block's order, held at a time
 _SCHUR = 3  # of the order of the rows
@@ -45,7 +45,9 @@ class Path:
         "Helmberg, Rendl, Vanderbei, Wolkowicz (1996), An Interior-Point Method for Semidefinite "
         "Programming, SIAM J. Optim. 6"
     )
-    capabilities: ClassVar[Capabilities] = Capabilities(objectives=frozenset({"linear"}))
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear"}), reductions=("slacks",)
+    )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
@@ -55,20 +57,16 @@ class Path:
 
     def choice(self, program: Program, settings: Any) -> str:
         large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
-        found = "" if large else find_faces(program).summary
+        found = [] if large else presolve(program, reductions(_REDUCTIONS), settings).summaries
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
-        some = "on a working set of rows" if _many_may_rest(fold_slacks(program).program) else ""
-        return "; ".join(part for part in (memory, some, found) if part)
+        some = ["on a working set of rows"] if _many_may_rest(program) else []
+        return "; ".join([memory, *some, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        folded = fold_slacks(program)
-        answer = _alone(folded.program)
-        if answer is None:
-            begin = None if start is None else folded.shrink(start)
-            answer = _run(folded.program, settings, begin, progress)
+        answer = _alone(program) or _run(program, settings, start, progress)
         if answer.stop is StopReason.UNBOUNDED:
-            answer = _with_a_point(folded.program, answer, settings, progress)
-        return folded.restore(answer)
+            return _with_a_point(program, answer, settings, progress)
+        return answer
 
 
 def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -77,12 +75,7 @@ def _run(program: Program, settings: Any, start: Start | None, progress: Progres
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    independent = independent_rows(program)
-    if independent is None:
-        return follow_path(find_faces(program), settings, start, progress)
-    begin = None if start is None else independent.shrink(start)
-    faces = find_faces(independent.program)
-    return independent.restore(follow_path(faces, settings, begin, progress))
+    return behind(_REDUCTIONS, follow_path)(program, settings, start, progress)
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

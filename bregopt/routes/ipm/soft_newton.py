@@ -22,9 +22,9 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.presolve.whitening import Frame, Known
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import Pull, Scene, Step, system_for
+from bregopt.routes.ipm.logdet_problem import Known, LogDetProblem
 from bregopt.routes.working_set import work
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
@@ -118,15 +118,15 @@ class SoftNewton:
 
     Parameters
     ----------
-    frame : Frame
+    problem : LogDetProblem
         Of a problem that is :func:`smooth`.
     """
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame, self._A, self._bounds = frame, frame.program.A, frame.program.bounds
-        self._system = system_for(self._A, frame.program.B, np.zeros(frame.program.m, dtype=bool))
-        self._size = float(np.linalg.norm(frame.C))
-        self._rounds = _MORE_ROUNDS if work(frame.program) > _DEAR else _ROUNDS
+    def __init__(self, problem: LogDetProblem) -> None:
+        self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
+        self._system = system_for(self._A, problem.program.B, np.zeros(problem.program.m, dtype=bool))
+        self._size = float(np.linalg.norm(problem.C))
+        self._rounds = _MORE_ROUNDS if work(problem.program) > _DEAR else _ROUNDS
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate: a share of the multipliers that answer where no row acts."""
@@ -137,8 +137,8 @@ class SoftNewton:
     @cached_property
     def _X_at_rest(self) -> Array:
         """The point where no row acts, or ``X0`` where there is none."""
-        X = self._frame.resting
-        return self._frame.X0 if X is None else X
+        X = self._problem.resting
+        return self._problem.X0 if X is None else X
 
     @cached_property
     def _resting(self) -> SoftIterate | None:
@@ -148,13 +148,13 @@ class SoftNewton:
 
     def _no_multipliers(self) -> _Dual:
         """Return multipliers of zero, of infinite cost where these are outside the dual function's domain."""
-        y, C = np.zeros(self._A.m), self._frame.C
+        y, C = np.zeros(self._A.m), self._problem.C
         return self._dual(y, C) or _Dual(y, C, C, 0.0, 0.0, math.inf)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return what an iterate proves."""
         primal, dual = at.primal, at.dual
-        return self._frame.certificate(at, Known(primal.log_det, dual.log_det, primal.paid, dual.rows_term))
+        return self._problem.certificate(at, Known(primal.log_det, dual.log_det, primal.paid, dual.rows_term))
 
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the point of some multipliers, None where there is none."""
@@ -172,7 +172,7 @@ class SoftNewton:
         """Return the iterate after a step of both."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        step = self._step(at.primal, at.dual.K, D, Pull(self._frame.mu, (None,), r, _NONE, _NONE))
+        step = self._step(at.primal, at.dual.K, D, Pull(self._problem.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
         noise = self._noise(at.X)
         primal = self._along(at.primal, step, noise)
@@ -193,8 +193,8 @@ class SoftNewton:
         y = self._bounds.response(at.activity)
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
-        pull = Pull(2 * self._frame.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
-        step = self._step(at.primal, at.X / self._frame.mu, D, pull)
+        pull = Pull(2 * self._problem.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
+        step = self._step(at.primal, at.X / self._problem.mu, D, pull)
         primal = self._along(at.primal, step, self._noise(at.X))
         y = self._bounds.response(primal.activity)
         answer = self._dual(y, self._Z(y))
@@ -204,7 +204,7 @@ class SoftNewton:
 
     def _gap(self, at: SoftIterate) -> float:
         """Return the difference of the two objectives."""
-        mu, n = self._frame.mu, len(at.X)
+        mu, n = self._problem.mu, len(at.X)
         return at.primal.cost + at.dual.cost - mu * n * (1 - math.log(mu))
 
     def _step(self, at: _Primal, K: Array, D: Array, pull: Pull) -> Step:
@@ -233,7 +233,7 @@ class SoftNewton:
             answer, share = self._nearer(dual, self._A.apply((X,)), share)
             if answer is dual:
                 break
-            dual, X = answer, self._frame.mu * answer.K
+            dual, X = answer, self._problem.mu * answer.K
         return self._joined(dual) or (self._resting and self._resting._replace(dual=dual))
 
     def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
@@ -258,7 +258,7 @@ class SoftNewton:
         adjoint = self._A.adjoint(y)
         for k in range(_SHARES):
             share = 0.25**k
-            dual = self._dual(share * y, self._frame.C - share * adjoint)
+            dual = self._dual(share * y, self._problem.C - share * adjoint)
             new = None if dual is None else self._joined(dual)
             if new is not None and new.primal.cost < best.primal.cost:
                 best = new
@@ -268,7 +268,7 @@ class SoftNewton:
 
     def _joined(self, dual: _Dual) -> SoftIterate | None:
         """Return multipliers and their point."""
-        primal = self._primal(self._frame.mu * dual.K)
+        primal = self._primal(self._problem.mu * dual.K)
         return None if primal is None else SoftIterate(primal, dual, self._system.direct)
 
     def _primal(self, X: Array) -> _Primal | None:
@@ -279,7 +279,7 @@ class SoftNewton:
             return None
         activity, logarithm = self._A.apply((X,)), log_det(root)
         paid = float(self._bounds.penalty(activity).sum())
-        cost = float(np.vdot(self._frame.C, X)) - self._frame.mu * logarithm + paid
+        cost = float(np.vdot(self._problem.C, X)) - self._problem.mu * logarithm + paid
         return _Primal(X, root, logarithm, activity, paid, cost) if math.isfinite(paid) else None
 
     def _dual(self, y: Array, Z: Array) -> _Dual | None:
@@ -288,11 +288,11 @@ class SoftNewton:
         if root is None:
             return None
         rows_term, logarithm = float(self._bounds.conjugate(y).sum()), log_det(root)
-        cost = -rows_term - self._frame.mu * logarithm
+        cost = -rows_term - self._problem.mu * logarithm
         return _Dual(y, Z, root, logarithm, rows_term, cost) if math.isfinite(rows_term) else None
 
     def _Z(self, y: Array) -> Array:
-        Z: Array = self._frame.C - self._A.adjoint(y)
+        Z: Array = self._problem.C - self._A.adjoint(y)
         return Z
 
 

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import is_farkas
+from bregopt.certify import trace_bounds
 from bregopt.clock import CutShort, checkpoint
-from bregopt.presolve.faces import Faces, find_faces
-from bregopt.presolve.slacks import fold_slacks
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.routes.base import Seed
 from bregopt.routes.ipm import follow_path
-from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced, trace_bound_on
+from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.linear_master import LinearMaster
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.outcome import Outcome, State
@@ -67,33 +65,28 @@ def matrix_generation(
     Answer
         Its ``X`` is a ``LowRank``.
     """
-    folded = fold_slacks(program)
-    faces = find_faces(folded.program)
-    contradiction = faces.contradiction()
-    if contradiction is not None:
-        return Answer.without_point(program, contradiction, StopReason.INFEASIBLE, 0)
-    begin = None if start is None else folded.shrink(start)
-    if faces.faces[0].order == 0:
-        return folded.restore(follow_path(faces, settings, begin, progress))
-    answer = _Generation(faces, settings, master, progress).run(begin)
-    return folded.restore(answer)
+    if program.faces[0].order == 0:
+        return follow_path(program, settings, start, progress)
+    return _Generation(program, settings, master, progress).run(start)
 
 
 class _Generation:
     """The state of one run: the master, the best point and bound so far, and the weight of smoothing."""
 
-    def __init__(self, faces: Faces, settings: Any, master: str, progress: Progress) -> None:
-        self._faces, self._program, self._face = faces, faces.program, faces.faces[0]
+    def __init__(self, program: Program, settings: Any, master: str, progress: Progress) -> None:
+        self._program, self._face = program, program.faces[0]
         self._settings, self._progress = settings, progress
-        self._bound = trace_bound_on(faces)
-        self._best = Incumbent(faces, self._bound, settings.tol)
+        bound = trace_bounds(program)[0]
+        assert bound is not None
+        self._bound = bound
+        self._best = Incumbent(program, bound, settings.tol)
         self._semidefinite = master == "psd"
-        self._cuts = settings.cuts(master, faces.program.m)
+        self._cuts = settings.cuts(master, program.m)
         self._may_widen = self._semidefinite and settings.cuts_per_round is None
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
         self._master: Any
         if self._semidefinite:
-            self._master = SemidefiniteMaster(faces, self._bound, settings.tol)
+            self._master = SemidefiniteMaster(program, self._bound, settings.tol)
         else:
             self._master = LinearMaster(self._program, self._bound.value)
         self._compresses = not settings.published
@@ -109,12 +102,10 @@ class _Generation:
                 outcome = self._master.solve(self._gap)
                 stop = self._advance(outcome, round_)
                 if stop is StopReason.INFEASIBLE:
-                    y = self._farkas(outcome.y)
-                    assert y is not None
-                    return Answer.without_point(self._faces.whole, y, stop, round_)
+                    return Answer.without_point(self._program, outcome.y, stop, round_)
                 if stop is StopReason.UNBOUNDED:
-                    y = self._scattered(self._best.y)
-                    return replace(Answer.without_point(self._faces.whole, y, stop, round_), u=outcome.u)
+                    y = self._best.y
+                    return replace(Answer.without_point(self._program, y, stop, round_), u=outcome.u)
                 if stop is not None:
                     return self._answer(stop, round_)
         except CutShort as cut:
@@ -123,21 +114,14 @@ class _Generation:
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._best
-        on_faces = self._scattered(best.y) if self._faces.exposures else None
-        return Answer(
-            (best.of_least_rank(_LEFT * self._settings.tol),),
-            best.u,
-            self._faces.lift(best.y),
-            stop,
-            round_,
-            y_on_faces=on_faces,
-        )
+        X = best.of_least_rank(_LEFT * self._settings.tol)
+        return Answer((X,), best.u, best.y, stop, round_)
 
     def _begin(self, start: Start | None) -> None:
         """Give the master its first directions: of an earlier answer, or of uniform multipliers."""
         y = _uniform(self._program)
         if start is not None:
-            y = self._program.bounds.clip(start.y[self._faces.kept])
+            y = self._program.bounds.clip(start.y)
             if start.X:
                 self._master.add(_directions(np.asarray(start.X[0])))
         elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
@@ -150,8 +134,7 @@ class _Generation:
     def _look_at(self, sample: Program) -> None:
         """Solve the problem of a sample of the rows roughly: it shows where all rows stand."""
         rough = replace(self._settings, tol=max(_ROUGH, self._settings.tol), verbose=False)
-        faces = replace(self._faces, whole=sample, program=sample, kept=np.arange(sample.m), exposures=())
-        first = _Generation(faces, rough, "psd", Progress("sample"))
+        first = _Generation(sample, rough, "psd", Progress("sample"))
         answer = first.run(None)
         checkpoint()
         if answer.stop is StopReason.CONVERGED:
@@ -228,7 +211,7 @@ class _Generation:
 
     def _repair(self, outcome: Outcome) -> StopReason | None:
         """Add directions that break the master's proof of infeasibility (Farkas pricing)."""
-        if self._farkas(outcome.y) is not None:
+        if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
         reward = Reward(self._program, outcome.y, costs=False)
         found = leading(reward, self._face, self._cuts, 0.0)
@@ -238,16 +221,9 @@ class _Generation:
 
     def _proven(self, outcome: Outcome) -> StopReason | None:
         """Return whether multipliers that grew with the price of missing rows prove that they are missed."""
-        if self._farkas(outcome.y) is not None:
+        if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
         return StopReason.STALLED if self._master.dearest else None
-
-    def _farkas(self, y: Array) -> Array | None:
-        """Return a Farkas vector of all rows from one on the face, None where it is none."""
-        for vector in (self._scattered(y), self._faces.lift(y)):
-            if is_farkas(self._faces.whole, vector):
-                return vector
-        return None
 
     def _leading(self, y: Array, count: int) -> Leading:
         """Return what the oracle finds at some multipliers, as accurately as the gap asks."""
@@ -255,12 +231,6 @@ class _Generation:
         slack = _SHARE * gap / self._bound.value if np.isfinite(gap) and self._bound.value > 0 else 0.0
         tol = min(_ITERATED * _SHARE * self._gap, _COARSE) if np.isfinite(self._gap) else _COARSE
         return leading(Reward(self._program, y), self._face, count, slack, self._master.directions, tol)
-
-    def _scattered(self, y: Array) -> Array:
-        """Return multipliers of all rows from those on the face."""
-        whole = np.zeros(self._faces.whole.m)
-        whole[self._faces.kept] = y
-        return whole
 
 
 def _uniform(program: Program) -> Array:

@@ -13,13 +13,11 @@ from bregopt.certify import (
     certificate_inside,
     objective_size,
     primal_residual,
-    trace_bound,
 )
-from bregopt.presolve.faces import Faces
 from bregopt.program import LowRank, Program
 from bregopt.routes.matrix_generation.oracle import Leading
 
-__all__ = ["Incumbent", "balanced", "trace_bound_on"]
+__all__ = ["Incumbent", "balanced"]
 
 _NOTHING = 1e-14  # of the trace: an eigenvalue that is round-off
 _SHARES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)  # of the trace: eigenvalues that may do without
@@ -31,16 +29,15 @@ class Incumbent:
 
     Parameters
     ----------
-    faces : Faces
+    program : Program
     bound : TraceBound
-        Its multipliers are of the rows on the face.
     tol : float
         Points and multipliers that miss what they must meet by no more count as feasible.
     """
 
-    def __init__(self, faces: Faces, bound: TraceBound, tol: float) -> None:
-        self._program, self._bound, self._tol = faces.program, bound, tol
-        first = faces.faces[0].spread(np.eye(faces.faces[0].order, 1))
+    def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
+        self._program, self._bound, self._tol = program, bound, tol
+        first = program.faces[0].spread(np.eye(program.faces[0].order, 1))
         self.dual, self._primal, self._missed, self._left = -np.inf, np.inf, np.inf, np.inf
         self.y = np.zeros(self._program.m)
         self.offer_point(
@@ -142,10 +139,3 @@ def balanced(program: Program, y: Array) -> Array:
         move = np.linalg.lstsq((B.T @ sp.diags_array(room) @ B).toarray(), missing[columns], rcond=None)[0]
         y = np.clip(y + room * (B @ move), lower, upper)
     return y
-
-
-def trace_bound_on(faces: Faces) -> TraceBound:
-    """Return the bound on the trace with the multipliers of the rows that are left on the face."""
-    bound = trace_bound(faces.whole, 0)
-    assert bound is not None
-    return TraceBound(bound.value, bound.exact, bound.multipliers[faces.kept])

@@ -102,6 +102,7 @@ class PSDBoost:
         penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
         needs_trace_bound=True,
         matrices=4,
+        reductions=("slacks", "faces"),
     )
     Settings: ClassVar[type[base.Settings]] = PSDBoostSettings
 

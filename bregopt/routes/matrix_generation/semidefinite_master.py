@@ -22,12 +22,10 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import TraceBound, is_ray
-from bregopt.presolve.faces import Faces
 from bregopt.program import (
     Answer,
     Block,
     Bounds,
-    Face,
     LinearMap,
     LowRank,
     Penalty,
@@ -63,7 +61,7 @@ class SemidefiniteMaster:
 
     Parameters
     ----------
-    faces : Faces
+    program : Program
         One block, linear objective, hard and hinge rows.
     bound : TraceBound
     tol : float
@@ -75,8 +73,7 @@ class SemidefiniteMaster:
         The directions that the last answer needs.
     """
 
-    def __init__(self, faces: Faces, bound: TraceBound, tol: float) -> None:
-        program = faces.program
+    def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
         self._program, self._bound, self._tol = program, bound, tol
         self._pool: list[Array] = []
         self._V = np.zeros((program.blocks[0].n, 0))
@@ -138,7 +135,7 @@ class SemidefiniteMaster:
         self._inner = max(min(self._inner, _TIGHTER * gap), _FINEST * self._tol)
         inside = np.flatnonzero(self._inside)
         small = self._restricted(inside)
-        answer = follow_path(_whole(small), Settings(tol=self._inner), None, Progress("master"))
+        answer = follow_path(small, Settings(tol=self._inner), None, Progress("master"))
         if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._strict = self._may_be_strict = False
             return self.solve(gap)
@@ -305,8 +302,3 @@ def _runs_away(program: Program, answer: Answer) -> bool:
     """Whether the engine stopped far out along a ray of the variables, of which its matrices kept it."""
     far = _FAR_OUT * program.natural_size
     return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far
-
-
-def _whole(program: Program) -> Faces:
-    """Return a program as one whose rows imply no face."""
-    return Faces(program, program, np.arange(program.m), (Face.whole(program.blocks[0].n),), ())

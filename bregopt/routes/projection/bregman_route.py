@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.errors import did_you_mean
-from bregopt.presolve.boxes import box_rows
+from bregopt.presolve import presolve, reductions
 from bregopt.presolve.range_space import definite_sign
-from bregopt.presolve.slacks import fold_slacks
 from bregopt.program import Answer, LowRank, Penalty, Program, Start
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Entries
@@ -23,11 +21,12 @@ from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.weighted import weighted_frobenius
+from bregopt.routes.reductions import Method, behind
 from bregopt.routes.working_set import Split, may_rest, on_working_set
 
 __all__ = ["Bregman", "BregmanSettings"]
 
-_Algorithm = Callable[[Program, Any, Start | None, Progress], Answer]
+_WHITENING = ("whitening",)  # of the program, or of each working set of its rows
 _METHODS = ("auto", "newton", "cyclic")
 _MANY = 300  # rows that may rest, from which a working set pays
 _WEIGHTED = "weighted"
@@ -46,8 +45,8 @@ _QI_SUN_WEIGHTED = (
     "for Convex Programming, Math. Oper. Res. 22"
 )
 # What each method runs, and what to cite for it.
-_ALGORITHMS: dict[tuple[str, str], tuple[_Algorithm, str]] = {
-    ("logdet", "newton"): (logdet_newton, _KULIS),
+_ALGORITHMS: dict[tuple[str, str], tuple[Method, str]] = {
+    ("logdet", "newton"): (behind(_WHITENING, logdet_newton), _KULIS),
     ("logdet", "cyclic"): (cyclic_projection, _KULIS),
     ("von_neumann", "newton"): (dual_newton, _KULIS),
     ("von_neumann", "cyclic"): (cyclic_projection, _KULIS),
@@ -88,14 +87,17 @@ class Bregman:
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}), blocks=1, matrices=8
+        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}),
+        blocks=1,
+        matrices=8,
+        reductions=("slacks",),
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         kind = program.divergences[0]
         assert kind is not None
-        left = fold_slacks(box_rows(program).program).program.k if program.k else 0
+        left = _reduced(program, settings).k if program.k else 0
         if left:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
         if _weighted(program) and settings.method == "cyclic":
@@ -108,19 +110,23 @@ class Bregman:
         return _boundary(program) if kind == "von_neumann" else None
 
     def choice(self, program: Program, settings: Any) -> str:
-        program = fold_slacks(box_rows(program).program).program
+        program = _reduced(program, settings)
         method = _method(program, settings)
         if method == _WEIGHTED:
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
         alone = settings.method == "auto" and method == "cyclic"
         on_some = method == "newton" and _many_may_rest(program)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
-        return f"method {method!r}{why}"
+        white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
+        return "; ".join([f"method {method!r}{why}", *white])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        folded = fold_slacks(program)
-        begin = None if start is None else folded.shrink(start)
-        return folded.restore(_solve(folded.program, settings, begin, progress))
+        return _solve(program, settings, start, progress)
+
+
+def _reduced(program: Program, settings: Any) -> Program:
+    """Return the program as the driver would hand it over."""
+    return presolve(program, reductions(("boxes", "slacks")), settings).program
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,12 +13,12 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, certify, is_farkas, is_ray
 from bregopt.clock import CutShort, checkpoint
-from bregopt.presolve.scaling import Scaled, scale, unscaled
 from bregopt.program import Answer, Block, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.reductions import behind
 from bregopt.routes.reference.backend import (
     Backend,
     Word,
@@ -100,11 +100,11 @@ class Reference:
         Where the backend falls short of the tolerance in our units, it is asked once more in the user's; not
         where it was told how far to go.
         """
-        answer, certificate = _certified(program, scale(program), settings, progress)
+        answer, certificate = _certified(program, ("scaling",), settings, progress)
         short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
         if short and not settings.backend_options:
             try:
-                other, proven = _certified(program, unscaled(program), settings, progress)
+                other, proven = _certified(program, (), settings, progress)
             except CutShort as cut:
                 return replace(answer, stop=reason(cut))
             if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
@@ -115,13 +115,12 @@ class Reference:
 
 
 def _certified(
-    program: Program, scaled: Scaled, settings: ReferenceSettings, progress: Progress
+    program: Program, reductions: Sequence[str], settings: ReferenceSettings, progress: Progress
 ) -> tuple[Answer, Certificate]:
-    """Return the backend's answer to the scaled program, in the program's units, and what it proves."""
-    answer = _outcome(scaled.program, settings, progress)
+    """Return the backend's answer to the program after some reductions, and what it proves."""
+    answer = behind(reductions, _outcome)(program, settings, None, progress)
     aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
-    y = np.zeros(program.m) if aimless else _cleaned(program, scaled.multipliers(answer.y))
-    answer = replace(answer, X=scaled.matrices(answer.X), y=y)
+    answer = replace(answer, y=np.zeros(program.m) if aimless else _cleaned(program, answer.y))
     certificate = certify(program, answer.X, answer.u, answer.y)
     progress.record(answer.iterations, certificate)
     return answer, certificate
@@ -146,7 +145,9 @@ def _cleaned(program: Program, y: Array) -> Array:
     return np.where(worth > least, y, 0.0)
 
 
-def _outcome(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
+def _outcome(
+    program: Program, settings: ReferenceSettings, start: Start | None, progress: Progress
+) -> Answer:
     """Return the backend's answer; where it claims that there is none, the proof of that, if one is found."""
     translation, word = _solved(program, settings, progress, settings.tol)
     if "infeasible" in word.status or "unbounded" in word.status:

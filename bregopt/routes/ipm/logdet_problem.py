@@ -1,0 +1,105 @@
+"""A LogDet nearness problem in one matrix, and what an iterate of its methods proves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, certificate_of
+from bregopt.divergences import LogDet
+from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.presolve.whitening import Whitened
+from bregopt.program import Program
+from bregopt.program.anchor import divergence_of
+from bregopt.routes.progress import Progress
+
+__all__ = ["Known", "LogDetProblem", "Point"]
+
+
+class Point(Protocol):
+    """An iterate: a matrix, multipliers, and their factors; no ``Z_root`` where these prove nothing."""
+
+    @property
+    def X(self) -> Array: ...
+
+    @property
+    def X_root(self) -> Array: ...
+
+    @property
+    def Z_root(self) -> Array | None: ...
+
+    @property
+    def y(self) -> Array: ...
+
+    @property
+    def activity(self) -> Array: ...
+
+
+class Known(NamedTuple):
+    """What an iterate's method has computed: logarithms of determinants, and sums over the rows.
+
+    The latter of what they pay, and of what they add to the dual function.
+    """
+
+    X_log_det: float
+    Z_log_det: float
+    paid: float | None = None
+    rows_term: float | None = None
+
+
+class LogDetProblem:
+    """A program with one matrix and a LogDet term.
+
+    Parameters
+    ----------
+    program : Program
+    progress : Progress
+        Knows what an iterate misses in the program as it was given, should this be a reduced one.
+    """
+
+    def __init__(self, program: Program, progress: Progress) -> None:
+        nearness = program.blocks[0].nearness
+        assert nearness is not None
+        divergence = divergence_of(nearness)
+        assert isinstance(divergence, LogDet)
+        self.program, self.mu, self.X0 = program, nearness.mu, np.asarray(nearness.X0)
+        self.divergence = divergence
+        self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
+        self.whitened = progress.behind(Whitened)
+        self._log_det = log_det(divergence.L)
+        self._progress = progress
+
+    def point(self, adjoint: Array) -> Array | None:
+        """Return the point that belongs to multipliers with this ``A*(y)``, None where there is none."""
+        root = root_of(self.C - adjoint)
+        return None if root is None else self.mu * inverse_of(root)
+
+    @cached_property
+    def resting(self) -> Array | None:
+        """The point where no row acts, None where there is none."""
+        free = self.program.blocks[0].cost is None
+        return self.X0.copy() if free else self.point(np.zeros_like(self.X0))
+
+    def steepest(self) -> Array:
+        """Return the direction of trace one along which the objective grows least."""
+        v = np.linalg.eigh(self.C)[1][:, :1]
+        direction: Array = v @ v.T
+        return direction
+
+    def certificate(self, at: Point, known: Known | None = None) -> Certificate:
+        """Return what an iterate proves, from the factors that it holds and what else is known of it."""
+        n, proves = len(at.X), at.Z_root is not None
+        if known is None:
+            known = Known(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))
+        own = float(np.vdot(self.divergence.inverse, at.X)) - n
+        divergence = own - known.X_log_det + self._log_det
+        term = self.mu * (known.Z_log_det + self._log_det - n * math.log(self.mu)) if proves else -math.inf
+        sums = known.paid, known.rows_term
+        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, *sums)
+        missed = self._progress.missed((at.X,), np.zeros(0), at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, missed))
