@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.certify import Certificate
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
-from bregopt.program import Program
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.monitor import Method
 
 __all__ = ["ActiveNewton", "DualPoint"]
 
@@ -37,20 +39,18 @@ class DualPoint:
     activity: Array
 
 
-class ActiveNewton:
+class ActiveNewton(Method):
     """Newton's method in the rows that act.
 
     Parameters
     ----------
-    program : Program
-        One block, no ordinary variables, hard rows and hinges.
-    C : array of shape (n, n)
-        With the linear term of the divergence.
-    mu : float
+    problem : LogDetProblem
+        With hard rows and hinges.
     """
 
-    def __init__(self, program: Program, C: Array, mu: float) -> None:
-        self._A, self._bounds, self._C, self._mu = program.A, program.bounds, C, mu
+    def __init__(self, problem: LogDetProblem) -> None:
+        self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
+        self._C, self._mu = problem.C, problem.mu
 
     def at(self, y: Array) -> DualPoint | None:
         """Return the point of some multipliers, None where ``C - A*(y)`` is not positive definite."""
@@ -63,7 +63,10 @@ class ActiveNewton:
         X_root = root_of(X)
         return None if X_root is None else DualPoint(X, Z, X_root, Z_root, y, self._A.apply((X,)))
 
-    def next(self, at: DualPoint) -> DualPoint | None:
+    def certificate(self, at: DualPoint) -> Certificate:
+        return self._problem.certificate(at)
+
+    def advance(self, at: DualPoint) -> DualPoint | None:
         """Return the point after a step, None where there is none of some length."""
         step, alpha = self._step(at), 1.0
         while np.isfinite(step).all() and alpha > _SHORTEST:

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, certificate_inside, is_ray
-from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import Answer, Program, Start, StopReason, pays
 from bregopt.routes.ipm.iterate import Iterate
@@ -23,7 +22,8 @@ from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.monitor import Followed, Method, Monitor
+from bregopt.routes.progress import Progress
 
 __all__ = ["STEPS", "follow_path"]
 
@@ -35,9 +35,7 @@ _NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
 _NO_SAY = (
     1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
 )
-_PATIENCE, _BETTER = 20, 0.9  # steps without an iterate that is so much better
-_SLOW = 4  # such steps, after which the system in the rows takes over: near an answer it keeps more digits
-_LOST = 1e3  # times the best iterate's error: there is no way back
+_PATIENCE = 20  # steps without progress
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -56,64 +54,50 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     at = None if start is None else warm_iterate(engine, program, costs, program.faces, start)
     if at is None:
         at = first_iterate(engine, program, costs, program.faces)
-    return _Path(engine, program, settings, progress).run(at)
+    method = _CentralPath(engine, program, settings, progress)
+    monitor = Monitor(program, settings, progress, _SAFETY)
+    found = monitor.follow(method, at, settings.max_iter or STEPS)
+    return found.proof or method.answer(found)
 
 
-class _Path:
+class _CentralPath(Method):
+    patience = _PATIENCE
+    tests_multipliers = False
+
     def __init__(self, engine: PrimalDual, program: Program, settings: Any, progress: Progress) -> None:
         self._engine, self._program = engine, program
         self._settings, self._progress = settings, progress
         self._order = sum(face.order for face in program.faces)
         self._flat = not pays(program)
 
-    def run(self, at: Iterate) -> Answer:
-        """Return the answer; interrupted, stalled or out of time, the best iterate."""
-        limit = self._settings.max_iter or STEPS
-        best, least, step, found = at, np.inf, 0, 0
-        before = at.y
-        try:
-            while True:
-                certificate = self._certificate(at)
-                self._progress.record(
-                    step, certificate, mu=at.complementarity(True) / max(at.order(True), 1), order=self._order
-                )
-                worst = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
-                found = step if worst <= _BETTER * least else found
-                if worst <= least:
-                    best, least = at, worst
-                if worst <= _SAFETY * self._settings.tol:
-                    return self._answer(at, StopReason.CONVERGED, step)
-                proof = self._proof(at, before, certificate, step)
-                if proof is not None:
-                    return proof
-                if step >= limit:
-                    return self._answer(best, StopReason.MAX_ITER, step)
-                checkpoint()
-                slow = step - found >= _SLOW
-                # Iterates that run away may lead to a proof that there is no answer.
-                lost = worst > _LOST * least and not (self._dual_runs_away(at) or self._primal_runs_away(at))
-                new = None if lost else self._engine.advance(at, 0.0)
-                if (new is None or slow) and (in_rows := self._engine.in_rows()) is not None:
-                    self._engine, found = in_rows, step
-                    new = self._engine.advance(best, 0.0)
-                if new is None or step - found >= _PATIENCE:
-                    return self._answer(best, StopReason.STALLED, step)
-                before, at, step = at.y, new, step + 1
-        except CutShort as cut:
-            return self._answer(best, reason(cut), step)
-
-    def _certificate(self, at: Iterate) -> Certificate:
+    def certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
         if self._flat:
             return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity)
         miss = 0.0 if _dual_feasible(at) else at.dual_miss
         return certificate_inside(self._program, X, at.u, at.y, at.activity, miss)
 
-    def _answer(self, at: Iterate, stop: StopReason, step: int) -> Answer:
-        y = 0 * at.y if self._flat else at.y
-        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, stop, step)
+    def advance(self, at: Iterate) -> Iterate | None:
+        return self._engine.advance(at, 0.0)
 
-    def _proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
+    def fall_back(self) -> bool:
+        in_rows = self._engine.in_rows()
+        self._engine = in_rows or self._engine
+        return in_rows is not None
+
+    def columns(self, at: Iterate) -> dict[str, float]:
+        return {"mu": at.complementarity(True) / max(at.order(True), 1), "order": self._order}
+
+    def answer(self, found: Followed) -> Answer:
+        """Return the point where the path ended."""
+        at = found.at
+        y = 0 * at.y if self._flat else at.y
+        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, found.stop, found.step)
+
+    def runs_away(self, at: Iterate) -> bool:
+        return self._dual_runs_away(at) or self._primal_runs_away(at)
+
+    def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray where the iterates run away along one."""
         program, tol = self._program, self._settings.tol
         if certificate.primal_residual > tol and self._dual_runs_away(at):

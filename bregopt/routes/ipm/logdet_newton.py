@@ -24,7 +24,7 @@ from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
-from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
 __all__ = ["STEPS", "logdet_newton"]
@@ -56,21 +56,23 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     if problem.resting is None and is_ray(problem.program, (problem.steepest(),), _NO_VARIABLES):
         ray = problem.steepest()
         return Answer((ray,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
-    watch, limit, steps = Watch(program, settings, progress), settings.max_iter or STEPS, 0
+    monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or STEPS, 0
     if start is not None:
-        at, stop, steps = _warm(methods[0], problem, start, watch, min(limit, _WARM_STEPS))
-        if stop in _FINAL or steps >= limit:
-            return _answer(watch, at, stop, steps)
+        warm = _warm(methods[0], problem, start, monitor, min(limit, _WARM_STEPS))
+        if warm is not None:
+            steps = warm.step
+            if warm.stop in _FINAL or steps >= limit:
+                return _answer(monitor, warm)
     best: Answer | None = None
     least = np.inf
     for method in methods:
         for first in method.starts():
             most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
-            at, stop, steps = watch.follow(first, method.next, method.certificate, most, steps)
-            answer = _answer(watch, at, stop, steps)
-            if stop in _FINAL:
+            found = monitor.follow(method, first, most, steps)
+            answer, steps = _answer(monitor, found), found.step
+            if found.stop in _FINAL:
                 return answer
-            proven = method.certificate(at)
+            proven = method.certificate(found.at)
             miss = max(proven.gap, proven.primal_residual)
             if best is None or miss <= least:
                 best, least = answer, miss
@@ -94,27 +96,23 @@ def _at_rest(problem: LogDetProblem, X: Array, settings: Settings, progress: Pro
     return Answer((X,), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
 
 
-def _warm(
-    method: Any, problem: LogDetProblem, start: Start, watch: Watch, limit: int
-) -> tuple[Any, StopReason, int]:
-    """Return where an earlier answer's multipliers lead, why no further, and the steps."""
+def _warm(method: Any, problem: LogDetProblem, start: Start, monitor: Monitor, limit: int) -> Followed | None:
+    """Return where an earlier answer's multipliers lead, None where they are no start."""
     y = problem.program.bounds.clip(start.y)
     if isinstance(method, _RowNewton):
         if problem.program.bounds.penalties:
-            return None, StopReason.STALLED, 0
-        method = ActiveNewton(problem.program, problem.C, problem.mu)
+            return None
+        method = ActiveNewton(problem)
     first = method.at(y)
-    if first is None:
-        return None, StopReason.STALLED, 0
-    return watch.follow(first, method.next, problem.certificate, limit)
+    return None if first is None else monitor.follow(method, first, limit)
 
 
-def _answer(watch: Watch, at: Any, stop: StopReason, steps: int) -> Answer:
-    y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
-    return Answer((at.X,), _NO_VARIABLES, y, stop, steps)
+def _answer(monitor: Monitor, found: Followed) -> Answer:
+    y = monitor.farkas if found.stop is StopReason.INFEASIBLE else found.at.y
+    return Answer((found.at.X,), _NO_VARIABLES, y, found.stop, found.step)
 
 
-class _RowNewton:
+class _RowNewton(Method):
     """The primal-dual engine, at a fixed weight and for ``nu`` to zero."""
 
     def __init__(self, problem: LogDetProblem) -> None:
@@ -145,7 +143,7 @@ class _RowNewton:
         """Return what an iterate proves."""
         return self._problem.certificate(at)
 
-    def next(self, at: _Iterate) -> _Iterate | None:
+    def advance(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None where none is left."""
         new = self._engine.advance(at.own, self._problem.mu)
         return None if new is None else _Iterate(new)

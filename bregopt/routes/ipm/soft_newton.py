@@ -25,6 +25,7 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import Pull, Scene, Step, system_for
 from bregopt.routes.ipm.logdet_problem import Known, LogDetProblem
+from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import work
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
@@ -113,7 +114,7 @@ class SoftIterate(NamedTuple):
         return self.dual.root
 
 
-class SoftNewton:
+class SoftNewton(Method):
     """Newton's method in ``X`` and the multipliers.
 
     Parameters
@@ -161,7 +162,7 @@ class SoftNewton:
         dual = self._dual(y, self._Z(y))
         return None if dual is None else self._joined(dual)
 
-    def next(self, at: SoftIterate) -> SoftIterate | None:
+    def advance(self, at: SoftIterate) -> SoftIterate | None:
         """Return the iterate after a damped Newton step, None where no objective improves any more."""
         new = self._together(at) if at.together else at
         if not new.together:

@@ -20,7 +20,7 @@ from bregopt.divergences import Line, LogDet, LogDetPoint, Point, VonNeumann, Vo
 from bregopt.program import Answer, Nearness, Program, Start, StopReason, Target
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
@@ -64,10 +64,10 @@ def cyclic_projection(
     except LinAlgError:  # a start that is no longer in the domain of the dual
         y = np.zeros(program.m)
         point.reset(program.blocks[0].C)
-    watch = Watch(program, settings, progress)
+    monitor = Monitor(program, settings, progress)
     limit = settings.max_iter or CYCLES
     cycle = 0
-    stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+    stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
     try:
         while stop is None:
             cycle += 1
@@ -75,12 +75,12 @@ def cyclic_projection(
             if cycle >= limit or _due(cycle):
                 # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
-                stop = watch.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+                stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
     except CutShort as cut:
         stop = reason(cut)
     if stop is StopReason.INFEASIBLE:
-        y = watch.farkas
+        y = monitor.farkas
     return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 

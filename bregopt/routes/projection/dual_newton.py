@@ -28,7 +28,7 @@ from bregopt.program.bounds import bent
 from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm import RowAction, conjugate_gradients
-from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
 
@@ -71,7 +71,7 @@ def dual_newton(
     return _DualNewton(program, settings, progress, restore).run(start)
 
 
-class _DualNewton:
+class _DualNewton(Method):
     def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         nearness = program.blocks[0].nearness
@@ -96,10 +96,10 @@ class _DualNewton:
         if first is None:
             X0 = np.asarray(self._divergence.minimizer(0 * self._C, self._mu))
             return Answer((X0,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
-        watch = Watch(self._program, self._settings, self._progress)
+        monitor = Monitor(self._program, self._settings, self._progress)
         limit = self._settings.max_iter or STEPS
-        at, stop, step = watch.follow(first, self._advanced, self._certificate, limit)
-        y = watch.farkas if stop is StopReason.INFEASIBLE else at.y
+        at, stop, step, _ = monitor.follow(self, first, limit)
+        y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
         return Answer((self._on_rows(at),), np.zeros(0), y, stop, step)
 
     def _first(self, start: Start | None) -> _Point | None:
@@ -160,7 +160,7 @@ class _DualNewton:
         assert self._diagonal is not None
         return self._diagonal.scaled(at.X, np.sqrt(self._settings.tol))
 
-    def _certificate(self, at: _Point) -> Certificate:
+    def certificate(self, at: _Point) -> Certificate:
         if self._restores:
             X = self._on_rows(at)
             activity = self._program.A.apply((X,))
@@ -183,7 +183,7 @@ class _DualNewton:
         X, term = spectrum.X, spectrum.term
         return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
 
-    def _advanced(self, at: _Point) -> _Point | None:
+    def advance(self, at: _Point) -> _Point | None:
         """Return a point of larger dual value, None where there is none in floating point."""
         gradient, slope, side = self._gradient(at)
         diagonal = self._hessian.curvature(at.spectrum) - slope

@@ -17,7 +17,7 @@ from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm.termination import Watch
+from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.held_diagonal import held_diagonal
 from bregopt.routes.projection.scaled_nearness import ScaledNearness, scaled_nearness
@@ -69,7 +69,7 @@ class _Weighted:
 
     def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
-        self._watch = Watch(program, settings, progress)
+        self._monitor = Monitor(program, settings, progress)
         self._limit = settings.max_iter or STEPS
         self._steps = 0
         self._best: _Proven | None = None
@@ -84,7 +84,7 @@ class _Weighted:
         best = self._best
         if best is None:
             return self._without(stop)
-        y = self._watch.farkas if stop is StopReason.INFEASIBLE else best.y
+        y = self._monitor.farkas if stop is StopReason.INFEASIBLE else best.y
         return Answer((best.X,), _NO_VARIABLES, y, stop, self._steps, S=(best.S,))
 
     def _solved(self, start: Start | None) -> StopReason:
@@ -145,7 +145,7 @@ class _Weighted:
         point = self._proven(X, y, S)
         if self._best is None or point.miss < self._best.miss:
             self._best = point
-        stop = self._watch.look(self._steps, point.certificate, point.y)
+        stop = self._monitor.look(self._steps, point.certificate, point.y)
         if stop is StopReason.STALLED:
             stop = None  # the methods know better whether they lead on
         return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)

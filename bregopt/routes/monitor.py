@@ -1,0 +1,189 @@
+"""When a method ends: its certificate is good enough, there is proof of no answer, no progress, or no time.
+
+One loop, :meth:`Monitor.follow`, runs every method of Newton's kind. It records each iterate's certificate
+and hands back the best iterate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, is_farkas
+from bregopt.clock import CutShort, checkpoint
+from bregopt.presolve.range_space import definite_sign
+from bregopt.program import Answer, Program, StopReason
+from bregopt.routes.base import Settings
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["Followed", "Method", "Monitor"]
+
+_FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
+_LEAN = 1e-6  # by which multipliers of definite rows are lowered, for a sum that is surely negative
+_STILL = 1e-8  # of the objective: a change that is none
+_FIRST_SUSPICION = 3  # steps before which multipliers say little
+_BETTER = 0.9  # of the error of the best iterate: progress
+_SLOW = 4  # steps without progress, after which a method falls back to its other form
+_LOST = 1e3  # times the error of the best iterate: there is no way back
+
+
+class Method:
+    """What the loop asks of a method; a point has multipliers ``y``."""
+
+    patience: int | None = None
+    """Steps without progress after which it stalls; None for a method that knows by itself."""
+    tests_multipliers = True
+    """Whether its multipliers are tested for a Farkas vector at each step; otherwise it has a `proof`."""
+
+    def certificate(self, at: Any) -> Certificate:
+        """Return what a point proves."""
+        raise NotImplementedError
+
+    def advance(self, at: Any) -> Any | None:
+        """Return the next point, None where there is none."""
+        raise NotImplementedError
+
+    def columns(self, at: Any) -> dict[str, float]:
+        """Return what the progress records beside the certificate."""
+        return {}
+
+    def proof(self, at: Any, before: Array, certificate: Certificate, step: int) -> Answer | None:
+        """Return the proof that there is no answer, if the point leads to one; `before` is the last ``y``."""
+        return None
+
+    def runs_away(self, at: Any) -> bool:
+        """Whether a point that is far worse than the best may lead to such a proof."""
+        return False
+
+    def fall_back(self) -> bool:
+        """Change to a form that is slower and keeps more digits; False where there is none."""
+        return False
+
+
+class Followed(NamedTuple):
+    """Where a method led.
+
+    Parameters
+    ----------
+    at : point
+        The best one.
+    stop : StopReason
+    step : int
+        The number of the last one.
+    proof : Answer, optional
+        That there is no answer, where the method has proven it.
+    """
+
+    at: Any
+    stop: StopReason
+    step: int
+    proof: Answer | None = None
+
+
+class Monitor:
+    """Looks at the certificates of a method as they come in.
+
+    Parameters
+    ----------
+    program : Program
+    settings : Settings
+    progress : Progress
+    share : float
+        Of the tolerance that is asked for: certificates have to meet so much.
+
+    Attributes
+    ----------
+    farkas : array of shape (m,)
+        What proves that the rows contradict each other, once :meth:`look` has said so.
+    """
+
+    def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
+        self._program, self._tol, self._progress = program, share * settings.tol, progress
+        self._signs = np.zeros(program.m)
+        for term in program.A.terms:
+            self._signs[term.at] = definite_sign(term.rows)
+        self._looks = 0
+        self._before = self._anchor = np.zeros(program.m)
+        self._primal = np.inf
+        self.farkas = np.zeros(program.m)
+
+    def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
+        """Record a step and return why to stop after it, None where there is no reason."""
+        self._progress.record(step, certificate)
+        if certificate.meets(self._tol):
+            return StopReason.CONVERGED
+        change, self._before = y - self._before, y.copy()
+        drift = y - self._anchor
+        self._looks += 1
+        doubled = self._looks & (self._looks - 1) == 0
+        if doubled:
+            self._anchor = self._before
+        suspected = certificate.primal_residual > (self._tol if doubled else _FEASIBLE)
+        if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
+            return StopReason.INFEASIBLE
+        # Multipliers may rest, at zero for long, while the matrix still moves.
+        moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
+        still = step and not moved > _STILL * abs(certificate.primal)
+        if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
+            return StopReason.STALLED
+        return self._progress.stop()
+
+    def follow(self, method: Method, at: Any, limit: int, step: int = 0) -> Followed:
+        """Run a method to its end, which may be a checkpoint inside.
+
+        Parameters
+        ----------
+        method : Method
+        at : point
+            The first.
+        limit : int
+            The largest number of a step.
+        step : int
+            The number of the first point, of the steps before it.
+        """
+        best, least, progressed, before = at, np.inf, step, at.y
+        try:
+            while True:
+                certificate = method.certificate(at)
+                error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
+                if error <= _BETTER * least:
+                    progressed = step
+                if error <= least:
+                    best, least = at, error
+                stop = self._judge(method, step, certificate, at)
+                if stop is not None:
+                    return Followed(best, stop, step)
+                proof = method.proof(at, before, certificate, step)
+                if proof is not None:
+                    return Followed(at, proof.stop, step, proof)
+                if step >= limit:
+                    return Followed(best, StopReason.MAX_ITER, step)
+                checkpoint()
+                lost = error > _LOST * least and not method.runs_away(at)
+                new = None if method.patience and lost else method.advance(at)
+                if (new is None or step - progressed >= _SLOW) and method.fall_back():
+                    new, progressed = method.advance(best), step
+                if new is None or (method.patience and step - progressed >= method.patience):
+                    return Followed(best, StopReason.STALLED, step)
+                before, at, step = at.y, new, step + 1
+        except CutShort as cut:
+            return Followed(best, reason(cut), step)
+
+    def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
+        """Return why to stop at a point of a method."""
+        if method.tests_multipliers:
+            return self.look(step, certificate, at.y)
+        self._progress.record(step, certificate, **method.columns(at))
+        return StopReason.CONVERGED if certificate.meets(self._tol) else None
+
+    def _contradiction(self, candidates: Sequence[Array]) -> bool:
+        """Whether the multipliers run away along a Farkas vector."""
+        leaning = [c - _LEAN * np.abs(c) * self._signs for c in candidates]
+        for candidate in (*candidates, *leaning):
+            if is_farkas(self._program, candidate):
+                self.farkas = candidate
+                return True
+        return False
