@@ -763,7 +763,7 @@ def test_examples_meet_the_schema(path):
         ("[solve]", "[solv]"),
         ("psd = 2", "pds = 2"),
         ("psd = 2", "psd = 0"),
-        ("minimize", "minimize"),
+        ("minimize", "minimise"),
         ("b = 1", "b = true"),
     ],
 )

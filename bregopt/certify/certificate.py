@@ -118,7 +118,7 @@ def certify(
     u : array of shape (k,)
     y : array of shape (m,)
     faces : sequence of Face, optional
-        Where the rows hold ``X``, see :func:`~bregopt.program.find_faces`: ``C - A*(y)`` counts there only.
+        Where the rows hold ``X`` (:mod:`bregopt.presolve.faces`): ``C - A*(y)`` counts there only.
     sharp : bool
         Whether a smallest eigenvalue of ``C - A*(y)`` above zero is computed where the trace of ``X`` is
         known, and raises the bound; otherwise a factorization is enough.

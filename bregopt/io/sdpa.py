@@ -368,7 +368,7 @@ def dimacs_errors(problem: Problem, solution: Solution) -> Array:
 
     Violated rows, ``X`` outside its cone, free variables whose cost is not met, ``Z = C - A*(y)`` outside its
     cone, the gap of the objectives, and ``<X, Z>``, each relative to the size of the data;
-    :func:`bregopt.program.dimacs_errors` has the formulas.
+    :func:`bregopt.certify.dimacs_errors` has the formulas.
 
     Parameters
     ----------

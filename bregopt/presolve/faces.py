@@ -22,7 +22,7 @@ from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
 from bregopt.presolve.reduction import Reduced
-from bregopt.program import Answer, Face, LowRank, Program, Start, StopReason
+from bregopt.program import Answer, Face, LowRank, Program, Start
 from bregopt.program.rows import Rows
 
 __all__ = ["Faces", "OnFaces"]
@@ -116,7 +116,7 @@ class OnFaces(Reduced):
     def restore(self, answer: Answer) -> Answer:
         """Return the answer with multipliers of all rows, and those that need only be right on the faces."""
         on_faces = _scattered(self.kept, answer.y, self.whole.m)
-        y = self._lifted(on_faces, costs=answer.stop is not StopReason.INFEASIBLE)
+        y = self._lifted(on_faces, costs=True)
         return replace(answer, y=y, y_on_faces=on_faces)
 
     def _lifted(self, y: Array, costs: bool) -> Array:

@@ -26,6 +26,7 @@ __all__ = [
     "RangeSpace",
     "RangeSpaces",
     "definite_sign",
+    "on_range_spaces",
     "range_space",
     "with_complement",
 ]
@@ -62,9 +63,11 @@ class OnRangeSpaces(Reduced):
     Parameters
     ----------
     spaces : mapping from block to RangeSpace
+    rank_tol : float
     """
 
     spaces: Mapping[int, RangeSpace]
+    rank_tol: float
 
     @property
     def summary(self) -> str:
@@ -75,7 +78,8 @@ class OnRangeSpaces(Reduced):
         assert block.nearness is not None
         assert isinstance(block.nearness.X0, LowRank)
         columns = block.nearness.X0.factor.shape[1]
-        return f"{block.name} keeps the range of X0: rank {space.V.shape[1]} of {columns} columns"
+        rank = f"rank {space.V.shape[1]} of {columns} columns (rank_tol {self.rank_tol:g})"
+        return f"{block.name} keeps the range of X0: {rank}"
 
     def shrink(self, start: Start) -> Start:
         return replace(start, X=(), S=None) if self.spaces else start
@@ -100,14 +104,19 @@ class RangeSpaces:
     universal: ClassVar[bool] = True
 
     def apply(self, program: Program, options: Any) -> OnRangeSpaces | None:
-        spaces: dict[int, RangeSpace] = {}
-        reduced = program
-        for b, block in enumerate(program.blocks):
-            if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
-                spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, options.rank_tol)
-                reduced = reduced.restrict(b, spaces[b].V, spaces[b].M0)
-        reduced = _without_vanishing_rows(reduced, program, spaces)
-        return None if reduced is program else OnRangeSpaces(program, reduced, spaces)
+        restricted, spaces = on_range_spaces(program, options.rank_tol)
+        reduced = _without_vanishing_rows(restricted, program, spaces)
+        return None if reduced is program else OnRangeSpaces(program, reduced, spaces, options.rank_tol)
+
+
+def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
+    """Return the program with every low-rank block on its range space, and those spaces by block."""
+    spaces: dict[int, RangeSpace] = {}
+    for b, block in enumerate(program.blocks):
+        if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
+            spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
+            program = program.restrict(b, spaces[b].V, spaces[b].M0)
+    return program, spaces
 
 
 def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> RangeSpace:

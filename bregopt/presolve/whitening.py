@@ -16,7 +16,7 @@ from bregopt.arrays import Array
 from bregopt.certify import primal_residual
 from bregopt.divergences import LogDet
 from bregopt.presolve.reduction import Reduced
-from bregopt.program import Answer, Program, Start
+from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Whitened", "Whitening"]
@@ -59,7 +59,7 @@ class Whitening:
 
     def apply(self, program: Program, options: Any) -> Whitened | None:
         nearness = program.blocks[0].nearness
-        if len(program.blocks) > 1 or nearness is None:
+        if len(program.blocks) > 1 or nearness is None or isinstance(nearness.X0, LowRank):
             return None
         divergence = divergence_of(nearness)
         if not isinstance(divergence, LogDet) or _condition(divergence.L) <= _WELL_CONDITIONED:

@@ -21,7 +21,7 @@ from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["reductions_of", "restated", "run"]
+__all__ = ["reductions_of", "run"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 
@@ -51,7 +51,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
     check_families(program)
     restated = presolve(program, reductions(_RESTATING), settings)
     for summary in restated.summaries:
-        logger.info("%s (rank_tol %g)", summary, settings.rank_tol)
+        logger.info(summary)
     progress = Progress(_title(solver, restated), settings.verbose, program.maximize)
     first = _started(start, restated, given.m)
     ready = time.perf_counter()
@@ -184,11 +184,6 @@ def _unproven(program: Program, answer: Answer) -> Certificate:
         primal += float(program.c @ answer.u) + program.offset
         primal += float(program.bounds.penalty(program.activity(answer.X, answer.u)).sum())
     return Certificate(primal, -math.inf, math.inf, math.inf, math.inf, math.inf)
-
-
-def restated(program: Program, settings: Settings) -> Program:
-    """Return the program that answers are certified in: its blocks are dense, with no row that vanishes."""
-    return presolve(program, reductions(_RESTATING), settings).program
 
 
 def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | None:

@@ -22,6 +22,7 @@ from numpy.linalg import LinAlgError
 from bregopt import clock
 from bregopt.arrays import LARGEST
 from bregopt.errors import PluginWarning, SolverError, UnsupportedProblemError, did_you_mean, warn_caller
+from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver, make_settings
@@ -162,7 +163,7 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
 
 def translate(program: Program, solver: str) -> Any:
     """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
-    return route(solver).translate(driver.restated(program, Settings()))
+    return route(solver).translate(on_range_spaces(program, Settings().rank_tol)[0])
 
 
 def route(solver: Any) -> Any:

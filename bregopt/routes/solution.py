@@ -65,7 +65,7 @@ class Solution:
     gap : float
         Certified relative duality gap, recomputed from the data.
     primal_residual, dual_residual : float
-        Largest relative violations; see :class:`bregopt.program.Certificate`.
+        Largest relative violations; see :class:`bregopt.certify.Certificate`.
     error : float
         By how much `value` can differ from the optimum, gap and violations taken together, in its own units.
     iterations : int
