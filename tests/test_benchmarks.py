@@ -1,6 +1,8 @@
 """Benchmarks find what they use of the package, and print the tables that stand in their results."""
 
 import importlib
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,3 +64,41 @@ def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):
     }
     for name, heading in headings.items():
         assert (BENCHMARKS / "results" / f"{name}.md").read_text().startswith(heading), name
+
+
+@pytest.mark.parametrize("base", [".", "HEAD"])
+def test_two_versions_take_turns(base, monkeypatch, capfd):
+    known = shutil.which("git") and subprocess.run(["git", "rev-parse", "HEAD"], cwd=BENCHMARKS, check=False)
+    if base == "HEAD" and not (known and known.returncode == 0):
+        pytest.skip("needs a clone")
+    module = loaded("compare", monkeypatch)
+    monkeypatch.chdir(BENCHMARKS.parent)
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):  # a temporary folder is not measured
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module.os, "sched_setaffinity", lambda *_: None, raising=False)
+    words = ["--rounds", "1", "--seconds", "0", "--only", "nearest_psd"]
+    monkeypatch.setattr(sys, "argv", ["compare", base, ".", *words])
+    module.main()
+    titles, lines = table_of(capfd.readouterr().out)
+    assert titles == ["call", "base, ms", "head, ms", "ratio", "quartiles", ""]
+    assert lines == ["nearest_psd, n = 60"]
+
+
+def test_a_change_is_marked_where_three_quarters_of_the_rounds_see_it(monkeypatch):
+    module = loaded("compare", monkeypatch)
+    slow = [[1.0, ratio, ratio] for ratio in (1.0, 1.06, 1.07, 1.08, 1.09)]
+    assert module.row("a call", slow) == (
+        "| a call | 1000.00 | 1070.00 | 1.07 | 1.06 to 1.08 | slower |",
+        1.07,
+    )
+    fast = [[1.0, 1 / ratio, 1 / ratio] for ratio in (1.0, 1.06, 1.07, 1.08, 1.09)]
+    assert module.row("a call", fast)[0].endswith("| 0.93 | 0.93 to 0.94 | faster |")
+    noise = [[1.0, ratio, ratio] for ratio in (0.9, 1.0, 1.1, 1.2)]
+    assert module.row("a call", noise)[0].endswith("|  |")
+    assert module.row("a call", [*noise, None]) == ("| a call | | | | | refused |", None)
+
+
+def test_a_version_that_is_neither_folder_nor_commit_is_refused(monkeypatch, tmp_path):
+    module = loaded("compare", monkeypatch)
+    with pytest.raises(SystemExit, match="no-such-commit is neither a folder nor a commit"):
+        module.checkout("no-such-commit", tmp_path / "base")
