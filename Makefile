@@ -15,13 +15,17 @@ NEWEST_ONLY := tests/test_docs.py tests/test_benchmarks.py tests/test_cvxpy_atom
 KERNEL := Nehalem
 PEER_TESTS := $(shell grep -l "^import peers" tests/test_*.py)
 
-.PHONY: demo test kernels oldest slow fuzz lint docs docs-numbers clean
+.PHONY: demo test coverage kernels oldest slow fuzz bench lint docs docs-numbers release clean
 
 demo: $(STAMP)
 	$(BIN)/bregopt demo
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The floor is in pyproject.toml.
+coverage: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal --cov
 
 kernels: $(STAMP)
 	OPENBLAS_CORETYPE=$(KERNEL) $(BIN)/pytest -n 2 --dist worksteal $(PEER_TESTS)
@@ -37,6 +41,12 @@ TRIALS ?= 100000
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz.py --trials $(TRIALS) $(if $(SEED),--seed $(SEED))
 
+# make bench BASE=main HEAD=my-branch; a folder is as good as a commit, and HEAD is the files here unless it is given.
+HEAD ?= .
+bench: $(STAMP)
+	$(if $(BASE),,$(error make bench needs BASE=, a commit or a folder))
+	$(BIN)/python benchmarks/compare.py $(BASE) $(HEAD)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,8 +59,12 @@ docs: $(STAMP)
 docs-numbers: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py
 
+# Needs no .venv: the script makes its own environments in build/release, and leaves sdist and wheel in dist.
+release:
+	$(PYTHON) tools/release.py
+
 clean:
-	rm -rf $(VENV) $(OLDEST) docs/_build bregopt-demo
+	rm -rf $(VENV) $(OLDEST) build dist docs/_build bregopt-demo htmlcov .coverage .coverage.*
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'

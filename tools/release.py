@@ -1,0 +1,133 @@
+"""Build the sdist and the wheel, and check what a user would install.
+
+    make release
+
+Nothing is published. The work happens in ``build/release``, and ``dist`` gets the two files after every check
+has passed: all files state one version, twine accepts both files, the wheel holds the package and nothing
+else, and in a fresh environment the installed wheel is imported, solves a problem and runs its command line.
+"""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRATCH = ROOT / "build" / "release"
+DIST = ROOT / "dist"
+
+MATRIX = "1,0.9,-0.4\n0.9,1,0.3\n-0.4,0.3,1\n"  # not a correlation matrix: it has an eigenvalue of -0.12
+SOLVE = """
+import pathlib
+import sys
+
+import numpy as np
+
+import bregopt as bo
+
+assert pathlib.Path(bo.__file__).is_relative_to(sys.prefix), bo.__file__
+sol = bo.nearest_correlation(np.loadtxt("matrix.csv", delimiter=","))
+assert sol.status == "optimal", sol
+print(bo.__version__)
+"""
+
+
+def run(*command, cwd=ROOT):
+    """Run a command, and return what it prints; an error ends the release and shows the output."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def environment(name, *packages):
+    """Return the folder of the commands of a new virtual environment that has the packages."""
+    folder = SCRATCH / name
+    venv.create(folder, with_pip=True)
+    commands = folder / ("Scripts" if sys.platform == "win32" else "bin")
+    run(commands / "python", "-m", "pip", "install", "--quiet", *packages)
+    return commands
+
+
+def versions(root=ROOT):
+    """Return the version that each file states; the changelog's is that of its newest numbered section."""
+    module = ast.parse((root / "bregopt" / "__init__.py").read_text())
+    dunder = [
+        node.value.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__"
+    ]
+    return {
+        "pyproject.toml": tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"],
+        "bregopt/__init__.py": dunder[0],
+        "CITATION.cff": re.findall(r"^version: *(\S+)", (root / "CITATION.cff").read_text(), re.M)[0],
+        "CHANGELOG.md": re.findall(r"^## \[(\d[^\]]*)\]", (root / "CHANGELOG.md").read_text(), re.M)[0],
+    }
+
+
+def agreed_version(root=ROOT):
+    """Return the version on which all files agree."""
+    stated = versions(root)
+    if len(set(stated.values())) > 1:
+        sys.exit("The versions differ: " + ", ".join(f"{name} {value}" for name, value in stated.items()))
+    return stated["pyproject.toml"]
+
+
+def unreleased(root=ROOT):
+    """Return how many entries of the changelog belong to no version yet."""
+    section = (root / "CHANGELOG.md").read_text().partition("## [Unreleased]")[2].partition("\n## [")[0]
+    return len(re.findall(r"^- ", section, re.M))
+
+
+def check_wheel(wheel):
+    """Check that a wheel holds the files of the package that git knows, its metadata and nothing else."""
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    known = set(run("git", "ls-files", "--", "bregopt").split())
+    needed = {"bregopt/py.typed", "bregopt/io/spec.schema.json"}
+    if wrong := sorted(held ^ (known | needed)):
+        sys.exit(f"{wheel.name} and the files of the package in git differ by {', '.join(wrong)}.")
+
+
+def check_installed(wheel, version):
+    """Install a wheel in a new environment, and import bregopt, solve and run the command line there."""
+    commands = environment("fresh", wheel)
+    (SCRATCH / "matrix.csv").write_text(MATRIX)
+    run(commands / "python", "-m", "pip", "check")
+    solve = "nearest-correlation", "--output", "repaired.csv"
+    said = {
+        "import bregopt": run(commands / "python", "-I", "-c", SOLVE, cwd=SCRATCH).strip(),
+        "bregopt --version": run(commands / "bregopt", "--version", cwd=SCRATCH).split()[-1],
+    }
+    run(commands / "bregopt", "solve", "matrix.csv", "--problem", *solve, cwd=SCRATCH)
+    if wrong := {call: found for call, found in said.items() if found != version}:
+        sys.exit(f"The installed package is not {version}: {wrong}")
+
+
+def main():
+    """Build, check, and hand over."""
+    version = agreed_version()
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    built = SCRATCH / "dist"
+    tools = environment("tools", "build", "twine")
+    # The wheel is built from the sdist, which shows that the sdist is complete.
+    run(tools / "python", "-m", "build", "--outdir", built)
+    run(tools / "python", "-m", "twine", "check", "--strict", *built.iterdir())
+    [wheel], [sdist] = built.glob("*.whl"), built.glob("*.tar.gz")
+    check_wheel(wheel)
+    check_installed(wheel, version)
+    DIST.mkdir(exist_ok=True)
+    for file in (sdist, wheel):
+        shutil.copy(file, DIST)
+        print((DIST / file.name).relative_to(ROOT))
+    if count := unreleased():
+        print(f"These files are for trial only: the changelog has {count} entries under [Unreleased].")
+
+
+if __name__ == "__main__":
+    main()
