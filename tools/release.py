@@ -8,6 +8,7 @@ else, and in a fresh environment the installed wheel is imported, solves a probl
 """
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -40,7 +41,9 @@ print(bo.__version__)
 def run(*command, cwd=ROOT):
     """Run a command, and return what it prints; an error ends the release and shows the output."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    # With PYTHONPATH the checkout could answer for the installed package.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
