@@ -18,7 +18,14 @@ from bregopt.io.sdpa import dimacs_errors, read_sdpa, write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.constraints import Constraint, between, soft
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.objectives import (
+    Maximize,
+    Minimize,
+    bregman_div,
+    frobenius_div,
+    logdet_div,
+    von_neumann_div,
+)
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
@@ -52,6 +59,7 @@ __all__ = [
     "UnsupportedProblemError",
     "Variable",
     "between",
+    "bregman_div",
     "cross_check",
     "diag",
     "dimacs_errors",

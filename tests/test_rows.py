@@ -19,6 +19,7 @@ from bregopt.program.rows import (
     Entries,
     RankOne,
     RankTwo,
+    RowFamily,
     SparseRows,
     add_rows,
     combine_rows,
@@ -186,8 +187,8 @@ def test_sparse_slice_against_dense(seed, m, count):
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
-    """A plug-in, with the methods of the protocol alone: ``A_k = w_k U_k U_k'``, closed under restriction."""
+class Squares(RowFamily):
+    """A plug-in that says nothing of its structure: ``A_k = w_k U_k U_k'``, closed under restriction."""
 
     U: np.ndarray  # shape (m, n, r)
     weight: np.ndarray

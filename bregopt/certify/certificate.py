@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +22,6 @@ from bregopt.arrays import TINY, Array
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
 from bregopt.certify.trace_bound import diagonal_bounds, trace_bounds
-from bregopt.divergences import WeightedFrobenius
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
@@ -281,9 +281,9 @@ def _dual(
     for b, block in enumerate(program.blocks):
         if block.nearness is not None:
             W = block.C - program.A.adjoint(y, b)
-            divergence = divergence_of(block.nearness)
+            divergence: Any = divergence_of(block.nearness)
             at, mu = np.asarray(X[b]), block.nearness.mu
-            if isinstance(divergence, WeightedFrobenius):
+            if getattr(divergence, "takes_multiplier", False):
                 own = None if S is None else S[b]
                 least = divergence.dual_term(W, mu, at, own, diagonal_bounds(program)[b])
             else:

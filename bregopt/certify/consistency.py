@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.divergences import Divergence, Frobenius, LogDet, VonNeumann, WeightedFrobenius, psd_part
+from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
 from bregopt.program.rows import FAMILIES, Rows
 
-__all__ = ["check_families", "least_seen"]
+__all__ = ["check_families", "growth_seen", "least_seen"]
 
 _TRIED = 50  # rows of a family that are looked at one by one
 _CLOSE = 1e-9  # relative difference of numbers that should be equal
 _DESCENT = 30  # steps of a projected gradient method, along which a bound is held against the objective
-_KNOWN_DIVERGENCES = (LogDet, VonNeumann, Frobenius, WeightedFrobenius)
+_FAR = 10.0 ** np.arange(0, 9)  # lengths of a direction, along which a recession function is held against D
 
 
 def check_families(program: Program) -> None:
@@ -81,7 +81,7 @@ def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
 
     No bound on the minimum is above it. The matrices are those of a projected gradient method from `X`.
     """
-    if type(divergence) in _KNOWN_DIVERGENCES:
+    if type(divergence) in BUILT_IN:
         return np.inf
 
     def objective(Y: Array) -> float:
@@ -99,3 +99,15 @@ def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
         value = objective(new)
         Y, least, step = (new, value, 2 * step) if value < least else (Y, least, step / 4)
     return least
+
+
+def growth_seen(divergence: Divergence, X: Array, start: Array) -> float:
+    """Return the fastest growth of ``D`` seen along the direction `X`; ``-inf`` for known divergences.
+
+    No recession function is below the slope of a chord, as ``D`` is convex. The chords are from `start`.
+    """
+    if type(divergence) in BUILT_IN:
+        return -np.inf
+    first = divergence.value(start)
+    slopes = [(divergence.value(start + t * X) - first) / t for t in _FAR]
+    return max((slope for slope in slopes if not np.isnan(slope)), default=np.inf)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.certify.consistency import growth_seen
 from bregopt.certify.trace_bound import trace_bounds
-from bregopt.divergences import LogDet
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program
@@ -66,8 +66,8 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
 def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
     """Whether the objective falls without end along the psd direction `X` and the direction `u`.
 
-    A LogDet term grows along a direction as ``mu <inv(X0), X>`` does, the other divergences faster than any
-    linear term: in their blocks a ray stands still.
+    A divergence with a recession ``R``, such as LogDet, grows along a direction as ``mu <R, X>`` does, the
+    others faster than any linear term: in their blocks a ray stands still.
     """
     bounds = program.bounds
     activity = program.activity(X, u)
@@ -91,9 +91,11 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
         sizes.append(float(np.linalg.norm(block.C) * np.linalg.norm(X_b)))
         if block.nearness is not None and X_b.any():
             divergence = divergence_of(block.nearness)
-            if not isinstance(divergence, LogDet):
+            R = divergence.recession()
+            if R is None:
                 return False
-            rates.append(block.nearness.mu * float(np.vdot(divergence.inverse, X_b)))
+            growth = max(float(np.vdot(R, X_b)), growth_seen(divergence, X_b, np.eye(block.n)))
+            rates.append(block.nearness.mu * growth)
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
     # What falls has to be far more than what the tolerated violations could be worth.

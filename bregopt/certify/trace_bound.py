@@ -13,7 +13,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.bounds import Bounds, Penalty
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows
+from bregopt.program.rows import Coordinates, Rows, SparseRows
 
 __all__ = [
     "TraceBound",
@@ -147,7 +147,7 @@ def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
             alone[term.at] = False
     weights, places = [sp.csr_array((0, n))], [np.zeros(0, dtype=np.intp)]
     for term in program.A.terms:
-        if term.block == block and isinstance(term.rows, Entries | SparseRows):
+        if term.block == block and term.rows.few_terms:
             chosen = _diagonal_only(term.rows, alone[term.at])
             places.append(term.at[chosen])
             weights.append(_weights(term.rows.slice(chosen)))

@@ -1,35 +1,38 @@
-"""Bregman matrix divergences: value, gradient, conjugate and one-row projection.
+"""Bregman matrix divergences, each with all its facts.
 
-A new divergence is one file with a class that offers the methods of :class:`Divergence`, one line in
-:data:`DIVERGENCES`, and a :class:`~bregopt.divergences.projection.Point` where rows are to be projected on
-one at a time.
+A new divergence is one file with a subclass of :class:`Divergence`, or of :class:`TraceDivergence` where a
+function of numbers generates it, and one line of :func:`register_divergence`.
 """
 
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint
 from bregopt.divergences.projection import Line, Point, line_root
+from bregopt.divergences.registry import BUILT_IN, DIVERGENCES, divergence_named, register_divergence
+from bregopt.divergences.scalar import PENALTY_DEGREES, SCALARS, Penalty
 from bregopt.divergences.spectrum import Spectrum
+from bregopt.divergences.trace_function import TraceDivergence
 from bregopt.divergences.von_neumann import VonNeumann, VonNeumannPoint
 
-DIVERGENCES: dict[str, type[LogDet] | type[VonNeumann] | type[Frobenius]] = {
-    "logdet": LogDet,
-    "von_neumann": VonNeumann,
-    "frobenius": Frobenius,
-}
-
 __all__ = [
+    "BUILT_IN",
     "DIVERGENCES",
+    "PENALTY_DEGREES",
+    "SCALARS",
     "Divergence",
     "Frobenius",
     "Line",
     "LogDet",
     "LogDetPoint",
+    "Penalty",
     "Point",
     "Spectrum",
+    "TraceDivergence",
     "VonNeumann",
     "VonNeumannPoint",
     "WeightedFrobenius",
+    "divergence_named",
     "line_root",
     "psd_part",
+    "register_divergence",
 ]

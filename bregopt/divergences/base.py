@@ -1,34 +1,117 @@
-"""What a divergence offers: a Bregman matrix divergence anchored at ``X0``."""
+"""What a divergence is: a Bregman matrix divergence anchored at ``X0``, and all that solvers ask of it."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from bregopt.arrays import Array
+from bregopt.divergences.projection import Point
+from bregopt.divergences.scalar import Penalty
+from bregopt.divergences.spectrum import Spectrum
 
-__all__ = ["Divergence"]
+__all__ = ["Completed", "Divergence"]
 
 
-class Divergence(Protocol):
-    """A divergence ``D(X, X0)`` from one fixed ``X0`` of order `n`, with what its dual needs."""
+class Completed(NamedTuple):
+    """``mu D(X, X0) + <left, X> + constant``."""
+
+    mu: float
+    X0: Array
+    left: Array
+    constant: float
+
+
+class Divergence(ABC):
+    """A divergence ``D(X, X0)`` from one fixed ``X0`` of order `n`, with what its dual needs.
+
+    A subclass is made with ``X0``, a symmetric array, and its parameters by keyword. It defines `name`,
+    `unit`, `value`, `gradient` and `dual_term`, with which an answer is certified. The other facts and
+    methods tell what else holds; what a subclass leaves out is taken not to hold. A solver's method runs
+    where the divergence :meth:`offers` what the method needs.
+    """
 
     name: ClassVar[str]
-    infinite_outside_cone: ClassVar[bool]
+    infinite_outside_cone: ClassVar[bool] = False
     """Whether `value` is infinite at every matrix that is not psd; where not, certificates check the cone."""
+    definite_start: ClassVar[bool] = False
+    """Whether ``X0`` must be positive definite; where not, it may be any symmetric matrix."""
+    keeps_range: ClassVar[bool] = False
+    """Whether ``X0`` may be singular, and ``X`` then keeps its range."""
+    finite_on_boundary: ClassVar[bool] = True
+    """Whether singular ``X`` are at a finite distance."""
+    essentially_smooth: ClassVar[bool] = False
+    """Whether the gradient is infinite on the boundary, so that minimizers lie inside the cone."""
+    congruence_invariant: ClassVar[bool] = False
+    """Whether ``D(V X V', V X0 V') = D(X, X0)`` for every invertible ``V``, not orthogonal ones alone."""
+    degree: ClassVar[int | None] = None
+    """The ``p`` of ``D(r X, r X0) = r^p D(X, X0)``, None where there is none."""
+    barrier: ClassVar[bool] = False
+    """Whether it is ``-logdet X`` and a linear function of ``X``: LogDet, with a Newton method of its own."""
+    quadratic: ClassVar[bool] = False
+    """Whether it is a sum of squares, each of an entry of ``X - X0``."""
+    weights: ClassVar[bool] = False
+    """Whether these squares have weights."""
+    exponential: ClassVar[bool] = False
+    """Whether the minimizer of ``<W, X> + D(X, X0)`` is the exponential of ``log X0 - W``: von Neumann."""
+    takes_multiplier: ClassVar[bool] = False
+    """Whether `dual_term` also takes a multiplier of ``X psd`` and bounds on the diagonal."""
+    penalty: ClassVar[Penalty | None] = None
+    """What its soft rows pay: its scalar case; with None they pay the violation."""
+    cvxpy_order: ClassVar[int] = 20
+    """The largest order of a matrix at which CVXPY with Clarabel takes about a second."""
+    cvxpy_cones: ClassVar[int] = 0
+    """For how many cones for each row of ``X`` CVXPY compiles it."""
+
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        """Return the class for some parameters; it is made with ``X0`` and these."""
+        return cls
+
+    @classmethod
+    def checked(cls, X0: Array, **parameters: Any) -> tuple[Array, Mapping[str, Any]]:
+        """Return ``X0`` and the parameters as they are used, after checking what a user gave.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It does not take them.
+        """
+        make: Any = cls
+        make(X0, **parameters)
+        return X0, parameters
+
+    @classmethod
+    def phrase(cls) -> str:
+        """Return how messages call it."""
+        return f"the {cls.name} divergence"
+
+    @classmethod
+    def offers(cls, what: str) -> bool:
+        """Whether it has a name, whether a fact holds, or whether it defines an optional method."""
+        own = getattr(cls, what, None)
+        return (
+            what == cls.name or own is True or (callable(own) and own is not getattr(Divergence, what, own))
+        )
 
     @property
+    @abstractmethod
     def unit(self) -> float:
         """The scale of ``D``; a hundredth of it is the least that a gap is measured against."""
         ...
 
+    @abstractmethod
     def value(self, X: Array) -> float:
         """Return ``D(X, X0)``; ``inf`` outside its domain."""
         ...
 
+    @abstractmethod
     def gradient(self, X: Array) -> Array:
         """Return the gradient of ``D(., X0)`` at `X`."""
         ...
 
+    @abstractmethod
     def dual_term(self, W: Array, mu: float, X: Array) -> float:
         """Return a lower bound on ``<W, .> + mu D(., X0)`` over psd matrices, ``-inf`` where there is none.
 
@@ -36,3 +119,33 @@ class Divergence(Protocol):
         multiplier of ``X psd`` from the gradient at `X`.
         """
         ...
+
+    def recession(self) -> Array | None:
+        """Return the ``R`` with which ``D(t X, X0)`` grows as ``t <R, X>``, None where it outgrows all lines.
+
+        Where it is None, no ray of a problem moves ``X``.
+        """
+        return None
+
+    def spectrum(self, W: Array, mu: float) -> Spectrum | None:
+        """Return the minimizer of ``<W, X> + mu D(X, X0)`` over psd ``X``; None where there is none.
+
+        Newton's method on the dual needs it.
+        """
+        raise NotImplementedError(f"{self.phrase()} has no spectrum")
+
+    def point(self, mu: float) -> Point:
+        """Return a matrix that projections onto single rows move, for cyclic projection."""
+        raise NotImplementedError(f"{self.phrase()} has no projection onto a row")
+
+    def cvxpy_expression(self, cp: Any, X: Any) -> Any:
+        """Return ``D(X, X0)`` in CVXPY's atoms, for a variable `X` of CVXPY, the module `cp`."""
+        raise NotImplementedError(f"{self.phrase()} is not known in CVXPY's atoms")
+
+    @classmethod
+    def completed(cls, mu: float, W: Array, factor: float) -> Completed:
+        """Return ``mu s(factor X) + <W, X>`` as a divergence and what it leaves.
+
+        ``s`` is the function that CVXPY has of the divergence, ``-logdet`` or ``tr X log X``.
+        """
+        raise NotImplementedError(f"{cls.phrase()} is of no function that CVXPY has")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array, Mask
+from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
+from bregopt.divergences.base import Divergence
+from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
 
@@ -28,11 +31,18 @@ def psd_part(Y: Array) -> Array:
     return X
 
 
-class Frobenius:
+class Frobenius(Divergence):
     """``||X - X0||_F^2`` from a symmetric `X0` of shape ``(n, n)``, which need not be psd."""
 
     name: ClassVar[str] = "frobenius"
-    infinite_outside_cone: ClassVar[bool] = False
+    degree: ClassVar[int | None] = 2
+    quadratic: ClassVar[bool] = True
+    penalty: ClassVar[Penalty | None] = Penalty.SQUARE
+    cvxpy_order: ClassVar[int] = 50
+
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        return WeightedFrobenius if "weights" in parameters else cls
 
     def __init__(self, X0: Array) -> None:
         self.X0 = X0
@@ -60,18 +70,41 @@ class Frobenius:
         eigenvalues = np.linalg.eigvalsh(self.X0 - W / (2 * mu))
         return mu * (self.square - float(np.sum(np.maximum(eigenvalues, 0.0) ** 2)))
 
+    def cvxpy_expression(self, cp: Any, X: Any) -> Any:
+        return cp.sum_squares(X - self.X0)
 
-class WeightedFrobenius:
-    """``||H o (X - X0)||_F^2`` with elementwise weights `H` of shape ``(n, n)``, none below zero.
+
+class WeightedFrobenius(Divergence):
+    """``||H o (X - X0)||_F^2`` with elementwise `weights` ``H`` of shape ``(n, n)``, none below zero.
 
     An entry of weight zero is one that is not known: no value of it costs anything.
     """
 
     name: ClassVar[str] = "weighted_frobenius"
-    infinite_outside_cone: ClassVar[bool] = False
+    degree: ClassVar[int | None] = 2
+    quadratic: ClassVar[bool] = True
+    weights: ClassVar[bool] = True
+    takes_multiplier: ClassVar[bool] = True
+    penalty: ClassVar[Penalty | None] = Penalty.SQUARE
+    cvxpy_order: ClassVar[int] = 50
 
-    def __init__(self, X0: Array, H: Array) -> None:
-        self.X0, self.H = X0, H
+    @classmethod
+    def checked(cls, X0: Array, **parameters: Any) -> tuple[Array, Mapping[str, Any]]:
+        H = symmetric_matrix(cls(X0, **parameters).H, "weights of frobenius_div", len(X0))
+        if (H < 0).any():
+            raise ValueError(f"weights of frobenius_div has the value {H.min():g}; expected numbers from 0")
+        if not H.any():
+            raise ValueError(
+                "weights of frobenius_div are all 0, so that no entry counts; expected one above 0"
+            )
+        return np.where(H > 0, X0, 0.0), {"weights": H}
+
+    @classmethod
+    def phrase(cls) -> str:
+        return "elementwise weights"
+
+    def __init__(self, X0: Array, weights: Array) -> None:
+        self.X0, self.H = X0, weights
 
     @property
     def unit(self) -> float:
@@ -109,6 +142,9 @@ class WeightedFrobenius:
             for _ in range(_SHRINKINGS):
                 S = _below(S, W.diagonal() - bound.moved(W - S).sum(axis=1), open_ended)
         return bound.least(W - S)
+
+    def cvxpy_expression(self, cp: Any, X: Any) -> Any:
+        return cp.sum_squares(cp.multiply(self.H, X - self.X0))
 
 
 def _made_psd(S: Array) -> Array:

@@ -11,13 +11,17 @@ from numpy.linalg import LinAlgError, cholesky
 from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
+from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
+from bregopt.divergences.scalar import Penalty
 from bregopt.linalg import inverse_of, log_det, root_of
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
 
+_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
 
-class LogDet:
+
+class LogDet(Divergence):
     """LogDet divergence from a positive definite `X0` of shape ``(n, n)``.
 
     Everything is computed in the coordinates of the Cholesky factor ``X0 = L L'``, in which the
@@ -26,6 +30,15 @@ class LogDet:
 
     name: ClassVar[str] = "logdet"
     infinite_outside_cone: ClassVar[bool] = True
+    definite_start: ClassVar[bool] = True
+    keeps_range: ClassVar[bool] = True
+    finite_on_boundary: ClassVar[bool] = False
+    essentially_smooth: ClassVar[bool] = True
+    congruence_invariant: ClassVar[bool] = True
+    degree: ClassVar[int | None] = 0
+    barrier: ClassVar[bool] = True
+    penalty: ClassVar[Penalty | None] = Penalty.LOGDET
+    cvxpy_order: ClassVar[int] = 20  # it takes a cone of order 2n
 
     def __init__(self, X0: Array) -> None:
         root = root_of(X0)
@@ -63,6 +76,27 @@ class LogDet:
     def dual_term(self, W: Array, mu: float, X: Array) -> float:
         root = self._dual_root(W, mu)
         return -math.inf if root is None else mu * log_det(root)
+
+    def recession(self) -> Array:
+        return self.inverse
+
+    def point(self, mu: float) -> LogDetPoint:
+        return LogDetPoint(self, mu)
+
+    def cvxpy_expression(self, cp: Any, X: Any) -> Any:
+        constant = log_det(self.L) - len(self.L)
+        return cp.vdot((self.inverse + self.inverse.T) / 2, X) - cp.log_det(X) + constant
+
+    @classmethod
+    def completed(cls, mu: float, W: Array, factor: float) -> Completed:
+        """Return ``-mu logdet(factor X) + <W, X>``, for definite ``W`` beside ``mu D(X, mu inv(W))``."""
+        n, (eigenvalues, Q) = len(W), np.linalg.eigh(W)
+        if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
+            eigenvalues = np.full(n, mu)
+        X0 = (Q * (mu / eigenvalues)) @ Q.T
+        left = W - (Q * eigenvalues) @ Q.T
+        constant = -mu * (float(np.log(mu / eigenvalues).sum()) - n)
+        return Completed(mu, X0, left, constant - mu * n * np.log(factor))
 
     def _dual_root(self, W: Array, mu: float) -> Array | None:
         """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""

@@ -77,6 +77,11 @@ class Line(Protocol):
 class Point(Protocol):
     """A matrix that projections move; ``X`` is never copied on the way."""
 
+    @property
+    def X(self) -> Array:
+        """The matrix, shape ``(n, n)``."""
+        ...
+
     def reset(self, W: Array) -> None:
         """Go to the minimizer of ``<W, X> + mu D(X, X0)``."""
         ...

@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.divergences.spectral import exp_divided_differences
 
-__all__ = ["ExponentialSpectrum", "PositiveSpectrum", "Product", "Spectrum"]
+__all__ = ["DifferenceSpectrum", "ExponentialSpectrum", "PositiveSpectrum", "Product", "Spectrum"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,11 @@ class Product:
 
 class Spectrum(Protocol):
     """The minimizer of ``<W, X> + mu D(X, X0)`` by its eigenvalues and eigenvectors, for one ``W``."""
+
+    @property
+    def theta(self) -> Array:
+        """The eigenvalues that a function takes to those of the minimizer, shape ``(n,)``, ascending."""
+        ...
 
     @property
     def V(self) -> Array:
@@ -62,8 +67,32 @@ class Spectrum(Protocol):
         ...
 
 
+class DifferenceSpectrum:
+    """How ``V f(theta) V'`` moves, from the divided differences of ``f`` (Daletskii and Krein)."""
+
+    V: Array
+
+    @property
+    def differences(self) -> Array:
+        """The divided differences of ``f``, over ``mu``, shape ``(n, n)``."""
+        raise NotImplementedError
+
+    def derivative(self, S: Any) -> Product:
+        inside = self.differences * (self.V.T @ (S @ self.V))
+        return Product(0.0, self.V @ inside, self.V)
+
+    def curvature(self, Q: Array) -> Array:
+        square = Q**2
+        curvature: Array = np.einsum("ri,ri->r", square @ self.differences, square)
+        return curvature
+
+    def entry_curvature(self) -> Array:
+        square = self.V**2
+        return square @ self.differences @ square.T
+
+
 @dataclass(frozen=True, eq=False)
-class ExponentialSpectrum:
+class ExponentialSpectrum(DifferenceSpectrum):
     """``X = exp(V diag(theta) V')``, of von Neumann's divergence (Kulis et al. 2009, §3).
 
     Parameters
@@ -99,19 +128,6 @@ class ExponentialSpectrum:
     @property
     def softness(self) -> float:
         return self.trace / len(self.theta) / self.mu
-
-    def derivative(self, S: Any) -> Product:
-        inside = self.differences * (self.V.T @ (S @ self.V))
-        return Product(0.0, self.V @ inside, self.V)
-
-    def curvature(self, Q: Array) -> Array:
-        square = Q**2
-        curvature: Array = np.einsum("ri,ri->r", square @ self.differences, square)
-        return curvature
-
-    def entry_curvature(self) -> Array:
-        square = self.V**2
-        return square @ self.differences @ square.T
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,18 +8,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.projection import IDENTITY, LOG, Scale
+from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
 
+_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
 
-class VonNeumann:
+
+class VonNeumann(Divergence):
     """Von Neumann divergence from a positive definite `X0` of shape ``(n, n)``."""
 
     name: ClassVar[str] = "von_neumann"
     infinite_outside_cone: ClassVar[bool] = True
+    definite_start: ClassVar[bool] = True
+    keeps_range: ClassVar[bool] = True
+    essentially_smooth: ClassVar[bool] = True
+    degree: ClassVar[int | None] = 1
+    exponential: ClassVar[bool] = True
+    penalty: ClassVar[Penalty | None] = Penalty.VON_NEUMANN
+    cvxpy_order: ClassVar[int] = 12  # it takes 2(n - 1) cones
+    cvxpy_cones: ClassVar[int] = 1
 
     def __init__(self, X0: Array) -> None:
         eigenvalues, Q = np.linalg.eigh(X0)
@@ -62,6 +74,31 @@ class VonNeumann:
         """Return the minimizer of ``<W, X> + mu D(X, X0)``, None where it overflows."""
         theta, V = self.exponent(W, mu)
         return None if theta[-1] > 700 else ExponentialSpectrum(theta, V, mu, self.trace)
+
+    def point(self, mu: float) -> VonNeumannPoint:
+        return VonNeumannPoint(self, mu)
+
+    def cvxpy_expression(self, cp: Any, X: Any) -> Any:
+        n = len(self.log_X0)
+        # Of a matrix of order one CVXPY 1.6 cannot canonicalize the spectrum: there is no second eigenvalue.
+        entropy = cp.von_neumann_entr(X) if n > 1 else cp.entr(X[0, 0])
+        return -entropy - cp.vdot(self.log_X0 + np.eye(n), X) + self.trace
+
+    @classmethod
+    def completed(cls, mu: float, W: Array, factor: float) -> Completed:
+        """Return ``mu tr(factor X log(factor X)) + <W, X>`` beside ``mu' D(X, exp(-W'/mu' - I))``.
+
+        The logarithm is cut off where ``X0`` would lose its smallest eigenvalues, or be no number at all.
+        """
+        # tr(aX log aX) = a tr(X log X) + a log a tr X
+        mu, W = mu * factor, W + mu * factor * np.log(factor) * np.eye(len(W))
+        eigenvalues, Q = np.linalg.eigh(W)
+        wanted = -eigenvalues / mu - 1
+        top = np.clip(wanted.max(), -100.0, 100.0)
+        logs = np.clip(wanted, top - np.log(_CONDITION), top)
+        X0 = (Q * np.exp(logs)) @ Q.T
+        left = (Q * (mu * (logs - wanted))) @ Q.T
+        return Completed(mu, X0, left, -mu * float(np.exp(logs).sum()))
 
     def exponent(self, W: Array, mu: float) -> tuple[Array, Array]:
         """Return eigenvalues and eigenvectors of ``log X0 - W / mu``, the logarithm of the minimizer."""

@@ -16,21 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.constraints import Constraint, broadcast_gamma
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share, Term
-from bregopt.program.rows import Rows, SparseRows, concatenate_rows
+from bregopt.program.rows import Rows, concatenate_rows
 
 __all__ = ["Compiled", "compile_problem"]
-
-_OWN_PENALTY = {
-    "logdet": Penalty.LOGDET,
-    "von_neumann": Penalty.VON_NEUMANN,
-    "frobenius": Penalty.SQUARE,
-}
-
 
 _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
 
@@ -162,7 +156,7 @@ def _block(X: PSD, objective: Minimize) -> Block:
     terms = [t for t in objective.expression.terms if t.X is X]
     if len(terms) > 1:
         raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
-    nearness = Nearness(terms[0].divergence, terms[0].X0, weights=terms[0].weights) if terms else None
+    nearness = Nearness(terms[0].divergence, terms[0].X0, parameters=terms[0].parameters) if terms else None
     cost = objective.expression.affine.psd.get(X)
     if cost is not None and objective.sign < 0:
         cost = cost.scale(np.array([-1.0]))
@@ -198,11 +192,8 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
 
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
     """Return the rows of a family that hold something, and their numbers."""
-    if isinstance(rows, SparseRows):
-        at = np.unique(rows.terms.row)
-        if len(at) < rows.m:
-            return at, rows.slice(at)
-    return np.arange(rows.m), rows
+    at = rows.nonzero()
+    return at, rows if len(at) == rows.m else rows.slice(at)
 
 
 def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
@@ -309,7 +300,7 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
             f'{_name(number, c)}: penalty="divergence" needs an objective with one kind of divergence; '
             'use penalty="hinge"'
         )
-    if own in (Penalty.LOGDET, Penalty.VON_NEUMANN):
+    if SCALARS[own].of_ratios:
         for end in (end for given, end in ((c.lower, lo), (c.upper, hi)) if given is not None):
             wrong = end <= 0
             if wrong.any():
@@ -327,7 +318,7 @@ def _name(number: int, c: Constraint) -> str:
 
 def _own_penalty(objective: Minimize) -> Penalty | None:
     kinds = {t.divergence for t in objective.expression.terms}
-    return _OWN_PENALTY[kinds.pop()] if len(kinds) == 1 else None
+    return DIVERGENCES[kinds.pop()].penalty if len(kinds) == 1 else None
 
 
 def _slices(items: Sequence[Any]) -> list[slice]:

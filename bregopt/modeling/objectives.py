@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import finite_array, positive_number, symmetric_matrix
+from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
@@ -19,6 +21,7 @@ __all__ = [
     "Maximize",
     "Minimize",
     "ObjectiveExpression",
+    "bregman_div",
     "frobenius_div",
     "logdet_div",
     "von_neumann_div",
@@ -34,7 +37,7 @@ class DivergenceTerm:
     X0: Matrix
     weight: float = 1.0
     parameter: Parameter | None = None
-    weights: Array | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -102,7 +105,7 @@ class ObjectiveExpression:
             if t.X.value is None or total is None:
                 return None
             weight = t.weight * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
-            nearness = Nearness(t.divergence, np.asarray(t.X0), weights=t.weights)
+            nearness = Nearness(t.divergence, np.asarray(t.X0), parameters=t.parameters)
             total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
         return None if total is None else float(total)
 
@@ -229,25 +232,48 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
         If ``X0`` or `weights` is not symmetric or not of the order of ``X``, a weight is
         below 0, or all of them are 0.
     """
-    X = _variable(X, "frobenius_div")
-    if isinstance(X0, LowRank):
-        raise TypeError("X0 of frobenius_div is LowRank, whose range it does not keep: pass X0.dense()")
-    start = symmetric_matrix(X0, "X0 of frobenius_div", X.n)
-    H = None if weights is None else symmetric_matrix(weights, "weights of frobenius_div", X.n)
-    if H is not None and (H < 0).any():
-        raise ValueError(f"weights of frobenius_div has the value {H.min():g}; expected numbers from 0")
-    if H is not None and not H.any():
-        raise ValueError("weights of frobenius_div are all 0, so that no entry counts; expected one above 0")
-    if H is not None:
-        start = np.where(H > 0, start, 0.0)
-    term = DivergenceTerm("frobenius", X, start, weights=H)
-    return ObjectiveExpression((term,), as_expression(0.0))
+    parameters = {} if weights is None else {"weights": weights}
+    return _divergence("frobenius", X, X0, None, RANK_TOL, parameters)
 
 
-def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: float) -> ObjectiveExpression:
-    atom = f"{name}_div"
+def bregman_div(
+    X: PSD, X0: Any, divergence: str | type[Divergence], **parameters: Any
+) -> ObjectiveExpression:
+    """Return a registered divergence, such as one of your own.
+
+    Parameters
+    ----------
+    X : PSD
+    X0 : array_like of shape (n, n), symmetric, or LowRank
+        Positive definite or low-rank as far as the divergence says.
+    divergence : str or class
+        The name of a divergence, or a class given to
+        :func:`bregopt.divergences.register_divergence`.
+    **parameters
+        Those of the divergence.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the divergence is unknown, ``X0`` is not symmetric or not of the order of ``X``, or the divergence
+        does not take it or a parameter.
+    """
+    return _divergence(divergence_named(divergence).name, X, X0, None, RANK_TOL, parameters)
+
+
+def _divergence(
+    name: str,
+    X: Any,
+    X0: Any,
+    complement: float | None,
+    rank_tol: float,
+    parameters: Mapping[str, Any] | None = None,
+) -> ObjectiveExpression:
+    atom, kind = f"{name}_div", divergence_named(name)
     X = _variable(X, atom)
     start: Matrix
+    if isinstance(X0, LowRank) and not kind.keeps_range:
+        raise TypeError(f"X0 of {atom} is LowRank, whose range it does not keep: pass X0.dense()")
     if isinstance(X0, LowRank):
         if X0.shape[0] != X.n:
             raise ValueError(f"X0 of {atom} is {X0.shape[0]} x {X0.shape[0]}; expected {X.n} x {X.n}")
@@ -257,7 +283,7 @@ def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: 
     if complement is not None:
         eps = positive_number(complement, f"complement of {atom}")
         start = with_complement(start, eps, positive_number(rank_tol, f"rank_tol of {atom}"))
-    if not isinstance(start, LowRank) and not is_definite(start):
+    if kind.definite_start and not isinstance(start, LowRank) and not is_definite(start):
         eigenvalues = np.linalg.eigvalsh(start)
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
         if smallest < -1e-10 * abs(largest):
@@ -268,7 +294,11 @@ def _divergence(name: str, X: Any, X0: Any, complement: float | None, rank_tol: 
             f"X0 of {atom} is not positive definite: its smallest eigenvalue is {smallest:.3g} "
             f"(largest {largest:.3g}); {advice}"
         )
-    return ObjectiveExpression((DivergenceTerm(name, X, start),), as_expression(0.0))
+    parameters = parameters or {}
+    if (parameters or kind not in BUILT_IN) and not isinstance(start, LowRank):
+        start, parameters = kind.variant(**parameters).checked(start, **parameters)
+    term = DivergenceTerm(name, X, start, parameters=parameters)
+    return ObjectiveExpression((term,), as_expression(0.0))
 
 
 def _variable(X: Any, atom: str) -> PSD:

@@ -2,7 +2,7 @@
 
 LogDet and von Neumann keep the range (Kulis et al. 2009, §4), so the whole problem moves there, and nothing
 ``n x n`` is ever built. For LogDet, which no congruence changes, ``V`` is scaled such that ``X0`` becomes
-the identity; von Neumann needs ``V`` orthonormal.
+the identity; the others need ``V`` orthonormal.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import Array, Mask
+from bregopt.divergences import Divergence
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.reduction import Reduced
-from bregopt.program import Answer, LowRank, Matrix, Penalty, Program, Start, StopReason
-from bregopt.program.rows import Distances, Entries, RankOne, Rows
+from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
+from bregopt.program.rows import Rows
 
 __all__ = [
     "RANK_TOL",
     "OnRangeSpaces",
     "RangeSpace",
     "RangeSpaces",
-    "definite_sign",
     "on_range_spaces",
     "range_space",
     "with_complement",
 ]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
-_LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
 _ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of them is zero on the range
 
 
@@ -114,18 +113,19 @@ def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[in
     spaces: dict[int, RangeSpace] = {}
     for b, block in enumerate(program.blocks):
         if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
-            spaces[b] = range_space(block.nearness.X0, block.nearness.divergence, rank_tol)
+            spaces[b] = range_space(block.nearness.X0, block.nearness.kind, rank_tol)
             program = program.restrict(b, spaces[b].V, spaces[b].M0)
     return program, spaces
 
 
-def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> RangeSpace:
+def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL) -> RangeSpace:
     """Return the range space of `X0` in the coordinates that suit the divergence.
 
     Parameters
     ----------
     X0 : LowRank
-    divergence : {"logdet", "von_neumann"}
+    kind : subclass of Divergence
+        One that keeps the range.
     rank_tol : float
         Singular values of the factor below this fraction of the largest count as zero.
 
@@ -140,7 +140,7 @@ def range_space(X0: LowRank, divergence: str, rank_tol: float = RANK_TOL) -> Ran
         raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
     r = int(np.sum(s > rank_tol * s[0]))
     V, s = Q @ left[:, :r], s[:r]
-    if divergence == "logdet":
+    if kind.congruence_invariant:
         return RangeSpace(V * s, np.eye(r))
     return RangeSpace(V, np.diag(s**2))
 
@@ -217,20 +217,20 @@ def _alone(program: Program) -> Mask:
 
 
 def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: Mask) -> None:
-    """Raise for a row that no psd ``X`` of the given range meets; a LogDet penalty bends to any but zero."""
+    """Raise for a row that no psd ``X`` of the given range meets, hard or such that it must not be zero."""
     bounds = program.bounds
-    checked = alone & (bounds.hard | (bounds.kind == int(Penalty.LOGDET)))
+    checked = alone & ~bounds.finite_at_zero
     for term in program.A.terms:
         nearness, at = program.blocks[term.block].nearness, term.place
-        interior = nearness is not None and nearness.divergence == "logdet"
+        interior = nearness is not None and not nearness.kind.finite_on_boundary
         zero, lo, hi = vanishing[at], bounds.lo[at], bounds.hi[at]
         held = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
-        sign = np.where(zero, 0.0, definite_sign(term.rows, held & checked[at]))
+        sign = np.where(zero, 0.0, term.rows.definite_signs(held & checked[at]))
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
         missed = (lo > noise[at]) | (hi < -noise[at])
-        kept = "0 for every X with the range of X0, which LogDet keeps"
+        kept = f"0 for every X with the range of X0, which {_class_name(nearness)} keeps"
         reasons = {
             "has no effect on matrices in the range of X0, where it is always 0": zero & missed,
             "is never negative for psd X": (sign > 0) & (hi < 0),
@@ -243,6 +243,10 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
             if len(where):
                 k = int(term.at[where[0]])
                 raise InfeasibleRowError(_why_impossible(program, k, reason), k)
+
+
+def _class_name(nearness: Nearness | None) -> str:
+    return "" if nearness is None else nearness.kind.__name__
 
 
 def _why_impossible(program: Program, k: int, reason: str) -> str:
@@ -259,44 +263,16 @@ def _extent(space: RangeSpace | None) -> float:
     return 1.0 if space is None else float(np.linalg.norm(space.V, 2) ** 2)
 
 
-def definite_sign(rows: Rows, asked: Mask | None = None) -> Array:
-    """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen.
-
-    Rows that are not `asked` for, where some are, are not factorized to see it.
-    """
-    if isinstance(rows, RankOne | Distances):
-        return np.sign(rows.weight)
-    if isinstance(rows, Entries):
-        return np.where(rows.i == rows.j, np.sign(rows.weight), 0.0)
-    signs, t = np.zeros(rows.m), rows.coordinates() if rows.count() <= _LARGEST_LISTED else None
-    if t is None:
-        return signs
-    own = t.i == t.j
-    positive, negative = (
-        np.bincount(t.row[own & side], minlength=rows.m) > 0 for side in (t.value > 0, t.value < 0)
-    )
-    mixed = np.bincount(t.row[~own], minlength=rows.m) > 0
-    signs[positive & ~negative & ~mixed], signs[negative & ~positive & ~mixed] = 1.0, -1.0
-    uncertain = np.flatnonzero((positive ^ negative) & mixed & (True if asked is None else asked))
-    if len(uncertain) * rows.n > _LARGEST_FACTORED:
-        return signs
-    for k in uncertain:
-        d = rows.factor(int(k))[1]
-        if len(d) and (d.min() > 0 or d.max() < 0):
-            signs[k] = np.sign(d[0])
-    return signs
-
-
 def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
     """Return which rows, of the given norms on the range, are zero there but for round-off."""
     if space is None:
         return size == 0
-    V = np.abs(space.V)
-    if isinstance(rows, Entries):
-        length = np.linalg.norm(space.V, axis=1)
-        return np.minimum(length[rows.i], length[rows.j]) <= _ROUND_OFF * length.max()
-    if isinstance(rows, RankOne | Distances):
+    if rows.single:
+        t, length = rows.coordinates(), np.linalg.norm(space.V, axis=1)
+        return np.minimum(length[t.i], length[t.j]) <= _ROUND_OFF * length.max()
+    if rows.rank == 1:
         pieces = rows.pieces()
-        seen, terms = pieces.U @ space.V, abs(pieces.U) @ V
+        assert pieces is not None
+        seen, terms = pieces.U @ space.V, abs(pieces.U) @ np.abs(space.V)
         return np.linalg.norm(seen, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
     return size <= _ROUND_OFF * rows.norms() * _extent(space)

@@ -16,23 +16,15 @@ import scipy.sparse as sp
 from scipy.linalg import cholesky
 
 from bregopt.arrays import Array
+from bregopt.divergences import PENALTY_DEGREES
 from bregopt.presolve.reduction import Reduced
-from bregopt.program import Answer, Block, Penalty, Program
+from bregopt.program import Answer, Block, Program
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Scaled", "Scaling"]
 
-# A LogDet X0 of a larger condition number is whitened, which makes sparse rows dense.
+# An X0 of a larger condition number is whitened, where that is possible, which makes sparse rows dense.
 _WELL_CONDITIONED = 1e3
-# D(r X, r X0) = r^p D(X, X0), and the same for what soft rows pay, whose bounds scale with their activity.
-_DEGREE = {"logdet": 0, "von_neumann": 1, "frobenius": 2}
-_PENALTY_DEGREE = {
-    Penalty.HARD: 0,
-    Penalty.HINGE: 1,
-    Penalty.LOGDET: 0,
-    Penalty.VON_NEUMANN: 1,
-    Penalty.SQUARE: 2,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +60,17 @@ class Scaling:
         V: list[Array] = []
         scaled = program
         for b, block in enumerate(program.blocks):
+            kind = None if block.nearness is None else block.nearness.kind
             X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
-            if program.divergences[b] == "logdet" and np.linalg.cond(X0) > _WELL_CONDITIONED:
+            if kind is not None and kind.congruence_invariant and np.linalg.cond(X0) > _WELL_CONDITIONED:
                 V.append(cholesky(X0, lower=True))
                 scaled = scaled.restrict(b, V[b], np.eye(block.n))
+            elif kind is not None and kind.degree is None:
+                V.append(np.eye(block.n))
             else:
-                # Of the logarithms that LogDet takes the mean should be near zero, not the largest.
-                middle = program.divergences[b] == "logdet"
+                # Of the logarithms that a divergence of degree zero takes, the mean should be near zero, not
+                # the largest.
+                middle = kind is not None and kind.degree == 0
                 size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
                 V.append(math.sqrt(size) * np.eye(block.n))
                 scaled = _resized(scaled, b, size)
@@ -90,7 +86,7 @@ def _resized(program: Program, b: int, size: float) -> Program:
     nearness = block.nearness and replace(
         block.nearness,
         X0=np.asarray(block.nearness.X0) / size,
-        mu=block.nearness.mu * size ** _DEGREE[block.nearness.divergence],
+        mu=block.nearness.mu * size ** (block.nearness.kind.degree or 0),
     )
     blocks = tuple(
         replace(block, cost=cost, nearness=nearness) if k == b else other
@@ -116,7 +112,7 @@ def _size_of_objective(program: Program) -> float:
 def _divided(program: Program, rows: Array, objective: float) -> Program:
     """Return the program with each row and the objective divided by a number of its own."""
     bounds = program.bounds
-    degree = np.array([_PENALTY_DEGREE[kind] for kind in Penalty])[bounds.kind]
+    degree = PENALTY_DEGREES[bounds.kind]
     terms = tuple(replace(term, rows=term.rows.scale(1 / rows[term.at])) for term in program.A.terms)
     return replace(
         program,

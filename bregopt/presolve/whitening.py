@@ -14,7 +14,6 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import primal_residual
-from bregopt.divergences import LogDet
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
@@ -61,10 +60,12 @@ class Whitening:
         nearness = program.blocks[0].nearness
         if len(program.blocks) > 1 or nearness is None or isinstance(nearness.X0, LowRank):
             return None
-        divergence = divergence_of(nearness)
-        if not isinstance(divergence, LogDet) or _condition(divergence.L) <= _WELL_CONDITIONED:
+        if not nearness.kind.barrier:
             return None
-        L = divergence.L
+        divergence: Any = divergence_of(nearness)
+        L: Array = divergence.L
+        if _condition(L) <= _WELL_CONDITIONED:
+            return None
         return Whitened(program, program.restrict(0, L, np.eye(len(L))), L)
 
 

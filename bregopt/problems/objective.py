@@ -6,32 +6,28 @@ from typing import Any
 
 import numpy as np
 
+from bregopt.divergences import DIVERGENCES
 from bregopt.errors import did_you_mean
 from bregopt.linalg import is_definite
-from bregopt.modeling.objectives import ObjectiveExpression, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.objectives import ObjectiveExpression, bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = ["nearness"]
 
-_ATOMS: dict[str, Any] = {
-    "frobenius": frobenius_div,
-    "logdet": logdet_div,
-    "von_neumann": von_neumann_div,
-}
-
 
 def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpression:
     """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
-    if not isinstance(divergence, str) or divergence not in _ATOMS:
-        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), _ATOMS)}")
-    if divergence == "frobenius":
-        if isinstance(X0, LowRank):
-            raise TypeError(f"{name} is LowRank, whose range Frobenius does not keep: pass {name}.dense()")
-    elif not isinstance(X0, LowRank):
+    if not isinstance(divergence, str) or divergence not in DIVERGENCES:
+        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), DIVERGENCES)}")
+    kind = DIVERGENCES[divergence]
+    if isinstance(X0, LowRank):
+        if not kind.keeps_range:
+            refused = f"whose range {kind.__name__} does not keep"
+            raise TypeError(f"{name} is LowRank, {refused}: pass {name}.dense()")
+    elif kind.definite_start:
         _check_definite(X0, name, divergence)
-    term: ObjectiveExpression = _ATOMS[divergence](X, X0)
-    return term
+    return bregman_div(X, X0, divergence)
 
 
 def _check_definite(X0: Any, name: str, divergence: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bregopt.divergences import DIVERGENCES, Divergence, WeightedFrobenius
+from bregopt.divergences import Divergence
 from bregopt.program.program import Nearness
 
 __all__ = ["divergence_of"]
@@ -18,9 +19,6 @@ _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 def divergence_of(nearness: Nearness) -> Divergence:
     """Return the divergence anchored at a block's dense ``X0``; factorized once and kept while it lives."""
     if nearness not in _anchored:
-        X0 = np.asarray(nearness.X0)
-        if nearness.weights is None:
-            _anchored[nearness] = DIVERGENCES[nearness.divergence](X0)
-        else:
-            _anchored[nearness] = WeightedFrobenius(X0, nearness.weights)
+        make: Any = nearness.kind
+        _anchored[nearness] = make(np.asarray(nearness.X0), **nearness.parameters)
     return _anchored[nearness]

@@ -1,8 +1,8 @@
 """What each row's activity must obey: two bounds, hard or soft, and the terms they add to the dual.
 
 A hard row asks ``lo <= a <= hi`` of its activity ``a``. A soft row pays ``gamma * d(b, bound)`` for the
-least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimized out), with ``d``
-one of the scalar divergences below, or ``gamma`` times the violation (the hinge).
+least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimized out), with ``d`` a
+divergence of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge).
 
 The multiplier ``y`` of a row is positive where the lower bound acts and negative where the upper one does.
 A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y * bound`` for a hard row.
@@ -11,100 +11,20 @@ A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y *
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.divergences.scalar import SCALARS, Penalty
 
 __all__ = ["Bounds", "Penalty", "Target", "bent"]
 
 Subset = IntArray | slice
 
 
-class Penalty(IntEnum):
-    """How a row may bend."""
-
-    HARD = 0
-    HINGE = 1  # gamma * |a - b|
-    LOGDET = 2  # gamma * (a/b - log(a/b) - 1)
-    VON_NEUMANN = 3  # gamma * (a log(a/b) - a + b)
-    SQUARE = 4  # gamma * (a - b)^2
-
-
 _HINGE = int(Penalty.HINGE)  # members of an enumeration are slow to look up and to compare with arrays
-
-
-class _Scalar(NamedTuple):
-    """One penalty in the activity ``a`` at the bound ``b``, with ``t = y / gamma``; all over gamma."""
-
-    value: Callable[[Array, Array], Array]
-    conjugate: Callable[[Array, Array], Array]  # min over a of value(a, b) + t a
-    response: Callable[[Array, Array], Array]  # the t of that a
-    bend: Callable[[Array, Array], Array]  # the a of t
-    give: Callable[[Array, Array], Array]  # -da/dt between the a of t and another one: its geometric mean
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, one where the two are the same, be it zero."""
-    return np.divide(a, b, out=np.ones_like(a), where=a != b)
-
-
-def _logdet(a: Array, b: Array) -> Array:
-    ratio = _ratio(a, b)
-    positive = ratio > 0
-    if positive.all():
-        return ratio - np.log(ratio) - 1
-    return np.where(positive, ratio - np.log(np.where(positive, ratio, 1.0)) - 1, np.inf)
-
-
-def _logdet_conjugate(t: Array, b: Array) -> Array:
-    bend = t * b
-    inside = bend > -1
-    if inside.all():
-        return np.log1p(bend)
-    return np.where(inside, np.log1p(np.where(inside, bend, 0.0)), -np.inf)
-
-
-def _logdet_bend(t: Array, b: Array) -> Array:
-    left = 1 + t * b
-    inside = left > 0
-    return b / left if inside.all() else np.where(inside, b / np.where(inside, left, 1.0), np.inf)
-
-
-def _von_neumann(a: Array, b: Array) -> Array:
-    ratio = _ratio(a, b)
-    safe = np.where(ratio > 0, ratio, 1.0)
-    return np.where(ratio >= 0, np.where(ratio > 0, a * np.log(safe), 0.0) - a + b, np.inf)
-
-
-_SCALARS: dict[Penalty, _Scalar] = {
-    Penalty.LOGDET: _Scalar(
-        _logdet,
-        _logdet_conjugate,
-        lambda a, b: 1 / a - 1 / b,
-        _logdet_bend,
-        lambda a, b: a * b,
-    ),
-    Penalty.VON_NEUMANN: _Scalar(
-        _von_neumann,
-        lambda t, b: -b * np.expm1(np.minimum(-t, 700.0)),
-        lambda a, b: -np.log(a / b),
-        lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
-        lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
-    ),
-    Penalty.SQUARE: _Scalar(
-        lambda a, b: (a - b) ** 2,
-        lambda t, b: t * b - t**2 / 4,
-        lambda a, b: -2 * (a - b),
-        lambda t, b: b - t / 2,
-        lambda a, b: np.full(len(a), 0.5),
-    ),
-}
 
 
 def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
@@ -115,7 +35,7 @@ def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, A
     value, slope = bound.copy(), np.zeros(len(bound))
     if not (kind > _HINGE).any():
         return value, slope
-    for penalty, scalar in _SCALARS.items():
+    for penalty, scalar in SCALARS.items():
         k = np.flatnonzero(kind == penalty)
         value[k] = scalar.bend(y[k] / gamma[k], bound[k])
         slope[k] = -scalar.give(value[k], value[k]) / gamma[k]
@@ -133,25 +53,18 @@ class Target:
     @property
     def floor(self) -> float:
         """The multiplier below which the bent bound has run away to infinity."""
-        return -self.gamma / self.bound if self.kind == Penalty.LOGDET else -math.inf
+        return -math.inf if self.kind <= Penalty.HINGE else SCALARS[self.kind].floor(self.bound, self.gamma)
 
     @property
     def harmonic(self) -> bool:
         """Whether one over the bent bound is affine in the multiplier."""
-        return self.kind <= Penalty.LOGDET
+        return self.kind <= Penalty.HINGE or SCALARS[self.kind].harmonic
 
     def __call__(self, y: float) -> tuple[float, float]:
         """Return the bent bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
-        b, gamma = self.bound, self.gamma
         if self.kind <= Penalty.HINGE:
-            return b, 0.0
-        if self.kind == Penalty.LOGDET:
-            bent = b / (1 + y * b / gamma)
-            return bent, -(bent**2) / gamma
-        if self.kind == Penalty.VON_NEUMANN:
-            bent = b * math.exp(min(-y / gamma, 700.0))
-            return bent, -bent / gamma
-        return b - y / (2 * gamma), -0.5 / gamma
+            return self.bound, 0.0
+        return SCALARS[self.kind].target(self.bound, self.gamma, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +118,12 @@ class Bounds:
         return Penalty.HARD not in self.kinds
 
     @cached_property
+    def finite_at_zero(self) -> Mask:
+        """Mask of the soft rows that pay a finite price for the activity zero."""
+        mask: Mask = np.array([False, True, *(s.finite_at_zero for s in SCALARS.values())])[self.kind]
+        return mask
+
+    @cached_property
     def sizes(self) -> Array:
         """The larger magnitude of each row's finite bounds; zero where there is none."""
         lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (self.lo, self.hi))
@@ -213,7 +132,7 @@ class Bounds:
     @cached_property
     def penalties(self) -> tuple[Penalty, ...]:
         """The smooth penalties that occur."""
-        return tuple(kind for kind in _SCALARS if kind in self.kinds)
+        return tuple(kind for kind in SCALARS if kind in self.kinds)
 
     def slice(self, rows: IntArray) -> Bounds:
         """Return the bounds of the given rows."""
@@ -239,7 +158,7 @@ class Bounds:
             k = self._hinge
             paid[k] = self.gamma[k] * np.abs(a[k] - nearest[k])
         for kind, rows in self._curved:
-            paid[rows] = self.gamma[rows] * _SCALARS[kind].value(a[rows], nearest[rows])
+            paid[rows] = self.gamma[rows] * SCALARS[kind].value(a[rows], nearest[rows])
         return paid
 
     def conjugate(self, y: Array) -> Array:
@@ -254,7 +173,7 @@ class Bounds:
             term[k[np.abs(y[k]) > self.gamma[k]]] = -np.inf
         for kind, rows in self._curved:
             gamma = self.gamma[rows]
-            term[rows] = gamma * _SCALARS[kind].conjugate(y[rows] / gamma, acting[rows])
+            term[rows] = gamma * SCALARS[kind].conjugate(y[rows] / gamma, acting[rows])
         return term
 
     def response(self, a: Array) -> Array:
@@ -267,7 +186,7 @@ class Bounds:
         for kind, rows in self._curved:
             at, bound = a[rows], nearest[rows]
             with np.errstate(divide="ignore", invalid="ignore"):  # nothing answers an infinite penalty
-                t = _SCALARS[kind].response(at, bound)
+                t = SCALARS[kind].response(at, bound)
             y[rows] = self.gamma[rows] * np.where(at == bound, 0.0, t)
         return y
 
@@ -291,8 +210,8 @@ class Bounds:
         r, D = np.empty(self.m), np.empty(self.m)
         for kind, rows in self._curved:
             gamma = self.gamma[rows]
-            bend = _SCALARS[kind].bend(y[rows] / gamma, bound[rows])
-            r[rows], D[rows] = bend - a[rows], _SCALARS[kind].give(outside[rows], bend) / gamma
+            bend = SCALARS[kind].bend(y[rows] / gamma, bound[rows])
+            r[rows], D[rows] = bend - a[rows], SCALARS[kind].give(outside[rows], bend) / gamma
         resting = side == 0
         r[resting], D[resting] = 0.0, np.inf
         return r, D

@@ -8,7 +8,7 @@ A :class:`Program` always minimizes; the modeling layer turns a maximization aro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, Mask
+from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
 from bregopt.program.face import Face
@@ -39,14 +40,20 @@ class Nearness:
         What ``X`` should stay near to.
     mu : float, above 0
         Weight of the term.
-    weights : array of shape (n, n), optional
-        Elementwise weights, Frobenius only.
+    parameters : mapping from str
+        Of the divergence, such as the elementwise `weights` of the squared Frobenius distance.
     """
 
     divergence: str
     X0: Matrix
     mu: float = 1.0
-    weights: Array | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> type[Divergence]:
+        """The class of the divergence, which knows all facts that do not depend on ``X0``."""
+        named = DIVERGENCES[self.divergence]
+        return named.variant(**self.parameters) if self.parameters else named
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ terms.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Coordinates, RankOne, Rows
+from bregopt.program.rows import Coordinates, Products, Rows
 
 __all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "stored_terms", "thin_program"]
 
@@ -158,15 +158,16 @@ def thin_program(program: Program, b: int = 0) -> ThinProgram | None:
 
 def stored_terms(rows: Rows) -> int:
     """Return how many numbers hold rows here."""
-    return rows.m * rows.n if _is_full(rows) else rows.count()
+    return rows.count() if _full_squares(rows) is None else rows.m * rows.n
 
 
-def _is_full(rows: Rows) -> TypeGuard[RankOne]:
-    """Whether rows are squares of vectors with few zeros."""
-    if not isinstance(rows, RankOne):
-        return False
-    stored = rows.Z.nnz if sp.issparse(rows.Z) else np.count_nonzero(rows.Z)
-    return bool(stored > _FULL * rows.m * rows.n)
+def _full_squares(rows: Rows) -> Products | None:
+    """Return rows that are squares of vectors with few zeros, None for others."""
+    forms = rows.products()
+    if forms is None or forms.U is not forms.W:
+        return None
+    stored = forms.U.nnz if sp.issparse(forms.U) else np.count_nonzero(forms.U)
+    return forms if stored > _FULL * rows.m * rows.n else None
 
 
 def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, float] | None:
@@ -192,10 +193,11 @@ def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
     vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for term in placed:
         rows = term.rows
-        if _is_full(rows):
-            vectors.append(rows.Z.toarray() if sp.issparse(rows.Z) else rows.Z)
+        squares = _full_squares(rows)
+        if squares is not None:
+            vectors.append(squares.U.toarray() if sp.issparse(squares.U) else squares.U)
             at.append(term.at)
-            weight.append(rows.weight)
+            weight.append(squares.weight)
         else:
             t = rows.coordinates()
             listed = np.ones(len(t.row), dtype=bool)

@@ -12,9 +12,10 @@ import numpy as np
 
 from bregopt.arrays import LARGEST
 from bregopt.certify import trace_bound
+from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
-from bregopt.program import Answer, Block, LowRank, Penalty, Program, Start
+from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.routes.progress import Progress
 
 __all__ = ["Capabilities", "Seed", "Settings", "Solver", "make_settings"]
@@ -27,12 +28,6 @@ _EXPECTED = {
     "time_limit": f"above 0 and below {LARGEST:g}",
 }
 _LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, as foreign solvers take it
-_PENALTY_NAMES = {
-    Penalty.HINGE: "soft rows with a hinge",
-    Penalty.LOGDET: "soft rows with the LogDet penalty",
-    Penalty.VON_NEUMANN: "soft rows with the von Neumann penalty",
-    Penalty.SQUARE: "soft rows with a squared penalty",
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,8 @@ class Capabilities:
     Parameters
     ----------
     objectives : frozenset of str
-        Names of divergences, and "linear" for blocks without one; "weights" for elementwise weights.
+        What a divergence has to offer, one of these: a name, a fact or an optional method of
+        :class:`~bregopt.divergences.Divergence`, such as "spectrum"; "linear" for blocks without one.
     blocks : int or None
         Largest number of matrix variables; None for any.
     variables : bool
@@ -72,27 +68,28 @@ class Capabilities:
         if self.blocks is not None and len(program.blocks) > self.blocks:
             return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
         for block in program.blocks:
-            kind = "linear" if block.nearness is None else block.nearness.divergence
-            if kind not in self.objectives:
-                objective = "a linear objective" if kind == "linear" else f"the {kind} divergence"
+            objective = self._not_taken(block.nearness)
+            if objective is not None:
                 return f"it does not take {objective} (of {block.name})"
-            if (
-                block.nearness is not None
-                and block.nearness.weights is not None
-                and "weights" not in self.objectives
-            ):
-                return f"it does not take elementwise weights (of {block.name})"
         if program.k and not self.variables:
             return f"it does not take ordinary variables (the problem has {program.k})"
         for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
             if penalty in program.bounds.kinds:
-                return f"it does not take {_PENALTY_NAMES[penalty]}"
+                paid = "a hinge" if penalty is Penalty.HINGE else SCALARS[penalty].name
+                return f"it does not take soft rows with {paid}"
         if self.needs_trace_bound:
             for b, block in enumerate(program.blocks):
                 if trace_bound(program, b) is None:
                     rows = f"it needs rows that bound the trace of {block.name}"
                     return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
         return shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+
+    def _not_taken(self, nearness: Nearness | None) -> str | None:
+        """Return what of a block's objective is not taken, None where all is."""
+        if nearness is None:
+            return None if "linear" in self.objectives else "a linear objective"
+        kinds: tuple[type[Divergence], ...] = (DIVERGENCES[nearness.divergence], nearness.kind)
+        return next((kind.phrase() for kind in kinds if not any(map(kind.offers, self.objectives))), None)
 
 
 def _order(block: Block) -> int:

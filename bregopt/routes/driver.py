@@ -108,7 +108,7 @@ def _first(block: Block) -> Matrix:
     if block.nearness is None:
         return LowRank(np.zeros((block.n, 1))) if block.n > _SMALL else np.eye(block.n)
     X0 = np.asarray(block.nearness.X0)
-    return np.diag(np.maximum(X0.diagonal(), 0.0)) if block.nearness.divergence == "frobenius" else X0
+    return X0 if block.nearness.kind.definite_start else np.diag(np.maximum(X0.diagonal(), 0.0))
 
 
 def _seconds_to_certify(program: Program) -> float:

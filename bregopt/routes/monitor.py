@@ -14,7 +14,6 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, is_farkas
 from bregopt.clock import CutShort, checkpoint
-from bregopt.presolve.range_space import definite_sign
 from bregopt.program import Answer, Program, StopReason
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import Progress, reason
@@ -104,7 +103,7 @@ class Monitor:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
         self._signs = np.zeros(program.m)
         for term in program.A.terms:
-            self._signs[term.at] = definite_sign(term.rows)
+            self._signs[term.at] = term.rows.definite_signs()
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf

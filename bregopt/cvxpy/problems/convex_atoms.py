@@ -16,6 +16,8 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine_reader import Curve, Elements, broadcast, one_number
 from bregopt.cvxpy.problems.variables import is_symmetric
+from bregopt.divergences import Divergence, LogDet, VonNeumann
+from bregopt.divergences import Penalty as Kind
 from bregopt.errors import UnsupportedProblemError
 
 __all__ = ["Penalty", "Read", "Spectral", "read_curve"]
@@ -25,7 +27,7 @@ __all__ = ["Penalty", "Read", "Spectral", "read_curve"]
 class Spectral:
     """``weight (-logdet F)`` or ``weight tr(F log F)`` of an affine symmetric matrix ``F``."""
 
-    divergence: str
+    divergence: type[Divergence]
     matrix: Any
     weight: float
 
@@ -36,13 +38,13 @@ class Penalty:
 
     Parameters
     ----------
-    kind : {"frobenius", "logdet", "von_neumann", "hinge"}
-        ``d`` is the divergence of two numbers, or the distance.
+    kind : bregopt.divergences.Penalty
+        Which ``d``, the divergence of two numbers, or the distance.
     sense : {"==", "<="}
         Whether elements below the bound pay, too.
     """
 
-    kind: str
+    kind: Kind
     sense: str
     expression: Any
     at: IntArray
@@ -78,12 +80,12 @@ def read_curve(curve: Curve) -> Read:
 
 
 def _log_det(atom: Any, elements: Elements) -> Read:
-    return Read([Spectral("logdet", _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
+    return Read([Spectral(LogDet, _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
 
 
 def _von_neumann_entropy(atom: Any, elements: Elements) -> Read:
     F = _symmetric(atom.args[0], "von_neumann_entr")
-    return Read([Spectral("von_neumann", F, -float(elements.weight.sum()))])
+    return Read([Spectral(VonNeumann, F, -float(elements.weight.sum()))])
 
 
 def _relative_entropy(atom: Any, elements: Elements) -> Read:
@@ -99,7 +101,7 @@ def _relative_entropy(atom: Any, elements: Elements) -> Read:
     weight = float(elements.weight.sum())
     slope = -weight * ((Q * np.log(eigenvalues)) @ Q.T).ravel(order="F")
     linear = Elements(np.zeros(F.size, dtype=np.intp), np.arange(F.size), slope)
-    return Read([Spectral("von_neumann", _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
+    return Read([Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
 
 
 def _quad_over_lin(atom: Any, elements: Elements) -> Read:
@@ -117,31 +119,31 @@ def _power(atom: Any, elements: Elements) -> Read:
     (x,) = atom.args
     if type(x).__name__.startswith("Pnorm") and x.size == 1 and _exponent(x) == 2:
         return _squares(x.args[0], float(elements.weight.sum()))
-    return Read(penalties=[_penalty("frobenius", x, elements)])
+    return Read(penalties=[_penalty(Kind.SQUARE, x, elements)])
 
 
 def _absolute(atom: Any, elements: Elements) -> Read:
-    return Read(penalties=[_penalty("hinge", atom.args[0], elements)])
+    return Read(penalties=[_penalty(Kind.HINGE, atom.args[0], elements)])
 
 
 def _norm1(atom: Any, elements: Elements) -> Read:
     (x,) = atom.args
     if atom.size > 1:
         raise UnsupportedProblemError("the objective contains norm1 with an axis")
-    return Read(penalties=[_penalty("hinge", x, _all(x, float(elements.weight.sum())))])
+    return Read(penalties=[_penalty(Kind.HINGE, x, _all(x, float(elements.weight.sum())))])
 
 
 def _maximum(atom: Any, elements: Elements) -> Read:
     """Use ``max(a, b) = b + max(a - b, 0)``."""
     a, b = _two(atom)
-    over = _penalty("hinge", a - b, elements, sense="<=")
+    over = _penalty(Kind.HINGE, a - b, elements, sense="<=")
     return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
 def _minimum(atom: Any, elements: Elements) -> Read:
     """Use ``min(a, b) = b - max(b - a, 0)``."""
     a, b = _two(atom)
-    over = _penalty("hinge", b - a, elements.times(-1.0), sense="<=")
+    over = _penalty(Kind.HINGE, b - a, elements.times(-1.0), sense="<=")
     return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
@@ -150,7 +152,7 @@ def _log(atom: Any, elements: Elements) -> Read:
     (x,) = atom.args
     gamma = elements.times(-1.0)
     return Read(
-        penalties=[_penalty("logdet", x, gamma, bound=1.0)],
+        penalties=[_penalty(Kind.LOGDET, x, gamma, bound=1.0)],
         affine=[(x, elements)],
         constant=float(gamma.weight.sum()),
     )
@@ -161,7 +163,7 @@ def _entropy(atom: Any, elements: Elements) -> Read:
     (x,) = atom.args
     gamma = elements.times(-1.0)
     return Read(
-        penalties=[_penalty("von_neumann", x, gamma, bound=1.0)],
+        penalties=[_penalty(Kind.VON_NEUMANN, x, gamma, bound=1.0)],
         affine=[(x, gamma)],
         constant=-float(gamma.weight.sum()),
     )
@@ -169,14 +171,14 @@ def _entropy(atom: Any, elements: Elements) -> Read:
 
 def _kl_div(atom: Any, elements: Elements) -> Read:
     x, bound = _above_zero(atom, elements)
-    return Read(penalties=[_penalty("von_neumann", x, elements, bound=bound)])
+    return Read(penalties=[_penalty(Kind.VON_NEUMANN, x, elements, bound=bound)])
 
 
 def _rel_entr(atom: Any, elements: Elements) -> Read:
     """Use ``a log(a/b) = d(a, b) + a - b``."""
     x, bound = _above_zero(atom, elements)
     return Read(
-        penalties=[_penalty("von_neumann", x, elements, bound=bound)],
+        penalties=[_penalty(Kind.VON_NEUMANN, x, elements, bound=bound)],
         affine=[(x, elements)],
         constant=-float(elements.weight @ bound),
     )
@@ -201,7 +203,7 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Read]]] = {
 
 
 def _squares(x: Any, weight: float) -> Read:
-    return Read(penalties=[_penalty("frobenius", x, _all(x, weight))])
+    return Read(penalties=[_penalty(Kind.SQUARE, x, _all(x, weight))])
 
 
 def _all(x: Any, weight: float) -> Elements:
@@ -209,7 +211,7 @@ def _all(x: Any, weight: float) -> Elements:
     return Elements(order, order, np.full(x.size, weight))
 
 
-def _penalty(kind: str, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0) -> Penalty:
+def _penalty(kind: Kind, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0) -> Penalty:
     """Return the penalty of elements with weights; those of weight zero pay nothing."""
     paying = elements.weight != 0
     bounds = np.broadcast_to(np.asarray(bound, dtype=float), paying.shape)

@@ -133,7 +133,7 @@ class Lowered:
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
         """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
 
-        It is zero for LogDet and von Neumann, inside the cone. Farkas vectors know no objective.
+        It is zero for essentially smooth divergences, inside the cone. Farkas vectors know no objective.
         """
         assert solution._raw is not None
         program, y = self.problem.program(), solution._raw.duals
@@ -145,11 +145,11 @@ class Lowered:
                 slack = np.asarray(solution._raw._S[b])
             elif block.nearness is None:
                 slack = block.C - program.A.adjoint(y, b)
-            elif block.nearness.divergence == "frobenius":
+            elif block.nearness.kind.essentially_smooth:
+                slack = np.zeros((block.n, block.n))
+            else:
                 gradient = divergence_of(block.nearness).gradient(np.asarray(X.value))
                 slack = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
-            else:
-                slack = np.zeros((block.n, block.n))
             slacks[X] = slack
         return slacks
 

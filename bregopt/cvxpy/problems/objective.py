@@ -12,22 +12,22 @@ from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine_reader import Elements, Rows, rows_of
 from bregopt.cvxpy.problems.convex_atoms import Penalty, Spectral, read_curve
 from bregopt.cvxpy.problems.variables import Leaf, Matrix, expression_of, joined
+from bregopt.divergences import DIVERGENCES, SCALARS
+from bregopt.divergences import Penalty as Kind
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint, soft
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     ObjectiveExpression,
     as_objective,
+    bregman_div,
     frobenius_div,
-    logdet_div,
-    von_neumann_div,
 )
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, SparseRows
 
 __all__ = ["Goal", "objective_of", "read_objective"]
 
-_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
 _ZERO = 1e-14  # what a start leaves of the linear term counts as nothing below this fraction of it
 
 
@@ -103,35 +103,9 @@ def _linear(X: PSD, affine: Expression) -> tuple[Array, Expression]:
 
 def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> ObjectiveExpression:
     """Return ``weight s(factor X) + <W, X>`` as a divergence from the start that takes in ``W``."""
-    if term.divergence == "logdet":
-        return _logdet(term.weight, X, W) - term.weight * X.n * np.log(factor)
-    # tr(aX log aX) = a tr(X log X) + a log a tr X
-    return _von_neumann(term.weight * factor, X, W + term.weight * factor * np.log(factor) * np.eye(X.n))
-
-
-def _logdet(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
-    """Return ``-mu logdet X + <W, X>``: for definite ``W`` a constant beside ``mu D(X, mu inv(W))``."""
-    eigenvalues, Q = np.linalg.eigh(W)
-    if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
-        eigenvalues = np.full(X.n, mu)
-    X0 = (Q * (mu / eigenvalues)) @ Q.T
-    left = W - (Q * eigenvalues) @ Q.T
-    constant = -mu * (float(np.log(mu / eigenvalues).sum()) - X.n)
-    return mu * logdet_div(X, X0) + _remainder(left, X, W) + constant
-
-
-def _von_neumann(mu: float, X: PSD, W: Array) -> ObjectiveExpression:
-    """Return ``mu tr(X log X) + <W, X>``: a constant beside ``mu D(X, exp(-W/mu - I))``.
-
-    The logarithm is cut off where ``X0`` would lose its smallest eigenvalues, or be no number at all.
-    """
-    eigenvalues, Q = np.linalg.eigh(W)
-    wanted = -eigenvalues / mu - 1
-    top = np.clip(wanted.max(), -100.0, 100.0)
-    logs = np.clip(wanted, top - np.log(_CONDITION), top)
-    X0 = (Q * np.exp(logs)) @ Q.T
-    left = (Q * (mu * (logs - wanted))) @ Q.T
-    return mu * von_neumann_div(X, X0) + _remainder(left, X, W) - mu * float(np.exp(logs).sum())
+    found = term.divergence.completed(term.weight, W, factor)
+    nearness = found.mu * bregman_div(X, found.X0, term.divergence)
+    return nearness + _remainder(found.left, X, W) + found.constant
 
 
 def _remainder(left: Array, X: PSD, W: Array) -> ObjectiveExpression:
@@ -164,7 +138,7 @@ def _squares(penalties: list[Penalty], leaves: dict[Any, Leaf]) -> tuple[dict[PS
     squares: dict[PSD, _Square] = {}
     rest = []
     for penalty in penalties:
-        X = _add_entries(penalty, leaves, squares) if penalty.kind == "frobenius" else None
+        X = _add_entries(penalty, leaves, squares) if penalty.kind is Kind.SQUARE else None
         if X is None:
             rest.append(penalty)
     return squares, rest
@@ -219,11 +193,12 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
 
 def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpression) -> Constraint:
     """Return a penalty as soft rows, if they can pay it."""
-    kinds = {term.divergence for term in objective.terms}
-    if penalty.kind != "hinge" and kinds != {penalty.kind}:
+    own = {DIVERGENCES[term.divergence].penalty for term in objective.terms}
+    if penalty.kind is not Kind.HINGE and own != {penalty.kind}:
+        beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)
         raise UnsupportedProblemError(
-            f"the objective has a {_SCALARS[penalty.kind]} of other things than the entries of one psd "
-            f"matrix, which only {penalty.kind} divergences of matrices can stand beside"
+            f"the objective has a {SCALARS[penalty.kind].atom} of other things than the entries of one psd "
+            f"matrix, which only {beside} divergences of matrices can stand beside"
         )
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
@@ -231,12 +206,10 @@ def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpress
     if body.is_constant:
         raise UnsupportedProblemError("the objective has a penalty of constants")
     left, bound = body.variable_part(), penalty.bound - body.constant
-    if penalty.kind in ("logdet", "von_neumann") and body.constant.any():
+    hinge = penalty.kind is Kind.HINGE
+    if not hinge and SCALARS[penalty.kind].of_ratios and body.constant.any():
         raise UnsupportedProblemError(
-            f"the objective has a {_SCALARS[penalty.kind]} of an affine expression with a constant"
+            f"the objective has a {SCALARS[penalty.kind].atom} of an affine expression with a constant"
         )
     row = left == bound if penalty.sense == "==" else left <= bound
-    return soft(row, gamma=penalty.weight, penalty="hinge" if penalty.kind == "hinge" else "divergence")
-
-
-_SCALARS = {"frobenius": "square", "logdet": "logarithm", "von_neumann": "scalar entropy"}
+    return soft(row, gamma=penalty.weight, penalty="hinge" if hinge else "divergence")

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.divergences import DIVERGENCES, SCALARS
+from bregopt.divergences.scalar import Scalar
 from bregopt.modeling.constraints import Constraint, Softness
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import ObjectiveExpression
@@ -23,9 +25,6 @@ from bregopt.modeling.variables import Variable
 __all__ = ["Bend", "fold_bends"]
 
 _NO_COST = 1e-12  # of a price: a cost that is what round-off left of terms that cancel
-# How a divergence of numbers grows with their scale: d(s a, s b) = s^power d(a, b).
-_POWERS = {"frobenius": 2, "logdet": 0, "von_neumann": 1}
-_OF_RATIOS = ("logdet", "von_neumann")
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
@@ -90,7 +89,8 @@ def fold_bends(
     """
     rows, left, bends = dict(rows), list(paid), []
     divergences = {term.divergence for term in objective.terms}
-    own = divergences.pop() if len(divergences) == 1 else None
+    penalty = DIVERGENCES[divergences.pop()].penalty if len(divergences) == 1 else None
+    own = None if penalty is None else SCALARS[penalty]
     kept = {u for c in others for u in c.body.variables}
     for u in dict.fromkeys(u for c in paid for u in c.body.variables if u not in kept):
         prices = _prices(u, left, own)
@@ -106,7 +106,7 @@ def fold_bends(
     return rows, left, objective, bends
 
 
-def _prices(u: Variable, paid: Sequence[Constraint], own: str | None) -> _Prices | None:
+def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Prices | None:
     """Return what the elements of a variable pay, None unless each does so once and alone."""
     places, parts = [], []
     for price in paid:
@@ -118,7 +118,8 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: str | None) -> _Prices
         assert price.softness is not None
         at, slope = single
         hinge, both = price.softness.penalty == "hinge", price.sense == "=="
-        weight = np.asarray(price.softness.gamma) * np.abs(slope) ** (1 if hinge else _POWERS[str(own)])
+        degree = 1 if hinge or own is None else own.degree  # without a divergence all prices are hinges
+        weight = np.asarray(price.softness.gamma) * np.abs(slope) ** degree
         ways = both | (slope > 0), both | (slope < 0)
         places.append(at)
         parts.append((_end(price).constant / slope, weight, np.full(len(at), hinge), *ways))
@@ -130,7 +131,7 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: str | None) -> _Prices
 
 
 def _all_bent(
-    u: Variable, rows: dict[Any, Constraint], prices: _Prices, own: str | None
+    u: Variable, rows: dict[Any, Constraint], prices: _Prices, own: Scalar | None
 ) -> dict[Any, _Bent] | None:
     """Return the soft rows in the place of those with a variable, None unless all can be such."""
     found = {}
@@ -144,7 +145,7 @@ def _all_bent(
     return found if np.array_equal(np.bincount(at, minlength=u.size), np.ones(u.size)) else None
 
 
-def _bent(u: Variable, row: Constraint, prices: _Prices, own: str | None) -> _Bent | None:
+def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> _Bent | None:
     """Return a row whose bound is ``offset + slope v`` as a soft row, None where it is none."""
     single, body = _single(row.body.variables[u]), _without(u, row.body)
     if single is None or body.is_constant or row.softness is not None:
@@ -163,7 +164,7 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: str | None) -> _Be
 
 
 def _softness(
-    at: IntArray, offset: Expression, slope: Array, prices: _Prices, own: str | None
+    at: IntArray, offset: Expression, slope: Array, prices: _Prices, own: Scalar | None
 ) -> Softness | None:
     """Return what rows pay for their bounds' ``offset + slope v``, None where no one penalty says it."""
     hinge, weight = prices.hinge[at], prices.weight[at]
@@ -173,9 +174,9 @@ def _softness(
         return Softness(weight / slope, "hinge")
     assert own is not None
     shifted = bool(offset.parameters) or offset.constant.any()
-    if own in _OF_RATIOS and (shifted or (prices.center[at] <= 0).any()):
+    if own.of_ratios and (shifted or (prices.center[at] <= 0).any()):
         return None
-    return Softness(weight / slope ** _POWERS[own], "divergence")
+    return Softness(weight / slope**own.degree, "divergence")
 
 
 def _may_bend(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:

@@ -330,7 +330,7 @@ def _family(rows: SparseRows) -> Family:
     if _are_distances(t, m):  # the most common by far, and often one by one: recognized at once
         return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
     (_, family), *others = recognize(rows)
-    if not others and not isinstance(family, SparseRows):
+    if not others and family.rank is not None:
         return family
     if len(t.row) > _SPARSE_SHARE * m * rows.n**2:
         return DenseRows(np.array([rows.slice(np.array([k])).adjoint(np.ones(1)) for k in range(m)]))

@@ -1,11 +1,11 @@
 """Row families: how ``m`` linear rows ``<A_k, X>`` are held as arrays.
 
-A new family is one file with a class that offers the methods of :class:`Rows`, and one line in
-:data:`FAMILIES`. Solvers touch rows only through those methods.
+A new family is one file with a subclass of :class:`RowFamily` that has the methods of :class:`Rows`. Solvers
+touch rows only through those methods.
 """
 
 from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows, dense_stack
-from bregopt.program.rows.base import Coordinates, Rows
+from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily, Rows
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
@@ -21,8 +21,11 @@ __all__ = [
     "DenseRows",
     "Distances",
     "Entries",
+    "Pieces",
+    "Products",
     "RankOne",
     "RankTwo",
+    "RowFamily",
     "Rows",
     "SparseRows",
     "add_rows",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array, IntArray
+from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.program.lowrank import Matrix
 
-__all__ = ["Coordinates", "Pieces", "Rows", "eigen_factor", "symmetric_scatter"]
+__all__ = ["Coordinates", "Pieces", "Products", "RowFamily", "Rows", "eigen_factor", "symmetric_scatter"]
+
+_LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +37,24 @@ class Pieces:
     weight: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Rows ``weight_k u_k' X w_k``; one object for `U` and `W` where these are the same.
+
+    The ``u`` and ``w`` are the rows of `U` and `W`, dense or CSR of shape ``(m, n)``.
+    """
+
+    U: Any
+    W: Any
+    weight: Array
+
+
 @runtime_checkable
 class Rows(Protocol):
-    """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`."""
+    """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`.
+
+    :class:`RowFamily` has the last five of what follows, for a family that says nothing of its structure.
+    """
 
     @property
     def m(self) -> int:
@@ -92,6 +109,73 @@ class Rows(Protocol):
     def count(self) -> int:
         """Return about how many terms :meth:`coordinates` would list, without listing them."""
         ...
+
+    @property
+    def rank(self) -> int | None:
+        """The largest rank of a row, None where that may be any; with one, :meth:`pieces` are as few."""
+        ...
+
+    @property
+    def single(self) -> bool:
+        """Whether each row is one entry, which :meth:`coordinates` then lists in the order of the rows."""
+        ...
+
+    @property
+    def few_terms(self) -> bool:
+        """Whether there are so few terms that :meth:`coordinates` costs less than other ways to see rows."""
+        ...
+
+    def products(self) -> Products | None:
+        """Return the rows as products of two vectors, None where they are held otherwise."""
+        ...
+
+    def nonzero(self) -> IntArray:
+        """Return the numbers of the rows that are not zero, ascending; others may be among them."""
+        ...
+
+    def definite_signs(self, asked: Mask | None = None) -> Array:
+        """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen.
+
+        Rows that are not `asked` for, where some are, need not be looked at closely.
+        """
+        ...
+
+
+class RowFamily:
+    """What holds for every family of rows: a base for those that say little or nothing of their structure."""
+
+    rank: ClassVar[int | None] = None
+    single: ClassVar[bool] = False
+
+    @property
+    def few_terms(self: Rows) -> bool:
+        return self.count() <= _LARGEST_LISTED
+
+    def products(self) -> Products | None:
+        return None
+
+    def nonzero(self: Rows) -> IntArray:
+        return np.arange(self.m)
+
+    def definite_signs(self: Rows, asked: Mask | None = None) -> Array:
+        signs = np.zeros(self.m)
+        if self.count() > _LARGEST_LISTED:
+            return signs
+        t = self.coordinates()
+        own = t.i == t.j
+        positive, negative = (
+            np.bincount(t.row[own & side], minlength=self.m) > 0 for side in (t.value > 0, t.value < 0)
+        )
+        mixed = np.bincount(t.row[~own], minlength=self.m) > 0
+        signs[positive & ~negative & ~mixed], signs[negative & ~positive & ~mixed] = 1.0, -1.0
+        uncertain = np.flatnonzero((positive ^ negative) & mixed & (True if asked is None else asked))
+        if len(uncertain) * self.n > _LARGEST_FACTORED:
+            return signs
+        for k in uncertain:
+            d = self.factor(int(k))[1]
+            if len(d) and (d.min() > 0 or d.max() < 0):
+                signs[k] = np.sign(d[0])
+        return signs
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, eigen_factor
+from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor
 
 __all__ = ["DenseRows"]
 
 
 @dataclass(frozen=True, eq=False)
-class DenseRows:
+class DenseRows(RowFamily):
     """Rows given by a stack of symmetric matrices, shape ``(m, n, n)``."""
+
+    few_terms: ClassVar[bool] = False
 
     stack: Array
 

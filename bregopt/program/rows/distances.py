@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, Pieces, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_one import RankOne
 
 __all__ = ["Distances"]
 
 
 @dataclass(frozen=True, eq=False)
-class Distances:
+class Distances(RowFamily):
     """Rows with ``A = w (e_i - e_j)(e_i - e_j)'``, ``i != j``; three arrays of length `m`."""
+
+    rank: ClassVar[int | None] = 1
+    few_terms: ClassVar[bool] = True
 
     n: int
     i: IntArray
@@ -74,3 +78,6 @@ class Distances:
 
     def count(self) -> int:
         return 3 * self.m
+
+    def definite_signs(self, asked: Mask | None = None) -> Array:
+        return np.sign(self.weight)

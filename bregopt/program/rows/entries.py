@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, Pieces, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_two import RankTwo
 
 __all__ = ["Entries"]
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class Entries(RowFamily):
     """Rows ``w X[i, j]``, that is ``A = w (e_i e_j' + e_j e_i') / 2``; three arrays of length `m`."""
+
+    rank: ClassVar[int | None] = 2
+    single: ClassVar[bool] = True
+    few_terms: ClassVar[bool] = True
 
     n: int
     i: IntArray
@@ -80,3 +85,6 @@ class Entries:
 
     def count(self) -> int:
         return self.m
+
+    def definite_signs(self, asked: Mask | None = None) -> Array:
+        return np.where(self.i == self.j, np.sign(self.weight), 0.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces
+from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
@@ -20,8 +20,11 @@ _FEW = 0.5  # of the rows, below which those that act are taken out of a product
 
 
 @dataclass(frozen=True, eq=False)
-class RankOne:
+class RankOne(RowFamily):
     """Rows with ``A = w z z'``; the ``z`` are the rows of `Z`, dense or CSR of shape ``(m, n)``."""
+
+    rank: ClassVar[int | None] = 1
+    few_terms: ClassVar[bool] = False
 
     Z: Any
     weight: Array
@@ -67,6 +70,12 @@ class RankOne:
 
     def count(self) -> int:
         return outer_count(self.Z, self.Z)
+
+    def products(self) -> Products:
+        return Products(self.Z, self.Z, self.weight)
+
+    def definite_signs(self, asked: Mask | None = None) -> Array:
+        return np.sign(self.weight)
 
 
 def row_dots(U: Any, W: Any) -> Array:

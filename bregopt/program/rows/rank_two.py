@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
-from bregopt.program.rows.base import Coordinates, Pieces
+from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily
 from bregopt.program.rows.rank_one import (
     dense_row,
     outer_coordinates,
@@ -24,11 +24,14 @@ __all__ = ["RankTwo"]
 
 
 @dataclass(frozen=True, eq=False)
-class RankTwo:
+class RankTwo(RowFamily):
     """Rows with ``A = weight (u w' + w u') / 2``; `U` and `W` are dense or CSR of shape ``(m, n)``.
 
     A comparison ``z1'X z1 - z2'X z2`` is such a product, with ``u = z1 - z2`` and ``w = z1 + z2``.
     """
+
+    rank: ClassVar[int | None] = 2
+    few_terms: ClassVar[bool] = False
 
     U: Any
     W: Any
@@ -87,3 +90,6 @@ class RankTwo:
 
     def count(self) -> int:
         return outer_count(self.U, self.W)
+
+    def products(self) -> Products:
+        return Products(self.U, self.W, self.weight)

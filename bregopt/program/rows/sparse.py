@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, eigen_factor, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor, symmetric_scatter
 from bregopt.program.rows.dense import DenseRows
 
 __all__ = ["SparseRows"]
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows:
+class SparseRows(RowFamily):
     """Rows given by their terms, sorted by row; four arrays of one length."""
+
+    few_terms: ClassVar[bool] = True
 
     m: int
     n: int
@@ -97,3 +100,6 @@ class SparseRows:
 
     def count(self) -> int:
         return len(self.terms.row)
+
+    def nonzero(self) -> IntArray:
+        return np.unique(self.terms.row)

@@ -12,7 +12,6 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import TraceBound, trace_bound
 from bregopt.program import Program, ThinProgram, ThinRows
-from bregopt.program.rows import Distances, RankOne
 
 __all__ = ["Surface", "Tangent", "read_surface"]
 
@@ -176,10 +175,11 @@ def _planes(program: Program, rows: ThinRows) -> tuple[Array, IntArray, Array]:
     own = np.flatnonzero(_held(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
     for term in program.A.terms:
-        if isinstance(term.rows, RankOne | Distances):
-            held = _held(program, term.at, term.rows.weight) & ~np.isin(term.at, rows.at)
+        if term.rows.rank == 1:
+            held = _held(program, term.at, term.rows.definite_signs()) & ~np.isin(term.at, rows.at)
             own = np.flatnonzero(held)[:_MOST_PLANES]
             pieces = term.rows.slice(own).pieces()
+            assert pieces is not None
             vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
             at.append(term.at[own])
             weight.append(pieces.weight)

@@ -71,7 +71,7 @@ class DefiniteBoost:
         "Bregman Projection, JMLR 6"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"von_neumann", "linear"}), blocks=1, penalties=frozenset(), matrices=8
+        objectives=frozenset({"exponential", "linear"}), blocks=1, penalties=frozenset(), matrices=8
     )
     Settings: ClassVar[type[base.Settings]] = DefiniteBoostSettings
 

@@ -9,7 +9,6 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Program
-from bregopt.program.rows import DenseRows, Entries, SparseRows
 from bregopt.routes.definiteboost.boost import Boost
 
 __all__ = ["Trace", "impossible", "trace_row"]
@@ -36,7 +35,7 @@ def trace_row(program: Program) -> Trace | None:
     """Return the first hard equation on a multiple of the identity that fixes the trace above zero."""
     n = program.blocks[0].n
     for term in program.A.terms:
-        if not isinstance(term.rows, Entries | SparseRows | DenseRows):
+        if term.rows.rank is not None and term.rows.rank < n:
             continue
         equations = np.flatnonzero(program.bounds.equal[term.at])
         t = term.rows.slice(equations).coordinates()

@@ -136,7 +136,7 @@ class Sides:
     @cached_property
     def curved(self) -> IntArray:
         """The bounds that bend as another divergence asks, which no pair stands for."""
-        return np.flatnonzero((self.kind == Penalty.VON_NEUMANN) | (self.kind == Penalty.SQUARE))
+        return np.flatnonzero((self.kind > Penalty.HINGE) & (self.kind != Penalty.LOGDET))
 
     @cached_property
     def anchor(self) -> Array:

@@ -24,7 +24,7 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
-from bregopt.program.rows import RankOne, RankTwo, Rows, dense_stack
+from bregopt.program.rows import Rows, dense_stack
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
 
@@ -283,13 +283,10 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
     array of shape (n (n + 1) / 2, m)
         Row by row of the matrices.
     """
-    if isinstance(rows, RankOne):
-        U, W = dense(rows.Z), dense(rows.Z)
-    elif isinstance(rows, RankTwo):
-        U, W = dense(rows.U), dense(rows.W)
-    else:
+    forms = rows.products()
+    if forms is None:
         return shape.twice[:, None] * dense_stack(rows)[:, shape.i, shape.j].T
-    U, W = U.T * rows.weight, np.ascontiguousarray(W.T)
+    U, W = dense(forms.U).T * forms.weight, np.ascontiguousarray(dense(forms.W).T)
     n, start = rows.n, 0
     features = np.empty((shape.size, rows.m))
     for a in range(n):

@@ -18,7 +18,6 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, certify, is_ray, primal_residual
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Answer, Face, Program, Start, StopReason
-from bregopt.program.rows import Entries
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
@@ -204,9 +203,10 @@ def _on_diagonal(program: Program, X: Array) -> Array:
     wanted = X.diagonal().copy()
     bounds = program.bounds
     for term in program.A.terms:
-        if isinstance(term.rows, Entries):
-            k = (term.rows.i == term.rows.j) & (bounds.lo == bounds.hi)[term.at]
-            wanted[term.rows.i[k]] = bounds.lo[term.at][k] / term.rows.weight[k]
+        if term.rows.single:
+            t = term.rows.coordinates()
+            k = (t.i == t.j) & (bounds.lo == bounds.hi)[term.at]
+            wanted[t.i[k]] = bounds.lo[term.at][k] / t.value[k]
     if (wanted <= 0).any():
         return X
     scale = np.sqrt(wanted / X.diagonal())

@@ -20,7 +20,7 @@ from bregopt.arrays import Array, IntArray, covers, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import LinearMap
-from bregopt.program.rows import Coordinates, Distances, RankOne, RankTwo, Rows
+from bregopt.program.rows import Coordinates, Rows
 
 __all__ = ["Gram"]
 
@@ -42,7 +42,7 @@ class Gram:
     def __init__(self, A: LinearMap, block: int = 0) -> None:
         self._A, self._block, self._m, self._n = A, block, A.m, A.orders[block]
         self._parts = [term for term in A.terms if term.block == block]
-        of_pieces = [t for t in self._parts if isinstance(t.rows, Distances | RankOne | RankTwo)]
+        of_pieces = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
         self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
         light, self._full = _by_cost([(t.at, t.rows) for t in self._parts if t not in of_pieces], self._n)
         self._terms = _Terms.of(light, A.m)

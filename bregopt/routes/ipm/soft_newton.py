@@ -21,6 +21,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate
 from bregopt.clock import checkpoint
+from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import Pull, Scene, Step, system_for
@@ -41,7 +42,7 @@ _NONE = np.zeros(0)
 
 def smooth(bounds: Bounds, mu: float) -> bool:
     """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
-    power = np.array([0, 0, 0, 1, 2])[bounds.kind]
+    power = PENALTY_DEGREES[bounds.kind]
     soft = bounds.kind > int(Penalty.HINGE)
     return bool((soft & (bounds.gamma * bounds.sizes**power <= _STIFF * mu)).all())
 

@@ -22,7 +22,7 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify import proven_bound
 from bregopt.clock import checkpoint
 from bregopt.program import Face, Program
-from bregopt.program.rows import DenseRows, RankOne, RankTwo, Rows
+from bregopt.program.rows import Rows
 
 __all__ = ["Leading", "Reward", "leading"]
 
@@ -173,13 +173,14 @@ def _iterated(
 
 def _product_of(rows: Rows, y: Array) -> _Product:
     """Return what multiplies ``sum_k y_k A_k`` with columns."""
-    if isinstance(rows, RankOne):
-        Z, weight = rows.Z, (rows.weight * y)[:, None]
-        return lambda V: Z.T @ (weight * (Z @ V))
-    if isinstance(rows, RankTwo):
-        U, W, half = rows.U, rows.W, (rows.weight * y)[:, None] / 2
+    forms = rows.products()
+    if forms is not None:
+        U, W, weight = forms.U, forms.W, (forms.weight * y)[:, None]
+        if U is W:
+            return lambda V: U.T @ (weight * (U @ V))
+        half = weight / 2
         return lambda V: U.T @ (half * (W @ V)) + W.T @ (half * (U @ V))
-    S: Any = rows.adjoint(y) if isinstance(rows, DenseRows) else _sparse(rows, y)
+    S: Any = _sparse(rows, y) if rows.few_terms else rows.adjoint(y)
     return lambda V: S @ V
 
 

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.range_space import definite_sign
-from bregopt.program import Answer, LowRank, Penalty, Program, Start
+from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
-from bregopt.program.rows import Entries
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.logdet_newton import logdet_newton
@@ -29,7 +28,6 @@ __all__ = ["Bregman", "BregmanSettings"]
 _WHITENING = ("whitening",)  # of the program, or of each working set of its rows
 _METHODS = ("auto", "newton", "cyclic")
 _MANY = 300  # rows that may rest, from which a working set pays
-_WEIGHTED = "weighted"
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
@@ -44,21 +42,15 @@ _QI_SUN_WEIGHTED = (
     "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
     "for Convex Programming, Math. Oper. Res. 22"
 )
-# What each method runs, and what to cite for it.
-_ALGORITHMS: dict[tuple[str, str], tuple[Method, str]] = {
-    ("logdet", "newton"): (behind(_WHITENING, logdet_newton), _KULIS),
-    ("logdet", "cyclic"): (cyclic_projection, _KULIS),
-    ("von_neumann", "newton"): (dual_newton, _KULIS),
-    ("von_neumann", "cyclic"): (cyclic_projection, _KULIS),
-    ("frobenius", "newton"): (dual_newton, _QI_SUN),
-    ("frobenius", "cyclic"): (dykstra_hildreth, _DYKSTRA),
-    ("frobenius", _WEIGHTED): (weighted_frobenius, _QI_SUN_WEIGHTED),
-}
-_OWN_PENALTY = {
-    "logdet": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
-    "von_neumann": {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE},
-    "frobenius": {Penalty.SQUARE},
-}
+# What a divergence has to offer for what a method runs, the first that it does, and what to cite for it.
+_ALGORITHMS: tuple[tuple[str, set[str], Method, str], ...] = (
+    ("newton", {"barrier"}, behind(_WHITENING, logdet_newton), _KULIS),
+    ("newton", {"weights"}, weighted_frobenius, _QI_SUN_WEIGHTED),
+    ("newton", {"spectrum", "quadratic"}, dual_newton, _QI_SUN),
+    ("newton", {"spectrum"}, dual_newton, _KULIS),
+    ("cyclic", {"spectrum", "quadratic"}, dykstra_hildreth, _DYKSTRA),
+    ("cyclic", {"point"}, cyclic_projection, _KULIS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +73,13 @@ class BregmanSettings(base.Settings):
 
 
 class Bregman:
-    """Bregman projection for one matrix and a LogDet, von Neumann or squared Frobenius objective."""
+    """Bregman projection for one matrix and a divergence: LogDet, von Neumann, squared Frobenius or yours."""
 
     name: ClassVar[str] = "bregman"
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"logdet", "von_neumann", "frobenius", "weights"}),
+        objectives=frozenset({"barrier", "spectrum", "point", "weights"}),
         blocks=1,
         matrices=8,
         reductions=("slacks",),
@@ -95,26 +87,25 @@ class Bregman:
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        kind = program.divergences[0]
-        assert kind is not None
+        kind = _kind(program)
         left = _reduced(program, settings).k if program.k else 0
         if left:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
-        if _weighted(program) and settings.method == "cyclic":
-            return "method 'cyclic' does not take elementwise weights"
-        if settings.method == "cyclic" and kind == "logdet" and not _has_start(program):
+        if _algorithm(kind, _method(program, settings)) is None:
+            return f"method {settings.method!r} does not take {kind.phrase()}"
+        if settings.method == "cyclic" and kind.offers("recession") and not _has_start(program):
             return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
-        for penalty in set(Penalty) - {Penalty.HARD, Penalty.HINGE} - _OWN_PENALTY[kind]:
-            if penalty in program.bounds.kinds:
-                return f"rows with the {penalty.name.lower()} penalty do not go with the {kind} divergence"
-        return _boundary(program) if kind == "von_neumann" else None
+        for penalty in program.bounds.penalties:
+            if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
+                return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
+        return _boundary(program) if kind.essentially_smooth and kind.finite_on_boundary else None
 
     def choice(self, program: Program, settings: Any) -> str:
         program = _reduced(program, settings)
         method = _method(program, settings)
-        if method == _WEIGHTED:
+        if _kind(program).weights:
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
-        alone = settings.method == "auto" and method == "cyclic"
+        alone = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_may_rest(program)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
@@ -131,17 +122,31 @@ def _reduced(program: Program, settings: Any) -> Program:
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables."""
-    kind = program.divergences[0]
-    assert kind is not None
-    method = _method(program, settings)
-    run, citation = _ALGORITHMS[kind, method]
-    if method == "newton" and _many_may_rest(program):
+    kind, method = _kind(program), _method(program, settings)
+    found = _algorithm(kind, method)
+    assert found is not None
+    run, citation = found
+    if method == "newton" and not kind.weights and _many_may_rest(program):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
         first = Split.resting(program.bounds, None if begin is None else begin.y)
         answer = on_working_set(run, program, settings, first, begin, progress)
     else:
         answer = run(program, settings, start, progress)
     return replace(answer, citation=citation)
+
+
+def _kind(program: Program) -> type[Divergence]:
+    nearness = program.blocks[0].nearness
+    assert nearness is not None
+    return nearness.kind
+
+
+def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None:
+    """Return what a method runs for a divergence, and its citation; None where it has nothing for it."""
+    for name, needs, run, citation in _ALGORITHMS:
+        if name == method and all(map(kind.offers, needs)):
+            return run, citation
+    return None
 
 
 def _has_start(program: Program) -> bool:
@@ -154,13 +159,12 @@ def _has_start(program: Program) -> bool:
 
 
 def _method(program: Program, settings: Any) -> str:
-    """Return what runs: "auto" projects on a single LogDet row, and takes Newton's method otherwise."""
-    if _weighted(program):
-        return _WEIGHTED
+    """Return what runs: "auto" projects on a single LogDet row, and takes Newton's method if there is one."""
     if settings.method != "auto":
         return str(settings.method)
-    alone = program.m == 1 and program.divergences[0] == "logdet" and program.blocks[0].cost is None
-    return "cyclic" if alone else "newton"
+    kind = _kind(program)
+    alone = program.m == 1 and kind.barrier and program.blocks[0].cost is None
+    return "cyclic" if alone or _algorithm(kind, "newton") is None else "newton"
 
 
 def _many_may_rest(program: Program) -> bool:
@@ -169,23 +173,18 @@ def _many_may_rest(program: Program) -> bool:
     On the dual, rows that are orthogonal to each other do not hold each other up, however many they are.
     """
     rest = may_rest(program.bounds)
-    if program.divergences[0] != "logdet":
+    if not _kind(program).barrier:
         for term in program.A.terms:
-            if isinstance(term.rows, Entries):
+            if term.rows.single:
                 rest[term.at] = False
     return int(rest.sum()) > max(_MANY, 3 * program.blocks[0].n)
-
-
-def _weighted(program: Program) -> bool:
-    nearness = program.blocks[0].nearness
-    return nearness is not None and nearness.weights is not None
 
 
 def _boundary(program: Program) -> str | None:
     """Return why no interior matrix meets the rows, where one of them alone shows it."""
     bounds = program.bounds
     for term in program.A.terms:
-        sign, hard = definite_sign(term.rows), bounds.hard[term.at]
+        sign, hard = term.rows.definite_signs(), bounds.hard[term.at]
         pinned = hard & (((sign > 0) & (bounds.hi[term.at] == 0)) | ((sign < 0) & (bounds.lo[term.at] == 0)))
         where = np.flatnonzero(pinned & (term.rows.norms() > 0))
         if len(where):

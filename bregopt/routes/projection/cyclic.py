@@ -16,8 +16,8 @@ from scipy.linalg import LinAlgError
 from bregopt.arrays import Array
 from bregopt.certify import certify
 from bregopt.clock import CutShort, checkpoint
-from bregopt.divergences import Line, LogDet, LogDetPoint, Point, VonNeumann, VonNeumannPoint, line_root
-from bregopt.program import Answer, Nearness, Program, Start, StopReason, Target
+from bregopt.divergences import Line, Point, line_root
+from bregopt.program import Answer, Program, Start, StopReason, Target
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.base import Settings
 from bregopt.routes.monitor import Monitor
@@ -50,13 +50,13 @@ def cyclic_projection(
     Parameters
     ----------
     program : Program
-        One block with a LogDet or von Neumann term, no ordinary variables.
+        One block with a divergence that has a point, no ordinary variables.
     """
     nearness = program.blocks[0].nearness
     assert nearness is not None
     rows = _rows(program)
     y = np.zeros(program.m)
-    point = _point(nearness)
+    point = divergence_of(nearness).point(nearness.mu)
     if start is not None:
         y = program.bounds.clip(start.y)
     try:
@@ -142,11 +142,3 @@ def _rows(program: Program) -> list[Row]:
         )
         for k, (U, d) in enumerate(program.A.factors())
     ]
-
-
-def _point(nearness: Nearness) -> LogDetPoint | VonNeumannPoint:
-    divergence = divergence_of(nearness)
-    if isinstance(divergence, LogDet):
-        return LogDetPoint(divergence, nearness.mu)
-    assert isinstance(divergence, VonNeumann)
-    return VonNeumannPoint(divergence, nearness.mu)

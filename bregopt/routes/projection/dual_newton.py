@@ -1,11 +1,11 @@
 """Newton's method on the dual, all rows at once, where the point is a function of a spectrum.
 
 For multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
-exponential, for the squared Frobenius distance a positive part. The dual function is concave, with gradient
-``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, for Frobenius in the generalized sense
-(Qi and Sun 2006). Newton's equation is solved by conjugate gradients; multipliers that have a sign stay on
-their side by projection, and those that a step along their own axis would take to the end of their range
-are sent there (a primal-dual active set).
+exponential, for the squared Frobenius distance a positive part. The divergence gives it as a spectrum. The
+dual function is concave, with gradient ``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``,
+in the generalized sense where points may be singular (Qi and Sun 2006). Newton's equation is solved by
+conjugate gradients; multipliers that have a sign stay on their side by projection, and those that a step
+along their own axis would take to the end of their range are sent there (a primal-dual active set).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, certificate_of
 from bregopt.clock import checkpoint
-from bregopt.divergences import Frobenius, Spectrum, VonNeumann
-from bregopt.presolve.range_space import definite_sign
+from bregopt.divergences import Spectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import bent
-from bregopt.program.rows import Distances, Entries, RankOne, RankTwo, Rows, SparseRows
+from bregopt.program.rows import Rows
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm import RowAction, conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
@@ -58,12 +57,12 @@ class _Point:
 def dual_newton(
     program: Program, settings: Settings, start: Start | None, progress: Progress, *, restore: bool = True
 ) -> Answer:
-    """Solve a von Neumann or squared Frobenius problem in one block.
+    """Solve a problem in one block with a divergence that has a spectrum.
 
     Parameters
     ----------
     program : Program
-        One block with such a term, unweighted, and no ordinary variables.
+        One block with such a term, and no ordinary variables.
     restore : bool
         Whether a squared Frobenius problem with rows of the diagonal alone may end with a matrix scaled onto
         them: a step sooner, with multipliers of half the digits.
@@ -77,25 +76,26 @@ class _DualNewton(Method):
         nearness = program.blocks[0].nearness
         assert nearness is not None
         divergence = divergence_of(nearness)
-        assert isinstance(divergence, VonNeumann | Frobenius)
         self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
+        self._X0 = np.asarray(nearness.X0)
         self._hessian = _Hessian(program)
         self._definite = np.zeros(program.m, dtype=bool)
-        if isinstance(divergence, VonNeumann):
+        if divergence.exponential:
             for term in program.A.terms:
-                self._definite[term.at] = definite_sign(term.rows) != 0
+                self._definite[term.at] = term.rows.definite_signs() != 0
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
-        self._diagonal = held_diagonal(program) if isinstance(divergence, Frobenius) else None
+        self._diagonal = held_diagonal(program) if divergence.quadratic else None
         self._restores = restore and self._diagonal is not None and self._diagonal.alone
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; interrupted or out of time, the last point."""
         first = self._first(start)
         if first is None:
-            X0 = np.asarray(self._divergence.minimizer(0 * self._C, self._mu))
-            return Answer((X0,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
+            resting = self._divergence.spectrum(0 * self._C, self._mu)
+            assert resting is not None
+            return Answer((resting.X,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         monitor = Monitor(self._program, self._settings, self._progress)
         limit = self._settings.max_iter or STEPS
         at, stop, step, _ = monitor.follow(self, first, limit)
@@ -138,16 +138,17 @@ class _DualNewton(Method):
         But for the cone its matrix would have their diagonal; and along the multipliers of the identity the
         spectrum only shifts, to where its positive part has their trace.
         """
-        assert isinstance(self._divergence, Frobenius)
         unit = 2 * self._mu / held.weight
         checkpoint(len(self._C))
-        start = self._divergence.X0.diagonal() - self._C.diagonal() / (2 * self._mu)
+        start = self._X0.diagonal() - self._C.diagonal() / (2 * self._mu)
         y = np.zeros(self._program.m)
         y[held.at] = unit * (held.lo - start[held.index])
         spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        assert spectrum is not None
         shift = simplex_shift(spectrum.theta, float(held.lo.sum()))
         y[held.at] -= unit * shift
-        return self._point_of(y, replace(spectrum, theta=spectrum.theta - shift))
+        shifted: Any = replace(spectrum, theta=spectrum.theta - shift)  # type: ignore[type-var]
+        return self._point_of(y, shifted)
 
     def _on_rows(self, at: _Point) -> Array:
         """Return the point's matrix, scaled onto the rows where these are of the diagonal alone.
@@ -203,7 +204,7 @@ class _DualNewton(Method):
     def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
         """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
 
-        A von Neumann point is an exponential, and so, nearly, are the activities of definite rows. ``log a =
+        Where points are exponentials, so, nearly, are the activities of definite rows. ``log a =
         log b`` instead of ``a = b``, for what the bounds bend to, makes Newton's steps longer where rows are
         far too small, and shorter where they are far too large.
         """
@@ -317,7 +318,6 @@ class _Family:
 
     def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
         self.at, self.rows = at, rows
-        sparse = isinstance(rows, Entries | Distances | SparseRows)
-        self.terms = rows.coordinates() if sparse else None
-        few = isinstance(rows, RankOne | RankTwo) or rows.m <= 2 * n
+        self.terms = rows.coordinates() if rows.few_terms else None
+        few = (rows.rank is not None and not rows.few_terms) or rows.m <= 2 * n
         self.pieces = rows.pieces() if few else None

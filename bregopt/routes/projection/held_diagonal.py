@@ -8,7 +8,6 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Program
-from bregopt.program.rows import Entries
 
 __all__ = ["HeldDiagonal", "held_diagonal", "simplex_shift"]
 
@@ -53,10 +52,11 @@ def held_diagonal(program: Program) -> HeldDiagonal | None:
     bounds, n = program.bounds, program.blocks[0].n
     rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
     for term in program.A.terms:
-        if isinstance(term.rows, Entries):
-            own = term.rows.i == term.rows.j
-            rows, index = np.append(rows, term.at[own]), np.append(index, term.rows.i[own])
-            weight = np.append(weight, term.rows.weight[own])
+        if term.rows.single:
+            t = term.rows.coordinates()
+            own = t.i == t.j
+            rows, index = np.append(rows, term.at[own]), np.append(index, t.i[own])
+            weight = np.append(weight, t.value[own])
     simple = bounds.hard[rows].all() and (weight > 0).all() and (bounds.hi[rows] >= 0).all()
     if len(rows) == 0 or not simple or len(np.unique(index)) < len(index):
         return None

@@ -19,7 +19,6 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import LinearMap, Penalty, Program
-from bregopt.program.rows import Entries, SparseRows
 
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
 
@@ -182,8 +181,7 @@ def scaled_nearness(program: Program) -> ScaledNearness:
     """Return the scaled form of a program of one block with elementwise weights."""
     block, nearness = program.blocks[0], program.blocks[0].nearness
     assert nearness is not None
-    assert nearness.weights is not None
-    X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.weights**2
+    X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.parameters["weights"] ** 2
     box = _box(program)
     free = (W > 0) & (box.lower < box.upper)
     t = _row_scaling(np.where(free, W, 0.0))
@@ -260,7 +258,7 @@ def _singles(program: Program) -> _Singles:
     none = np.zeros(0, dtype=np.intp)
     at, i, j, factor = [none], [none], [none], [np.zeros(0)]
     for term in program.A.terms:
-        if isinstance(term.rows, Entries | SparseRows):
+        if term.rows.few_terms:
             t = term.rows.coordinates()
             single = (np.bincount(t.row, minlength=term.rows.m) == 1)[t.row] & (t.value != 0)
             single &= program.bounds.hard[term.at[t.row]]

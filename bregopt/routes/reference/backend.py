@@ -14,10 +14,9 @@ from bregopt.program import Program
 
 __all__ = ["Backend", "Word", "check_backend", "check_backend_options", "choose_backend"]
 
-# Largest order at which Clarabel takes about a second, by kind of objective: LogDet needs a cone of order 2n,
-# von Neumann 2(n - 1) cones. The time of SCS grows more slowly, and it is less accurate.
-_CLARABEL_ORDER = {"logdet": 20, "von_neumann": 12}
-_CLARABEL_ORDER_OTHERWISE = 50
+# Largest order at which Clarabel takes about a second with a linear objective; a divergence says its own. The
+# time of SCS grows more slowly, and it is less accurate.
+_CLARABEL_ORDER = 50
 # What cvxpy.Problem.solve takes for itself; everything else goes to the backend.
 _CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
@@ -148,7 +147,7 @@ def choose_backend(program: Program, name: str | None) -> str:
     if name is not None:
         return name.upper()
     small = all(
-        block.n <= _CLARABEL_ORDER.get(kind or "linear", _CLARABEL_ORDER_OTHERWISE)
-        for block, kind in zip(program.blocks, program.divergences, strict=True)
+        b.n <= (_CLARABEL_ORDER if b.nearness is None else b.nearness.kind.cvxpy_order)
+        for b in program.blocks
     )
     return "CLARABEL" if small else "SCS"

@@ -9,9 +9,10 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 
-__all__ = ["elastic", "recession", "recession_box"]
+__all__ = ["elastic", "largest_trace", "recession", "recession_box"]
 
 
 def elastic(program: Program) -> Program:
@@ -40,7 +41,7 @@ def recession(program: Program) -> Program:
 
     A direction keeps every row but those with a hinge, which it may break at their price. Where the minimum
     is below zero, it is a ray. A row for each block, at the end, bounds its trace: by zero where a divergence
-    outgrows every linear term. That of LogDet does not; it adds ``mu inv(X0)`` to the cost.
+    outgrows every linear term. LogDet does not: it adds its recession, ``mu inv(X0)``, to the cost.
     """
     bounds, count = program.bounds, len(program.blocks)
     traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
@@ -53,7 +54,9 @@ def recession(program: Program) -> Program:
         B=sp.csr_array(sp.vstack([program.B, sp.csr_array((count, program.k))])),
         bounds=Bounds(
             np.append(np.where(np.isfinite(bounds.lo), 0.0, -np.inf), np.full(count, -np.inf)),
-            np.append(np.where(np.isfinite(bounds.hi), 0.0, np.inf), list(map(_reach, program.blocks))),
+            np.append(
+                np.where(np.isfinite(bounds.hi), 0.0, np.inf), list(map(largest_trace, program.blocks))
+            ),
             np.append(np.where(hinge, Penalty.HINGE, Penalty.HARD), np.full(count, Penalty.HARD)),
             np.append(np.where(hinge, bounds.gamma, np.inf), np.full(count, np.inf)),
         ),
@@ -65,14 +68,19 @@ def recession(program: Program) -> Program:
 
 def _cost_of_direction(block: Block) -> Block:
     cost = block.C
-    if block.nearness is not None and block.nearness.divergence == "logdet":
-        cost = cost + block.nearness.mu * np.linalg.inv(np.asarray(block.nearness.X0))
+    R = _recession(block)
+    if R is not None and block.nearness is not None:
+        cost = cost + block.nearness.mu * R
     return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None)
 
 
-def _reach(block: Block) -> float:
-    """Return the largest trace of a direction."""
-    return 1.0 if block.nearness is None or block.nearness.divergence == "logdet" else 0.0
+def _recession(block: Block) -> Array | None:
+    return None if block.nearness is None else divergence_of(block.nearness).recession()
+
+
+def largest_trace(block: Block) -> float:
+    """Return the largest trace of a direction: zero where the divergence outgrows every linear term."""
+    return 1.0 if block.nearness is None or _recession(block) is not None else 0.0
 
 
 def recession_box(program: Program) -> tuple[Array, Array]:

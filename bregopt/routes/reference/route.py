@@ -26,7 +26,7 @@ from bregopt.routes.reference.backend import (
     check_backend_options,
     choose_backend,
 )
-from bregopt.routes.reference.proofs import elastic, recession, recession_box
+from bregopt.routes.reference.proofs import elastic, largest_trace, recession, recession_box
 from bregopt.routes.reference.translate import Translation, as_declared, joined
 
 __all__ = ["Reference", "ReferenceSettings"]
@@ -70,7 +70,7 @@ class Reference:
         "Diamond, Boyd (2016), CVXPY: A Python-Embedded Modeling Language for Convex Optimization, JMLR 17"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"linear", "logdet", "von_neumann", "frobenius", "weights"}),
+        objectives=frozenset({"linear", "cvxpy_expression"}),
         matrices=20,
     )
     Settings: ClassVar[type[base.Settings]] = ReferenceSettings
@@ -173,7 +173,7 @@ def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress
     """Return a ray: CVXPY does not hand it on."""
     translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
     ray = _answer(program, translation, StopReason.UNBOUNDED, word)
-    still = (b.nearness is not None and b.nearness.divergence != "logdet" for b in program.blocks)
+    still = (largest_trace(block) == 0 for block in program.blocks)
     return replace(
         ray,
         X=tuple(np.zeros_like(X) if at else _without_noise(X) for X, at in zip(ray.X, still, strict=True)),
@@ -198,7 +198,7 @@ def _solved(
 def _seconds_to_compile(program: Program) -> float:
     """Return about how long CVXPY compiles a program, which is one call of it to us."""
     entries = program.m + sum(block.n**2 for block in program.blocks)
-    cones = sum(b.n for b in program.blocks if b.nearness and b.nearness.divergence == "von_neumann")
+    cones = sum(b.nearness.kind.cvxpy_cones * b.n for b in program.blocks if b.nearness)
     return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
 
 
@@ -221,9 +221,9 @@ def _without_noise(X: Array) -> Array:
 
 
 def _psd(block: Block, X: Array) -> Array:
-    """Return the nearest psd matrix; for LogDet, which is finite only inside the cone, one just inside."""
+    """Return the nearest psd matrix; one just inside the cone where the divergence is finite only there."""
     eigenvalues, Q = np.linalg.eigh(X)
-    inside = block.nearness is not None and block.nearness.divergence == "logdet"
+    inside = block.nearness is not None and not block.nearness.kind.finite_on_boundary
     floor = _INTERIOR * max(eigenvalues[-1], 1.0) if inside else 0.0
     if eigenvalues[0] >= floor:
         return X

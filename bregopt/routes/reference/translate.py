@@ -18,8 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share
+from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Share
+from bregopt.program.anchor import divergence_of
 
 __all__ = ["Translation", "as_declared", "joined"]
 
@@ -222,41 +224,18 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     if kind is Penalty.HARD:
         return end, []
     bent = cp.Variable(len(rows), name="bent")
-    if kind is Penalty.LOGDET:
-        ratio = cp.multiply(1 / bound, bent)
-        return bent, [gamma @ (ratio - cp.log(ratio) - 1)]
-    if kind is Penalty.VON_NEUMANN:
-        return bent, [gamma @ cp.kl_div(bent, bound)]
-    distance = cp.abs if kind is Penalty.HINGE else cp.square
-    if end is bound:
-        return bent, [gamma @ distance(bent - bound)]
+    hinge = kind is Penalty.HINGE
+    if end is bound or (not hinge and SCALARS[kind].of_ratios):
+        paid = cp.abs(bent - bound) if hinge else SCALARS[kind].cvxpy(cp, bent, bound)
+        return bent, [gamma @ paid]
     bend = cp.Variable(len(rows), name="bend")  # so that parameters stay in the row, and out of the price
-    return end + bend, [gamma @ distance(bend)]
+    return end + bend, [gamma @ (cp.abs(bend) if hinge else SCALARS[kind].cvxpy(cp, bend, 0.0))]
 
 
 def _objective(block: Block, X: Any) -> Any:
     cp = import_whole("cvxpy")
 
-    linear = cp.vdot(block.C, X)
-    return linear if block.nearness is None else linear + _divergence(block.nearness, block.n, X)
-
-
-def _divergence(nearness: Nearness, n: int, X: Any) -> Any:
-    """Return ``mu D(X, X0)`` in CVXPY's atoms."""
-    cp = import_whole("cvxpy")
-
-    mu, X0 = nearness.mu, np.asarray(nearness.X0)
-    if nearness.divergence == "logdet":
-        inverse = np.linalg.inv(X0)
-        constant = np.linalg.slogdet(X0)[1] - n
-        return mu * (cp.vdot((inverse + inverse.T) / 2, X) - cp.log_det(X) + constant)
-    if nearness.divergence == "von_neumann":
-        eigenvalues, Q = np.linalg.eigh(X0)
-        slope = (Q * (np.log(eigenvalues) + 1)) @ Q.T
-        # Of a matrix of order one CVXPY 1.6 cannot canonicalize the spectrum: there is no second eigenvalue.
-        entropy = cp.von_neumann_entr(X) if n > 1 else cp.entr(X[0, 0])
-        return mu * (-entropy - cp.vdot(slope, X) + np.trace(X0))
-    difference = X - X0
-    if nearness.weights is not None:
-        difference = cp.multiply(nearness.weights, difference)
-    return mu * cp.sum_squares(difference)
+    linear, nearness = cp.vdot(block.C, X), block.nearness
+    if nearness is None:
+        return linear
+    return linear + nearness.mu * divergence_of(nearness).cvxpy_expression(cp, X)

@@ -1,0 +1,61 @@
+"""The divergences by their names: those of bregopt, and plug-ins."""
+
+from __future__ import annotations
+
+from bregopt.divergences.base import Divergence
+from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius
+from bregopt.divergences.logdet import LogDet
+from bregopt.divergences.von_neumann import VonNeumann
+from bregopt.errors import did_you_mean
+
+__all__ = ["BUILT_IN", "DIVERGENCES", "divergence_named", "register_divergence"]
+
+DIVERGENCES: dict[str, type[Divergence]] = {cls.name: cls for cls in (LogDet, VonNeumann, Frobenius)}
+BUILT_IN: frozenset[type[Divergence]] = frozenset((*DIVERGENCES.values(), WeightedFrobenius))
+_TAKEN = frozenset(DIVERGENCES)
+
+
+def register_divergence(cls: type[Divergence]) -> type[Divergence]:
+    """Add a divergence; also usable as a class decorator.
+
+    Parameters
+    ----------
+    cls : class
+        A subclass of :class:`Divergence`, or of :class:`TraceDivergence`, with a name. A class of the name
+        of another plug-in takes its place.
+
+    Raises
+    ------
+    TypeError
+        It is no such class, or lacks a method.
+    ValueError
+        Its name is that of a divergence of bregopt.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, Divergence):
+        raise TypeError(f"cls is {cls!r}; expected a subclass of bregopt.divergences.Divergence")
+    missing = sorted(cls.__abstractmethods__) + ([] if hasattr(cls, "name") else ["name"])
+    if missing:
+        raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}")
+    if cls.name in _TAKEN:
+        raise ValueError(
+            f"{cls.__name__} is called {cls.name!r}, as a divergence of bregopt; expected another"
+        )
+    DIVERGENCES[cls.name] = cls
+    return cls
+
+
+def divergence_named(given: str | type[Divergence]) -> type[Divergence]:
+    """Return a registered divergence, by its name or as it is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is neither, or none of that name is registered.
+    """
+    if isinstance(given, type) and issubclass(given, Divergence):
+        given = given.name
+    if not isinstance(given, str):
+        raise TypeError(f"divergence is {given!r}; expected the name of a divergence")
+    if given not in DIVERGENCES:
+        raise ValueError(f"divergence is {given!r}{did_you_mean(given, DIVERGENCES)}")
+    return DIVERGENCES[given]

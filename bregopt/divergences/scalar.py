@@ -1,0 +1,174 @@
+"""The penalties of soft rows: divergences of two numbers, which are those of matrices of order one.
+
+A soft row pays ``gamma d(a, b)`` for the activity ``a`` at the bound ``b``. A divergence of matrices names in
+:attr:`~bregopt.divergences.Divergence.penalty` which ``d`` goes with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array
+
+__all__ = ["PENALTY_DEGREES", "SCALARS", "Penalty", "Scalar"]
+
+
+class Penalty(IntEnum):
+    """How a row may bend."""
+
+    HARD = 0
+    HINGE = 1  # gamma * |a - b|
+    LOGDET = 2  # gamma * (a/b - log(a/b) - 1)
+    VON_NEUMANN = 3  # gamma * (a log(a/b) - a + b)
+    SQUARE = 4  # gamma * (a - b)^2
+
+
+class Scalar(NamedTuple):
+    """A divergence ``d(a, b)`` of numbers, with ``t = y / gamma`` for the multiplier ``y`` of its row.
+
+    Parameters
+    ----------
+    name : str
+        How messages call the penalty.
+    atom : str
+        How messages call what CVXPY writes for it.
+    degree : int
+        The ``p`` of ``d(r a, r b) = r^p d(a, b)``.
+    of_ratios : bool
+        Whether it is defined for bounds above zero only.
+    finite_at_zero : bool
+        Whether ``d(0, b)`` is finite.
+    harmonic : bool
+        Whether one over the bent bound is affine in the multiplier.
+    value, conjugate, response, bend, give : callable
+        Of arrays: ``d(a, b)``; ``min over a of d(a, b) + t a``; the ``t`` of that ``a``; the ``a`` of ``t``;
+        and ``-da/dt`` between the ``a`` of ``t`` and another one, as their geometric mean.
+    floor : callable
+        ``(bound, gamma) -> y``, the multiplier below which the bent bound is infinite.
+    target : callable
+        ``(bound, gamma, y) -> (bent bound, its derivative)``, of numbers.
+    cvxpy : callable
+        ``(cvxpy, a, b) -> d(a, b)`` elementwise, as an expression of CVXPY.
+    """
+
+    name: str
+    atom: str
+    degree: int
+    of_ratios: bool
+    finite_at_zero: bool
+    harmonic: bool
+    value: Callable[[Array, Array], Array]
+    conjugate: Callable[[Array, Array], Array]
+    response: Callable[[Array, Array], Array]
+    bend: Callable[[Array, Array], Array]
+    give: Callable[[Array, Array], Array]
+    floor: Callable[[float, float], float]
+    target: Callable[[float, float, float], tuple[float, float]]
+    cvxpy: Callable[[Any, Any, Any], Any]
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """Return ``a / b``, one where the two are the same, be it zero."""
+    return np.divide(a, b, out=np.ones_like(a), where=a != b)
+
+
+def _logdet(a: Array, b: Array) -> Array:
+    ratio = _ratio(a, b)
+    positive = ratio > 0
+    if positive.all():
+        return ratio - np.log(ratio) - 1
+    return np.where(positive, ratio - np.log(np.where(positive, ratio, 1.0)) - 1, np.inf)
+
+
+def _logdet_conjugate(t: Array, b: Array) -> Array:
+    bend = t * b
+    inside = bend > -1
+    if inside.all():
+        return np.log1p(bend)
+    return np.where(inside, np.log1p(np.where(inside, bend, 0.0)), -np.inf)
+
+
+def _logdet_bend(t: Array, b: Array) -> Array:
+    left = 1 + t * b
+    inside = left > 0
+    return b / left if inside.all() else np.where(inside, b / np.where(inside, left, 1.0), np.inf)
+
+
+def _logdet_target(b: float, gamma: float, y: float) -> tuple[float, float]:
+    bent = b / (1 + y * b / gamma)
+    return bent, -(bent**2) / gamma
+
+
+def _logdet_cvxpy(cp: Any, a: Any, b: Any) -> Any:
+    ratio = cp.multiply(1 / b, a)
+    return ratio - cp.log(ratio) - 1
+
+
+def _von_neumann(a: Array, b: Array) -> Array:
+    ratio = _ratio(a, b)
+    safe = np.where(ratio > 0, ratio, 1.0)
+    return np.where(ratio >= 0, np.where(ratio > 0, a * np.log(safe), 0.0) - a + b, np.inf)
+
+
+def _von_neumann_target(b: float, gamma: float, y: float) -> tuple[float, float]:
+    bent = b * math.exp(min(-y / gamma, 700.0))
+    return bent, -bent / gamma
+
+
+SCALARS: dict[Penalty, Scalar] = {
+    Penalty.LOGDET: Scalar(
+        name="the LogDet penalty",
+        atom="logarithm",
+        degree=0,
+        of_ratios=True,
+        finite_at_zero=False,
+        harmonic=True,
+        value=_logdet,
+        conjugate=_logdet_conjugate,
+        response=lambda a, b: 1 / a - 1 / b,
+        bend=_logdet_bend,
+        give=lambda a, b: a * b,
+        floor=lambda b, gamma: -gamma / b,
+        target=_logdet_target,
+        cvxpy=_logdet_cvxpy,
+    ),
+    Penalty.VON_NEUMANN: Scalar(
+        name="the von Neumann penalty",
+        atom="scalar entropy",
+        degree=1,
+        of_ratios=True,
+        finite_at_zero=True,
+        harmonic=False,
+        value=_von_neumann,
+        conjugate=lambda t, b: -b * np.expm1(np.minimum(-t, 700.0)),
+        response=lambda a, b: -np.log(a / b),
+        bend=lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
+        give=lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
+        floor=lambda b, gamma: -math.inf,
+        target=_von_neumann_target,
+        cvxpy=lambda cp, a, b: cp.kl_div(a, b),
+    ),
+    Penalty.SQUARE: Scalar(
+        name="a squared penalty",
+        atom="square",
+        degree=2,
+        of_ratios=False,
+        finite_at_zero=True,
+        harmonic=False,
+        value=lambda a, b: (a - b) ** 2,
+        conjugate=lambda t, b: t * b - t**2 / 4,
+        response=lambda a, b: -2 * (a - b),
+        bend=lambda t, b: b - t / 2,
+        give=lambda a, b: np.full(len(a), 0.5),
+        floor=lambda b, gamma: -math.inf,
+        target=lambda b, gamma, y: (b - y / (2 * gamma), -0.5 / gamma),
+        cvxpy=lambda cp, a, b: cp.square(a - b),
+    ),
+}
+# By the values of Penalty: gamma times this power of the unit of a row is the price in units of one.
+PENALTY_DEGREES = np.array([0, 1, *(scalar.degree for scalar in SCALARS.values())])

@@ -1,0 +1,124 @@
+"""Divergences ``tr phi(X) - tr phi(X0) - <phi'(X0), X - X0>`` that a function of numbers generates."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences.base import Divergence
+from bregopt.divergences.spectrum import DifferenceSpectrum
+
+__all__ = ["TraceDivergence", "TraceSpectrum"]
+
+_CLOSE = 1e-5  # relative distance of two arguments below which the derivative stands for their difference
+
+
+class TraceDivergence(Divergence):
+    """The Bregman divergence of ``tr phi(X)``, with ``phi`` applied to the eigenvalues.
+
+    A subclass defines four functions of arrays of numbers, and has its divergence and all that Newton's
+    method on the dual needs. A singular ``X0`` is allowed where ``phi'`` is finite at zero.
+    """
+
+    def __init__(self, X0: Array) -> None:
+        x0, Q = np.linalg.eigh(X0)
+        slope = self.slope(x0)
+        if not np.isfinite(slope).all() or not np.isfinite(self.function(x0)).all():
+            raise np.linalg.LinAlgError(f"X0 is outside the domain of {self.phrase()}")
+        self.slope_X0: Array = (Q * slope) @ Q.T
+        self.constant = float(x0 @ slope - self.function(x0).sum())
+        self.softness = float(np.mean(1 / self.curvature(np.maximum(x0, 0.0))))
+        twice: Array = 2 * np.maximum(x0, 0.0)
+        self._unit = float(np.sum(self.function(twice)) - twice @ slope) + self.constant
+
+    @abstractmethod
+    def function(self, x: Array) -> Array:
+        """Return ``phi(x)``, infinite outside its domain."""
+        ...
+
+    @abstractmethod
+    def slope(self, x: Array) -> Array:
+        """Return ``phi'(x)``."""
+        ...
+
+    @abstractmethod
+    def curvature(self, x: Array) -> Array:
+        """Return ``phi''(x)``, for ``x >= 0``."""
+        ...
+
+    @abstractmethod
+    def conjugate_slope(self, theta: Array) -> Array:
+        """Return the ``x >= 0`` with the largest ``theta x - phi(x)``; infinite where there is none."""
+        ...
+
+    @property
+    def unit(self) -> float:
+        return self._unit  # D(2 X0, X0), for psd X0
+
+    def value(self, X: Array) -> float:
+        eigenvalues: Any = np.linalg.eigvalsh(X)
+        own = float(self.function(eigenvalues).sum())
+        return own - float(np.vdot(self.slope_X0, X)) + self.constant if math.isfinite(own) else math.inf
+
+    def gradient(self, X: Array) -> Array:
+        eigenvalues, Q = np.linalg.eigh(X)
+        gradient: Array = (Q * self.slope(eigenvalues)) @ Q.T - self.slope_X0
+        return gradient
+
+    def dual_term(self, W: Array, mu: float, X: Array) -> float:
+        spectrum = self.spectrum(W, mu)
+        return -math.inf if spectrum is None else spectrum.term
+
+    def spectrum(self, W: Array, mu: float) -> TraceSpectrum | None:
+        theta, V = np.linalg.eigh(self.slope_X0 - W / mu)
+        x = self.conjugate_slope(theta)
+        return TraceSpectrum(theta, V, mu, x, self) if np.isfinite(x).all() else None
+
+
+@dataclass(frozen=True, eq=False)
+class TraceSpectrum(DifferenceSpectrum):
+    """``X = V diag(x) V'`` with ``x`` the conjugate's slope at ``theta``.
+
+    Parameters
+    ----------
+    theta, x : array of shape (n,), ascending
+    V : array of shape (n, n)
+    mu : float
+    divergence : TraceDivergence
+    """
+
+    theta: Array
+    V: Array
+    mu: float
+    x: Array
+    divergence: TraceDivergence
+
+    @cached_property
+    def differences(self) -> Array:
+        theta, x = self.theta, self.x
+        gap = theta[:, None] - theta
+        close = np.abs(gap) <= _CLOSE * (np.abs(theta[:, None]) + np.abs(theta))
+        difference = (x[:, None] - x) / np.where(close, 1.0, gap)
+        slope = np.where(x > 0, 1 / self.divergence.curvature(x), 0.0)
+        return np.where(close, (slope[:, None] + slope) / 2, difference) / self.mu
+
+    @property
+    def X(self) -> Array:
+        half = self.V * np.sqrt(self.x)
+        X: Array = half @ half.T
+        return X
+
+    @property
+    def term(self) -> float:
+        least = float(self.divergence.function(self.x).sum() - self.theta @ self.x)
+        return self.mu * (least + self.divergence.constant)
+
+    @property
+    def softness(self) -> float:
+        return self.divergence.softness / self.mu
