@@ -1,0 +1,284 @@
+"""What docs/extending/ adds, each in one file and one line, passes the tests of what is built in."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+import bregopt as bo
+from bregopt.certify import certify, is_ray
+from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
+
+EXTENDING = Path(__file__).parents[1] / "docs" / "extending"
+PAGE = EXTENDING.with_suffix(".md")
+LINES = 60
+
+
+def symmetric(S):
+    return (S + S.T) / 2
+
+
+@pytest.mark.parametrize("path", sorted(EXTENDING.glob("*.py")), ids=lambda path: path.name)
+def test_an_extension_is_one_short_file(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= LINES
+    assert f"```python\n{text}```" in PAGE.read_text()  # the page is these files
+
+
+class TestDivergence:
+    @pytest.fixture(autouse=True)
+    def burg(self):
+        """The class, registered for one test."""
+        before = dict(DIVERGENCES)
+        yield runpy.run_path(str(EXTENDING / "burg.py"))["Burg"]
+        DIVERGENCES.clear()
+        DIVERGENCES.update(before)
+
+    @pytest.fixture
+    def rng(self):
+        return np.random.default_rng(5)
+
+    def start(self, rng, n, least=0.0):
+        """Return a matrix whose smallest eigenvalue is `least`."""
+        Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
+        return symmetric((Q * np.linspace(least, 2.0, n)) @ Q.T)
+
+    @pytest.mark.parametrize("shift", [1e-3, 1.0])
+    def test_definition_and_derivative(self, burg, rng, shift):
+        n, unit = 4, np.eye(4)
+        X0, X = self.start(rng, n), self.start(rng, n)
+        D = burg(X0, shift)
+        logdet = DIVERGENCES["logdet"](X0 + shift * unit)
+        assert D.value(X) == pytest.approx(logdet.value(X + shift * unit), rel=1e-9)
+        assert D.value(X0) == pytest.approx(0, abs=1e-9)
+        assert D.value(-2 * shift * unit) == np.inf
+        S = self.start(rng, n)
+        inside = X + unit
+        assert check_grad(
+            lambda t: D.value(inside + t[0] * S),
+            lambda t: [np.vdot(D.gradient(inside + t[0] * S), S)],
+            [0.0],
+        ) < 1e-5 * np.linalg.norm(D.gradient(inside))
+
+    def test_minimizer_and_how_it_moves(self, burg, rng):
+        n, mu, h = 5, 0.7, 1e-6
+        D, W, S = burg(self.start(rng, n), 0.5), self.start(rng, n, -0.3), self.start(rng, n, -1.0)
+        at = D.spectrum(W, mu)
+        assert 0 < np.linalg.matrix_rank(at.X, tol=1e-9) < n  # so that the boundary is on the way
+        value = np.vdot(W, at.X) + mu * D.value(at.X)
+        assert at.term == pytest.approx(value, rel=1e-10)
+        Z = W + mu * D.gradient(at.X)  # the multiplier of X psd
+        assert np.linalg.eigvalsh(Z)[0] > -1e-10
+        assert abs(np.vdot(Z, at.X)) < 1e-10
+        moved = at.derivative(S)
+        dense = (moved.L @ moved.R.T + moved.R @ moved.L.T) / 2 + moved.share * S
+        slope = (D.spectrum(W - h * S, mu).X - D.spectrum(W + h * S, mu).X) / (2 * h)
+        np.testing.assert_allclose(dense, slope, atol=1e-6)
+        q = rng.normal(size=(2, n))
+        of_q = [at.derivative(np.outer(v, v)) for v in q]
+        curvature = [v @ (p.L @ p.R.T) @ v for v, p in zip(q, of_q, strict=True)]
+        np.testing.assert_allclose(at.curvature(q @ at.V), curvature, rtol=1e-9)
+
+    def test_spectra_that_nearly_coincide(self, burg):
+        D = burg(np.diag([1.0, 1.0 + 1e-9, 1.0 + 3e-6, 2.0]), 0.1)
+        F = D.spectrum(np.zeros((4, 4)), 1.0).differences
+        x = np.array([1.0, 1.0 + 1e-9, 1.0 + 3e-6, 2.0]) + 0.1
+        np.testing.assert_allclose(F, np.outer(x, x), rtol=1e-5)  # -1/theta has these differences
+
+    # --- Answers -------------------------------------------------------------------------------------
+
+    def kinds_of_rows(self, X, d):
+        """Return rows of every family, most of which act."""
+        Z = np.arange(3.0 * X.n).reshape(3, -1) / (3 * X.n)
+        A = np.eye(X.n) + np.ones((X.n, X.n)) / X.n
+        return {
+            "equalities": [bo.diag(X) == d],
+            "bounds": [bo.diag(X) == d, X[0, 1] >= 0.6 * d, bo.between(X[1, 2], -0.1, 0.1)],
+            "distances": [bo.sq_distance(X, [0, 1], [1, 2]) <= 0.4 * d, bo.trace(X) == X.n * d],
+            "forms": [bo.quad_form(Z, X) >= d, bo.inner(A, X) <= 3.0 * X.n * d],
+            "hinges": [bo.diag(X) == d, bo.soft(X[0, 1] == 0.9 * d, gamma=0.05)],
+            "none": [],
+        }
+
+    @pytest.mark.parametrize("shift", [1e-3, 0.3, 5.0])
+    @pytest.mark.parametrize("name", ["equalities", "bounds", "distances", "forms", "none"])
+    def test_optimality_conditions(self, burg, rng, name, shift):
+        X = bo.PSD(6)
+        X0, C = self.start(rng, X.n), self.start(rng, X.n, -0.1)
+        rows = self.kinds_of_rows(X, 1.0)[name]
+        mu = 0.8
+        objective = mu * bo.bregman_div(X, X0, "burg", shift=shift) + bo.inner(C, X)
+        problem = bo.Problem(bo.Minimize(objective), rows)
+        sol = problem.solve(tol=1e-10)
+        assert (sol.status, sol.solver) == ("optimal", "bregman")
+        assert max(sol.gap, sol.primal_residual) <= 1e-10
+        program, y = problem.program(), sol._raw.duals
+        Z = C + mu * burg(X0, shift).gradient(sol.X) - program.A.adjoint(y)
+        size = np.linalg.norm(Z) + 1
+        assert np.linalg.eigvalsh(sol.X)[0] >= -1e-9
+        assert np.linalg.eigvalsh(Z)[0] >= -1e-6 * size
+        assert abs(np.vdot(Z, sol.X)) <= 1e-6 * size
+        slack = program.A.apply((sol.X,))
+        bounds = program.bounds
+        assert (bounds.missed(slack) <= 1e-8).all()
+        for end, sign in ((bounds.lo, 1), (bounds.hi, -1)):  # a multiplier only where its bound acts
+            assert (np.abs(end - slack)[sign * y > 1e-5] <= 1e-5).all()
+
+    @pytest.mark.parametrize("name", ["equalities", "bounds", "distances", "forms", "hinges", "none"])
+    def test_routes_agree(self, rng, name):
+        X = bo.PSD(4)
+        objective = bo.bregman_div(X, self.start(rng, X.n), "burg", shift=0.2)
+        check = bo.cross_check(bo.Problem(bo.Minimize(objective), self.kinds_of_rows(X, 1.0)[name]))
+        assert check.ok
+        assert {"bregman", "cvxpy"} <= {row.solver for row in check.rows}
+
+    def test_closed_form_of_diagonal_matrices(self, burg):
+        x0, c, shift, total = np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.3, 0.0, 2.0, -0.1]), 0.5, 1.5
+        X = bo.PSD(4)
+        objective = bo.bregman_div(X, np.diag(x0), burg, shift=shift) + bo.inner(np.diag(c), X)
+        sol = bo.Problem(bo.Minimize(objective), [bo.trace(X) == total]).solve(tol=1e-10)
+
+        def x(y):
+            return np.maximum(1 / (1 / (x0 + shift) + c - y) - shift, 0.0)
+
+        low, high = -10.0, (1 / (x0 + shift) + c).min() - 1e-12
+        for _ in range(200):
+            y = (low + high) / 2
+            low, high = (y, high) if x(y).sum() < total else (low, y)
+        assert (x(low) == 0).any()
+        np.testing.assert_allclose(sol.X, np.diag(x(low)), atol=1e-7)
+        assert sol.duals[0] == pytest.approx(-low, abs=1e-6)
+
+    def test_without_shift_it_is_logdet(self, rng):
+        X = bo.PSD(5)
+        X0 = self.start(rng, X.n, 0.2)
+        answers = [
+            bo.Problem(bo.Minimize(objective), self.kinds_of_rows(X, 1.0)["bounds"]).solve(tol=1e-10).X
+            for objective in (bo.logdet_div(X, X0), bo.bregman_div(X, X0, "burg", shift=1e-7))
+        ]
+        np.testing.assert_allclose(*answers, atol=1e-5)
+
+    def test_orthogonal_invariance(self, rng):
+        X = bo.PSD(5)
+        X0 = self.start(rng, X.n)
+        Q, _ = np.linalg.qr(rng.normal(size=(5, 5)))
+        answers = []
+        for V in (np.eye(5), Q):
+            objective = bo.bregman_div(X, symmetric(V @ X0 @ V.T), "burg", shift=0.4)
+            A = symmetric(V @ np.diag([1.0, 2.0, 0.0, 0.0, -1.0]) @ V.T)
+            rows = [bo.trace(X) == 4.0, bo.inner(A, X) >= 4.0]
+            answers.append(V.T @ bo.Problem(bo.Minimize(objective), rows).solve(tol=1e-10).X @ V)
+        np.testing.assert_allclose(*answers, atol=1e-6)
+
+    def test_certificate_proves_it_and_nothing_else(self, burg, rng):
+        X = bo.PSD(4)
+        X0 = self.start(rng, X.n)
+        problem = bo.Problem(bo.Minimize(bo.bregman_div(X, X0, "burg")), [bo.diag(X) == 1])
+        sol = problem.solve(tol=1e-9)
+        program, y = problem.program(), sol._raw.duals
+        assert certify(program, (sol.X,), np.zeros(0), y).meets(1e-8)
+        assert not certify(program, (np.eye(4),), np.zeros(0), y).meets(1e-3)
+        outside = sol.X + 0.05 * (np.ones((4, 4)) - np.eye(4))
+        outside += 3 * (outside - np.diag(outside.diagonal()))  # of the right diagonal, beyond the cone
+        assert np.linalg.eigvalsh(outside)[0] < -0.1
+        assert certify(program, (outside,), np.zeros(0), y).primal_residual > 0.1
+
+    def test_no_answer_is_proven(self):
+        X = bo.PSD(3)
+        near = bo.bregman_div(X, np.eye(3), "burg")
+        both = [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 2]
+        assert bo.Problem(bo.Minimize(near), both).solve().status == "infeasible"
+        falling = bo.Problem(bo.Minimize(near - bo.trace(X)))  # grows by tr X / 2 only
+        assert falling.solve(solver="cvxpy").status == "unbounded"
+
+    def test_growth_is_not_taken_on_trust(self, burg):
+        class Slow(burg):
+            name = "slow"
+
+            def recession(self):
+                return 0 * self.slope_X0
+
+        register_divergence(Slow)
+        X = bo.PSD(3)
+        program = bo.Problem(bo.Minimize(bo.bregman_div(X, np.eye(3), "slow") - 0.1 * bo.trace(X))).program()
+        assert not is_ray(program, (np.eye(3),), np.zeros(0))
+
+    # --- What is refused ---------------------------------------------------------------------------
+
+    def test_methods_that_need_more_refuse(self, rng):
+        X = bo.PSD(3)
+        near = bo.bregman_div(X, self.start(rng, 3), "burg")
+        with pytest.raises(bo.UnsupportedProblemError, match="'cyclic' does not take the burg divergence"):
+            bo.Problem(bo.Minimize(near), [bo.diag(X) == 1]).solve(method="cyclic", solver="bregman")
+        with pytest.raises(bo.UnsupportedProblemError, match="does not take the burg divergence"):
+            bo.Problem(bo.Minimize(near), [bo.trace(X) == 1]).solve(solver="definiteboost")
+        with pytest.raises(ValueError, match="penalty"):
+            row = bo.soft(bo.diag(X) == 1, penalty="divergence")
+            bo.Problem(bo.Minimize(near), [row]).solve()
+
+    def test_bad_input_is_refused_where_it_is_declared(self):
+        X = bo.PSD(3)
+        with pytest.raises(ValueError, match="shift is 0; expected a number above 0"):
+            bo.bregman_div(X, np.eye(3), "burg", shift=0)
+        with pytest.raises(ValueError, match="outside the domain of the burg divergence"):
+            bo.bregman_div(X, -2 * np.eye(3), "burg", shift=1)
+        with pytest.raises(TypeError, match="LowRank, whose range it does not keep"):
+            bo.bregman_div(X, bo.LowRank(np.ones((3, 1))), "burg")
+        with pytest.raises(TypeError, match="unexpected keyword argument 'shfit'"):
+            bo.bregman_div(X, np.eye(3), "burg", shfit=1)
+        with pytest.raises(ValueError, match="did you mean 'burg'"):
+            bo.bregman_div(X, np.eye(3), "brug")
+
+    def test_registration_is_checked(self, burg):
+        with pytest.raises(TypeError, match="expected a subclass"):
+            register_divergence(dict)
+        with pytest.raises(TypeError, match="Half lacks conjugate_slope, curvature, function, slope, name"):
+            register_divergence(type("Half", (TraceDivergence,), {}))
+        with pytest.raises(ValueError, match="called 'logdet', as a divergence of bregopt"):
+            register_divergence(type("Own", (burg,), {"name": "logdet"}))
+
+    def test_known_divergences_by_their_names(self, rng):
+        X, X0 = bo.PSD(4), self.start(rng, 4, 0.3)
+        for name, own in {
+            "logdet": bo.logdet_div(X, X0),
+            "von_neumann": bo.von_neumann_div(X, X0),
+            "frobenius": bo.frobenius_div(X, X0),
+        }.items():
+            values = [
+                bo.Problem(bo.Minimize(objective), [bo.diag(X) == 1]).solve().value
+                for objective in (own, bo.bregman_div(X, X0, name))
+            ]
+            assert values[0] == values[1]
+
+    def test_every_divergence_states_facts_that_hold(self, rng):
+        """Each fact of each class against numbers."""
+        n, r = 4, 3.0
+        X0, X = self.start(rng, n, 0.2), self.start(rng, n, 0.1)
+        V = rng.normal(size=(n, n))
+        singular = self.start(rng, n, 0.0)
+        for name, cls in DIVERGENCES.items():
+            D = cls(X0)
+            assert issubclass(cls, Divergence)
+            assert cls.name == name
+            assert cls.penalty in (None, *Penalty)
+            if cls.degree is not None:
+                assert cls(r * X0).value(r * X) == pytest.approx(r**cls.degree * D.value(X), rel=1e-9)
+            congruent = cls(V @ X0 @ V.T).value(V @ X @ V.T)
+            assert (congruent == pytest.approx(D.value(X), rel=1e-6)) == cls.congruence_invariant
+            if cls.finite_on_boundary:
+                assert np.isfinite(D.value(singular))
+            else:
+                assert D.value(singular - 1e-9 * np.eye(n)) == np.inf
+            if cls.infinite_outside_cone:
+                assert D.value(singular - 0.1 * np.eye(n)) == np.inf
+            lifted = X - np.linalg.eigvalsh(X)[0] * np.eye(n)
+            near, nearer = (np.linalg.norm(D.gradient(lifted + e * np.eye(n))) for e in (1e-6, 1e-12))
+            assert (nearer > near + 1) == cls.essentially_smooth
+            R, far = D.recession(), 1e7
+            growth = D.value(X0 + far * X) / far
+            if R is None:
+                assert growth > 10 * np.linalg.norm(X)
+            else:
+                assert growth == pytest.approx(np.vdot(R, X), rel=1e-3)
