@@ -12,7 +12,7 @@ import numpy as np
 
 from bregopt.arrays import LARGEST
 from bregopt.certify import trace_bound
-from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
+from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
@@ -88,7 +88,7 @@ class Capabilities:
         """Return what of a block's objective is not taken, None where all is."""
         if nearness is None:
             return None if "linear" in self.objectives else "a linear objective"
-        kinds: tuple[type[Divergence], ...] = (DIVERGENCES[nearness.divergence], nearness.kind)
+        kinds = dict.fromkeys((DIVERGENCES[nearness.divergence], nearness.kind))
         return next((kind.phrase() for kind in kinds if not any(map(kind.offers, self.objectives))), None)
 
 

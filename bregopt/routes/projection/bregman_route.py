@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -141,6 +142,7 @@ def _kind(program: Program) -> type[Divergence]:
     return nearness.kind
 
 
+@lru_cache
 def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None:
     """Return what a method runs for a divergence, and its citation; None where it has nothing for it."""
     for name, needs, run, citation in _ALGORITHMS:
