@@ -53,7 +53,7 @@ class Products:
 class Rows(Protocol):
     """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`.
 
-    :class:`RowFamily` has the last five of what follows, for a family that says nothing of its structure.
+    :class:`RowFamily` has the last six of what follows, for a family that says nothing of its structure.
     """
 
     @property
