@@ -60,6 +60,14 @@ class Boastful(Undeclared):
         return float(np.vdot(W, X)) + mu * self.value(X)
 
 
+class Enormous(Undeclared):
+    """Claims a scale beside which every gap is small."""
+
+    def __init__(self, X0):
+        super().__init__(X0)
+        self.unit = 1e12
+
+
 class TestDivergences:
     def test_an_unknown_divergence_is_checked_for_the_cone(self, monkeypatch):
         monkeypatch.setitem(DIVERGENCES, "undeclared", Undeclared)
@@ -75,6 +83,11 @@ class TestDivergences:
         found = certify(program, (np.eye(3),), np.zeros(0), np.zeros(3))
         assert found.dual <= optimum
         assert not found.meets(1e-2)
+
+    def test_a_scale_beyond_the_divergence_hides_no_gap(self, monkeypatch):
+        monkeypatch.setitem(DIVERGENCES, "enormous", Enormous)
+        program = with_divergence(correlation().program(), "enormous")
+        assert not certify(program, (np.eye(3),), np.zeros(0), np.zeros(3)).meets(1e-2)
 
     def test_the_true_answer_is_certified_all_the_same(self, monkeypatch):
         monkeypatch.setitem(DIVERGENCES, "undeclared", Undeclared)

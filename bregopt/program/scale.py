@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.divergences import BUILT_IN, psd_part
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
-from bregopt.program.program import Program
+from bregopt.program.program import Nearness, Program
 
 __all__ = ["Scale", "pays", "scale_of"]
 
@@ -66,8 +67,17 @@ def _scale(program: Program) -> Scale:
     demand = max(demanded, *(_norm(X0) for X0 in starts), 0.0)
     primal = max(demand, allowed) or 1.0
     dual = _dual_size(program)
-    units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
+    units = [b.nearness.mu * _unit(b.nearness) for b in program.blocks if b.nearness is not None]
     return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
+
+
+def _unit(nearness: Nearness) -> float:
+    """Return the scale of a divergence; of one from elsewhere no more than that of ``D(2 X0, X0)``."""
+    divergence = divergence_of(nearness)
+    if type(divergence) in BUILT_IN:
+        return divergence.unit
+    doubled = divergence.value(2 * psd_part(np.asarray(nearness.X0)))
+    return min(divergence.unit, doubled) if 0 < doubled < np.inf else 0.0
 
 
 def _stated_sizes(program: Program) -> tuple[float, float]:
