@@ -1,15 +1,24 @@
 """What docs/extending/ adds, each in one file and one line, passes the tests of what is built in."""
 
+import inspect
 import runpy
 from pathlib import Path
 
+import depot
 import numpy as np
 import pytest
+import test_conformance
+import test_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import toeplitz
 from scipy.optimize import check_grad
 
 import bregopt as bo
 from bregopt.certify import certify, is_ray
 from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
+from bregopt.presolve import REDUCTIONS
+from bregopt.routes import registry
 
 EXTENDING = Path(__file__).parents[1] / "docs" / "extending"
 PAGE = EXTENDING.with_suffix(".md")
@@ -18,6 +27,11 @@ LINES = 60
 
 def symmetric(S):
     return (S + S.T) / 2
+
+
+def added(name):
+    """Run one of the files, which registers what it adds, and return what it defines."""
+    return runpy.run_path(str(EXTENDING / f"{name}.py"))
 
 
 @pytest.mark.parametrize("path", sorted(EXTENDING.glob("*.py")), ids=lambda path: path.name)
@@ -32,7 +46,7 @@ class TestDivergence:
     def burg(self):
         """The class, registered for one test."""
         before = dict(DIVERGENCES)
-        yield runpy.run_path(str(EXTENDING / "burg.py"))["Burg"]
+        yield added("burg")["Burg"]
         DIVERGENCES.clear()
         DIVERGENCES.update(before)
 
@@ -282,3 +296,160 @@ class TestDivergence:
                 assert growth > 10 * np.linalg.norm(X)
             else:
                 assert growth == pytest.approx(np.vdot(R, X), rel=1e-3)
+
+
+class TestRowFamily:
+    @pytest.fixture
+    def family(self):
+        return added("diagonal_sums")
+
+    @pytest.mark.parametrize("test", [name for name in dir(test_rows.TestFamily) if name.startswith("test_")])
+    def test_it_is_as_its_definition_says(self, family, rng, monkeypatch, test):
+        lag, weight = np.array([0, 1, 2, 3, 5]), rng.normal(size=test_rows.M)
+        rows = family["DiagonalSums"](test_rows.N, lag, weight)
+        ones = [np.eye(test_rows.N, k=k) for k in lag]
+        stack = [w * symmetric(A) for w, A in zip(weight, ones, strict=True)]
+        others = test_rows.examples()
+        monkeypatch.setattr(test_rows, "examples", lambda seed=0: others | {"diagonal sums": (rows, stack)})
+        method = getattr(test_rows.TestFamily(), test)
+        own = {"name": "diagonal sums", "rng": rng}
+        method(**{name: own[name] for name in inspect.signature(method).parameters})
+
+    @pytest.mark.parametrize("route", ["bregman", "path", "psdboost", "cvxpy"])
+    def test_routes_take_it_like_dense_rows(self, family, rng, route):
+        n, lags = 6, np.array([0, 1, 3])
+        F = rng.normal(size=(n, n))
+        moments = np.array([np.trace(F @ F.T, offset=k) for k in lags])
+        answers = []
+        for dense in (False, True):
+            X = bo.PSD(n)
+            sums = family["diagonal_sums"](X, lags)
+            if dense:
+                stack = np.array([symmetric(np.eye(n, k=k)) for k in lags])
+                sums = bo.inner(stack, X)
+            cost = bo.frobenius_div(X, np.eye(n)) if route in ("bregman", "cvxpy") else bo.inner(F + F.T, X)
+            answers.append(
+                bo.Problem(bo.Minimize(cost), [sums == moments, bo.trace(X) <= 2 * moments[0]]).solve(
+                    solver=route
+                )
+            )
+        own, dense = answers
+        assert own.status == dense.status == "optimal"
+        assert abs(own.value - dense.value) <= own.error + dense.error
+
+
+class TestReduction:
+    @pytest.fixture(autouse=True)
+    def registered(self):
+        before = list(REDUCTIONS)
+        yield added("equal_rows")["EqualRows"]
+        REDUCTIONS[:] = before
+
+    @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS)
+    def test_conformance(self, name, route, options):
+        test_conformance.test_route_meets_known_answer(name, route, options)
+
+    def twice(self, seed, solver):
+        """Return a problem whose every other row is there twice, with a looser bound."""
+        rng = np.random.default_rng(seed)
+        n = 5
+        X = bo.PSD(n)
+        G = rng.normal(size=(n, n))
+        at = (G @ G.T) / n
+        i, j = np.triu_indices(n, 1)
+        loose = [X[i, j] <= at[i, j] + 1, X[i, j] >= at[i, j] - 1]
+        tight = [X[i, j] <= at[i, j] + 0.01, X[i, j] >= at[i, j] - 0.01]
+        cost = bo.inner(G + G.T, X) if solver == "path" else bo.frobenius_div(X, G + G.T)
+        rows = [bo.diag(X) == at.diagonal()]
+        return [bo.Problem(bo.Minimize(cost), parts + rows) for parts in (loose + tight, tight)]
+
+    @given(seed=st.integers(0, 10_000), solver=st.sampled_from(["path", "bregman"]))
+    def test_the_tightest_bound_counts_and_has_the_multiplier(self, seed, solver):
+        both, tight = (problem.solve(solver=solver) for problem in self.twice(seed, solver))
+        assert both.status == tight.status == "optimal"
+        assert abs(both.value - tight.value) <= both.error + tight.error
+        for dual in both.duals[:2]:
+            assert not dual.any()
+
+    def test_explain_names_it(self, capsys):
+        self.twice(0, "path")[0].explain(solver="path")
+        assert "after: 30 rows that repeat others merged" in capsys.readouterr().out
+
+    def test_a_contradiction_is_proven(self):
+        X = bo.PSD(3)
+        rows = [X[0, 1] >= 2, X[0, 1] <= 1, bo.trace(X) == 1]
+        sol = bo.Problem(bo.Minimize(X[0, 0]), rows).solve()
+        assert sol.status == "infeasible"
+        assert sol.iterations == 0
+
+    def test_an_earlier_answer_is_a_start(self):
+        problem = self.twice(1, "path")[0]
+        first = problem.solve(solver="path")
+        again = problem.solve(solver="path", warm_start=first)
+        assert again.status == "optimal"
+        assert abs(again.value - first.value) <= again.error + first.error
+
+
+class TestRoute:
+    @pytest.fixture(autouse=True)
+    def registered(self, monkeypatch):
+        monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+        monkeypatch.setitem(test_conformance.X_TOL, "lbfgs", 1e-4)
+        return added("dual_lbfgs")["DualLBFGS"]
+
+    @pytest.mark.parametrize(
+        "test",
+        [
+            test_conformance.test_route_meets_known_answer,
+            test_conformance.test_answer_is_psd_and_in_order,
+            test_conformance.test_limit_of_one_iteration_never_claims_too_much,
+        ],
+    )
+    def test_conformance(self, test):
+        taken = [
+            name for name, make in depot.CASES.items() if test_conformance.takes(make().problem, "lbfgs")
+        ]
+        assert len(taken) > 10
+        for name in taken:
+            test(name, "lbfgs", {})
+
+    def test_it_is_asked_with_the_others(self):
+        X = bo.PSD(3)
+        near = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.ones((3, 3)) - 2)), [bo.diag(X) == 1])
+        check = bo.cross_check(near)
+        assert check.ok
+        assert "lbfgs" in {row.solver for row in check.rows}
+        with pytest.raises(bo.UnsupportedProblemError, match="rows of one bound"):
+            bo.Problem(near.objective, [bo.between(X[0, 1], -1, 1)]).solve(solver="lbfgs")
+
+
+class TestReadyMadeProblem:
+    @pytest.fixture
+    def nearest_toeplitz(self):
+        return added("nearest_toeplitz")["nearest_toeplitz"]
+
+    def test_a_psd_average_is_the_answer(self, nearest_toeplitz, rng):
+        A = toeplitz([3.0, 1.0, 0.5, 0.2]) + 0.1 * symmetric(rng.normal(size=(4, 4)))
+        averages = toeplitz([np.trace(A, offset=k) / (4 - k) for k in range(4)])
+        assert np.linalg.eigvalsh(averages)[0] > 0
+        np.testing.assert_allclose(nearest_toeplitz(A, tol=1e-10).X, averages, atol=1e-7)
+
+    @given(seed=st.integers(0, 10_000), n=st.integers(1, 6))
+    def test_optimality(self, seed, n):
+        nearest_toeplitz = added("nearest_toeplitz")["nearest_toeplitz"]
+        A = symmetric(np.random.default_rng(seed).normal(size=(n, n)))
+        X = nearest_toeplitz(A, tol=1e-9).X
+        assert np.ptp([np.ptp(X.diagonal(k)) for k in range(n)]) <= 1e-6
+        # The residual is a psd matrix, orthogonal to X, plus one whose diagonals sum to zero.
+        cosines = [np.cos(2 * np.pi * np.arange(n) * f) for f in np.linspace(0, 0.5, 50)]
+        sines = [np.sin(2 * np.pi * np.arange(n) * f) for f in np.linspace(0, 0.5, 50)]
+        for c, s in zip(cosines, sines, strict=True):  # no psd Toeplitz matrix is a way down
+            assert np.vdot(X - A, np.outer(c, c) + np.outer(s, s)) >= -1e-5 * np.linalg.norm(A) * n
+        assert abs(np.vdot(X - A, X)) <= 1e-5 * np.linalg.norm(A) ** 2
+
+    @pytest.mark.parametrize("scale", [1e-6, 1e6])
+    def test_scale(self, nearest_toeplitz, rng, scale):
+        A = symmetric(rng.normal(size=(4, 4)))
+        np.testing.assert_allclose(
+            nearest_toeplitz(scale * A).X, scale * nearest_toeplitz(A).X, rtol=1e-5, atol=1e-5 * scale
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -142,10 +143,35 @@ class Rows(Protocol):
 
 
 class RowFamily:
-    """What holds for every family of rows: a base for those that say little or nothing of their structure."""
+    """What holds for every family of rows: a base for those that say little or nothing of their structure.
+
+    A family has to have ``n``, ``m``, `apply`, `adjoint`, `slice`, `scale` and `coordinates`. The others are
+    here, by dense matrices; a family that says them itself is faster.
+    """
 
     rank: ClassVar[int | None] = None
     single: ClassVar[bool] = False
+
+    def restrict(self: Rows, V: Array) -> Rows:
+        from bregopt.program.rows.dense import DenseRows  # which derives from this class
+
+        stack = np.array([V.T @ A @ V for A in _matrices(self)]).reshape(self.m, *2 * V.shape[1:])
+        return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
+
+    def norms(self: Rows) -> Array:
+        return np.array([float(np.linalg.norm(A)) for A in _matrices(self)])
+
+    def magnitude(self: Rows, s: Array) -> Array:
+        return np.array([float(s @ np.abs(A) @ s) for A in _matrices(self)])
+
+    def factor(self: Rows, k: int) -> tuple[Array, Array]:
+        return eigen_factor(self.slice(np.array([k])).adjoint(np.ones(1)))
+
+    def pieces(self) -> Pieces | None:
+        return None
+
+    def count(self: Rows) -> int:
+        return len(self.coordinates().row)
 
     @property
     def few_terms(self: Rows) -> bool:
@@ -176,6 +202,12 @@ class RowFamily:
             if len(d) and (d.min() > 0 or d.max() < 0):
                 signs[k] = np.sign(d[0])
         return signs
+
+
+def _matrices(rows: Rows) -> Iterator[Array]:
+    """Yield the ``A_k``."""
+    for k in range(rows.m):
+        yield rows.slice(np.array([k])).adjoint(np.ones(1))
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:

@@ -1,0 +1,60 @@
+"""A reduction: hard rows that are equal become one."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregopt.presolve import Reduced, register_reduction
+
+
+@dataclass(frozen=True, eq=False)
+class Merged(Reduced):
+    """A program with one row for each group of equal ones, between the tightest of their bounds."""
+
+    group: np.ndarray  # of each row
+    below: np.ndarray  # the row that gives each group its lower bound,
+    above: np.ndarray  # and its upper bound
+
+    @property
+    def summary(self):
+        return f"{self.whole.m - self.program.m} rows that repeat others merged"
+
+    def contradiction(self):
+        crossed = (self.program.bounds.lo > self.program.bounds.hi).astype(float)
+        return self._multipliers(crossed) + self._multipliers(-crossed) if crossed.any() else None
+
+    def shrink(self, start):
+        return replace(start, y=np.bincount(self.group, start.y))
+
+    def restore(self, answer):
+        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
+        return replace(answer, y=self._multipliers(answer.y), y_on_faces=on_faces)
+
+    def _multipliers(self, own):
+        y = np.zeros(self.whole.m)
+        y[self.below] += np.maximum(own, 0.0)
+        y[self.above] += np.minimum(own, 0.0)
+        return y
+
+
+@register_reduction
+class EqualRows:
+    """Equal rows are told by their values at a random point, and by their norms."""
+
+    name = "equal rows"
+    universal = True
+
+    def apply(self, program, options):
+        rng, bounds, m = np.random.default_rng(0), program.bounds, np.arange(program.m)
+        X = [F @ F.T for F in (rng.normal(size=(block.n, block.n)) for block in program.blocks)]
+        told = [program.activity(X, rng.normal(size=program.k)), program.row_sizes]
+        told = [np.round(part / max(np.abs(part).max(initial=0.0), 1e-300), 12) for part in told]
+        told = np.column_stack([*told, np.where(bounds.hard, -1, m)])  # soft rows stay apart
+        _, first, group = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        if len(first) == len(m):
+            return None
+        ends = [np.lexsort((end, group)) for end in (-bounds.lo, bounds.hi)]
+        below, above = (order[np.searchsorted(group[order], np.unique(group))] for order in ends)
+        tightest = replace(bounds.slice(first), lo=bounds.lo[below], hi=bounds.hi[above])
+        rows = {"A": program.A.slice(first), "B": program.B[first], "bounds": tightest, "labels": ()}
+        return Merged(program, replace(program, **rows), group, below, above)
