@@ -373,7 +373,7 @@ class TestReduction:
 
     def test_explain_names_it(self, capsys):
         self.twice(0, "path")[0].explain(solver="path")
-        assert "after: 30 rows that repeat others merged" in capsys.readouterr().out
+        assert "after: rows merged with equal ones: 30" in capsys.readouterr().out
 
     def test_a_contradiction_is_proven(self):
         X = bo.PSD(3)

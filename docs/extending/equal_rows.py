@@ -17,7 +17,7 @@ class Merged(Reduced):
 
     @property
     def summary(self):
-        return f"{self.whole.m - self.program.m} rows that repeat others merged"
+        return f"rows merged with equal ones: {self.whole.m - self.program.m}"
 
     def contradiction(self):
         crossed = (self.program.bounds.lo > self.program.bounds.hi).astype(float)
