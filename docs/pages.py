@@ -37,6 +37,8 @@ from pathlib import Path
 from typing import Any
 
 from bregopt import cli
+from bregopt.divergences import DIVERGENCES
+from bregopt.presolve import REDUCTIONS
 from bregopt.routes import registry
 
 ROOT = Path(__file__).parents[1]
@@ -162,15 +164,18 @@ def _is_free(above: list[str], line: str, number: re.Match[str], free: tuple[str
 def run(page: Path) -> Iterator[Output]:
     """Run the blocks of a page in an empty folder, and yield what it shows and what they print."""
     source, namespace = page.read_text(), {"__name__": "page"}
-    routes = dict(registry._registered)  # a page may add some
+    registries: list[dict[str, Any]] = [registry._registered, DIVERGENCES]  # a page may add to them
+    before, reductions = [dict(held) for held in registries], list(REDUCTIONS)
     os.environ["MPLBACKEND"] = "Agg"
     try:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), warnings.catch_warnings():
             warnings.simplefilter("error")
             yield from _outputs(source, page.name, namespace)
     finally:
-        registry._registered.clear()
-        registry._registered.update(routes)
+        for held, known in zip(registries, before, strict=True):
+            held.clear()
+            held.update(known)
+        REDUCTIONS[:] = reductions
 
 
 def _outputs(source: str, name: str, namespace: dict[str, Any]) -> Iterator[Output]:

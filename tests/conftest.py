@@ -12,6 +12,9 @@ import peers
 import pytest
 
 from bregopt import clock
+from bregopt.divergences import DIVERGENCES
+from bregopt.presolve import REDUCTIONS
+from bregopt.routes import registry
 
 # Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
 hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, derandomize=True)
@@ -43,6 +46,17 @@ def ticking(monkeypatch):
     looks = itertools.count()
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
     monkeypatch.setattr(clock, "_measured", lambda: 0.0)
+
+
+@pytest.fixture
+def plug_ins():
+    """Forget afterwards what a test registers."""
+    routes, divergences, reductions = dict(registry._registered), dict(DIVERGENCES), list(REDUCTIONS)
+    yield
+    for held, before in ((registry._registered, routes), (DIVERGENCES, divergences)):
+        held.clear()
+        held.update(before)
+    REDUCTIONS[:] = reductions
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ import pytest
 
 import bregopt as bo
 from bregopt import cli
-from bregopt.divergences import DIVERGENCES
 from bregopt.io.evaluate import FUNCTIONS
 from bregopt.io.spec import KEYS
 from bregopt.routes import registry
@@ -29,14 +28,9 @@ OPTIONAL = ("sklearn", "networkx", "pandas", "matplotlib")
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
+def own_folder(tmp_path, monkeypatch, plug_ins):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))  # a page may add routes
-    before = dict(DIVERGENCES)  # and divergences
-    yield
-    DIVERGENCES.clear()
-    DIVERGENCES.update(before)
 
 
 def text_of(name):

@@ -17,8 +17,6 @@ from scipy.optimize import check_grad
 import bregopt as bo
 from bregopt.certify import certify, is_ray
 from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
-from bregopt.presolve import REDUCTIONS
-from bregopt.routes import registry
 
 EXTENDING = Path(__file__).parents[1] / "docs" / "extending"
 PAGE = EXTENDING.with_suffix(".md")
@@ -43,12 +41,9 @@ def test_an_extension_is_one_short_file(path):
 
 class TestDivergence:
     @pytest.fixture(autouse=True)
-    def burg(self):
+    def burg(self, plug_ins):
         """The class, registered for one test."""
-        before = dict(DIVERGENCES)
-        yield added("burg")["Burg"]
-        DIVERGENCES.clear()
-        DIVERGENCES.update(before)
+        return added("burg")["Burg"]
 
     @pytest.fixture
     def rng(self):
@@ -340,10 +335,8 @@ class TestRowFamily:
 
 class TestReduction:
     @pytest.fixture(autouse=True)
-    def registered(self):
-        before = list(REDUCTIONS)
-        yield added("equal_rows")["EqualRows"]
-        REDUCTIONS[:] = before
+    def registered(self, plug_ins):
+        return added("equal_rows")["EqualRows"]
 
     @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS)
     def test_conformance(self, name, route, options):
@@ -392,8 +385,7 @@ class TestReduction:
 
 class TestRoute:
     @pytest.fixture(autouse=True)
-    def registered(self, monkeypatch):
-        monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    def registered(self, plug_ins, monkeypatch):
         monkeypatch.setitem(test_conformance.X_TOL, "lbfgs", 1e-4)
         return added("dual_lbfgs")["DualLBFGS"]
 

@@ -31,14 +31,17 @@ REDUCTIONS: list[Reduction] = [
 
 
 def register_reduction(cls: type[Reduction]) -> type[Reduction]:
-    """Add a reduction after the others; also usable as a class decorator. One of the same name is replaced.
+    """Add a reduction; also usable as a class decorator. One of the same name is replaced.
+
+    A universal one comes after the other universal ones, so that those which a route asks for come last.
 
     Parameters
     ----------
     cls : class
         With the attributes and methods of :class:`Reduction`.
     """
-    REDUCTIONS[:] = [*(known for known in REDUCTIONS if known.name != cls.name), cls()]
+    others = [known for known in REDUCTIONS if known.name != cls.name]
+    REDUCTIONS[:] = sorted([*others, cls()], key=lambda reduction: not reduction.universal)
     return cls
 
 
