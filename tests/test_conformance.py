@@ -1,10 +1,10 @@
-"""Every route, every problem of the depot that it takes: first the certificate, then the answer."""
+"""Every route, every problem of the problem_library that it takes: first the certificate, then the answer."""
 
 import warnings
 
-import depot
 import numpy as np
 import peers
+import problem_library
 import pytest
 
 import bregopt as bo
@@ -38,7 +38,7 @@ def takes(problem, route):
 
 PAIRS = [
     pytest.param(name, route, options, id="-".join([name, route, *options.values()]))
-    for name, make in depot.CASES.items()
+    for name, make in problem_library.CASES.items()
     for route in ROUTES
     for options in METHODS[route]
     if takes(make().problem, route)
@@ -47,7 +47,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("name", "route", "options"), PAIRS)
 def test_route_meets_known_answer(name, route, options):
-    case = depot.CASES[name]()
+    case = problem_library.CASES[name]()
     sol = solved(case.problem, route, options)
     if case.status != "optimal":
         assert sol.status == case.status, sol.stop_reason
@@ -74,7 +74,7 @@ def test_route_meets_known_answer(name, route, options):
 
 @pytest.mark.parametrize(("name", "route", "options"), PAIRS)
 def test_answer_is_psd_and_in_order(name, route, options):
-    case = depot.CASES[name]()
+    case = problem_library.CASES[name]()
     sol = solved(case.problem, route, options)
     assert sol.solver == route
     assert set(sol.timings) == {"setup", "solve", "certify", "total"}
@@ -93,7 +93,7 @@ def test_answer_is_psd_and_in_order(name, route, options):
 # The reference's backends count iterations in their own way.
 @pytest.mark.parametrize(("name", "route", "options"), [pair for pair in PAIRS if pair.values[1] != "cvxpy"])
 def test_limit_of_one_iteration_never_claims_too_much(name, route, options):
-    case = depot.CASES[name]()
+    case = problem_library.CASES[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         sol = case.problem.solve(solver=route, max_iter=1, tol=TOL, **options)

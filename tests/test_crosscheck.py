@@ -3,9 +3,9 @@
 import sys
 
 import cvxpy as cp
-import depot
 import numpy as np
 import peers
+import problem_library
 import pytest
 from cvxpy_problems import CASES
 
@@ -101,7 +101,7 @@ def problem():
     ],
 )
 def test_routes_agree(name):
-    case = depot.CASES[name]()
+    case = problem_library.CASES[name]()
     solvers = ("cvxpy", "bregman") if case.status != "unbounded" else ("cvxpy",)
     check = checked(case.problem, solvers=solvers)
     assert all(row.agrees for row in check.rows), f"\n{check}"

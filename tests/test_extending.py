@@ -4,8 +4,8 @@ import inspect
 import runpy
 from pathlib import Path
 
-import depot
 import numpy as np
+import problem_library
 import pytest
 import test_conformance
 import test_rows
@@ -399,7 +399,9 @@ class TestRoute:
     )
     def test_conformance(self, test):
         taken = [
-            name for name, make in depot.CASES.items() if test_conformance.takes(make().problem, "lbfgs")
+            name
+            for name, make in problem_library.CASES.items()
+            if test_conformance.takes(make().problem, "lbfgs")
         ]
         assert len(taken) > 10
         for name in taken:

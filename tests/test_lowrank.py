@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import certify, lowest, smallest_eigenvalue
-from bregopt.program import ThinMatrix, thin_program
+from bregopt.program import SparsePlusLowRank, sparse_plus_low_rank
 from bregopt.routes.burer_monteiro.surface import Tangent, read_surface
 
 
@@ -212,7 +212,7 @@ class TestBound:
             # A mesh less the share of its lowest eigenvector: singular but for the vector.
             (laplacian(grid(10, 20)) - 0.01 * sp.eye_array(n), np.ones((n, 1)), np.array([1e-2])),
         ):
-            W = ThinMatrix(sp.csr_array(S_), U, w)
+            W = SparsePlusLowRank(sp.csr_array(S_), U, w)
             exact = np.linalg.eigvalsh(W.dense())
             found = smallest_eigenvalue(W)
             slack = 2e-3 if way == "polynomial" else 1e-5
@@ -226,7 +226,7 @@ class TestBound:
 
         n, rng = 300, np.random.default_rng(seed)
         S = laplacian(random_graph(n, 900, seed)) - sp.diags_array(rng.uniform(0, 0.5, n))
-        W = ThinMatrix(sp.csr_array(S), np.ones((n, 1)), np.array([weight]))
+        W = SparsePlusLowRank(sp.csr_array(S), np.ones((n, 1)), np.array([weight]))
         exact, size = float(np.linalg.eigvalsh(W.dense())[0]), float(np.linalg.eigvalsh(S.toarray())[-1])
         found = _by_polynomial(W, lowest(W, 1)[0][0])
         assert exact - 0.02 * size <= found <= exact + 1e-12 * weight * n
@@ -234,7 +234,7 @@ class TestBound:
     def test_inertia_is_not_fooled_by_a_saddle(self):
         from bregopt.certify.eigenvalue_bound import _by_inertia
 
-        W = ThinMatrix(
+        W = SparsePlusLowRank(
             sp.csr_array(laplacian(grid(20, 20)) - 0.1 * sp.eye_array(400)), np.ones((400, 1)), np.ones(1)
         )
         exact = np.linalg.eigvalsh(W.dense())[0]
@@ -246,7 +246,7 @@ class TestBound:
         rng = np.random.default_rng(0)
         problem = balanced(random_graph(30, 80, 0))
         program, y, R = problem.program(), rng.normal(size=31), rng.normal(size=(30, 3))
-        thin = thin_program(program)
+        thin = sparse_plus_low_rank(program)
         W, dense = thin.slack(y), program.blocks[0].C - program.A.adjoint(y)
         np.testing.assert_allclose(W.dense(), dense, atol=1e-12)
         np.testing.assert_allclose(W @ R, dense @ R, atol=1e-12)
@@ -275,7 +275,7 @@ class TestBound:
 class TestSurface:
     def test_projection_and_retraction(self):
         program = balanced(random_graph(40, 90, 7)).program()
-        surface = read_surface(program, thin_program(program))
+        surface = read_surface(program, sparse_plus_low_rank(program))
         rng = np.random.default_rng(0)
         R = surface.retract(rng.normal(size=(40, 5)))
         np.testing.assert_allclose((R**2).sum(axis=1), 1)
@@ -291,7 +291,7 @@ class TestSurface:
         from bregopt.routes.burer_monteiro.lagrangian import lagrangian
 
         program = balanced(random_graph(25, 60, 8), 30.0).program()
-        thin = thin_program(program)
+        thin = sparse_plus_low_rank(program)
         L = lagrangian(program, thin, read_surface(program, thin), None)
         rng = np.random.default_rng(1)
         at = L.retract(rng.normal(size=(25, 4)))

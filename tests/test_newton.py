@@ -15,7 +15,7 @@ from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.routes.ipm import Pull, RowAction, Scene, conjugate_gradients
+from bregopt.routes.ipm import RightHandSide, RowAction, ScalingPoint, conjugate_gradients
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
 from bregopt.routes.ipm.row_system import RowSystem
@@ -59,7 +59,7 @@ def linear_map(n, rng):
 class TestPieces:
     def test_sum_to_the_rows(self, rng):
         for rows in families(5, rng):
-            pieces = rows.pieces()
+            pieces = rows.rank_one_terms()
             if pieces is None:
                 continue
             U = pieces.U.toarray() if sp.issparse(pieces.U) else pieces.U
@@ -123,9 +123,9 @@ class TestSystems:
         D[:3] = np.inf
         D_u = rng.uniform(0.1, 2, k)
         D_u[:1] = np.inf
-        scene = Scene((X,), (K,), np.linalg.cholesky(X), D, D_u)
+        scene = ScalingPoint((X,), (K,), np.linalg.cholesky(X), D, D_u)
         r, r_u, q = rng.normal(size=A.m), rng.normal(size=k), rng.normal(size=k)
-        return scene, Pull(0.6, (rng.normal(size=(n, n)),), r, r_u, q)
+        return scene, RightHandSide(0.6, (rng.normal(size=(n, n)),), r, r_u, q)
 
     @pytest.mark.parametrize("k", [0, 1, 3])
     def test_both_solve_the_same_equations(self, rng, k):
@@ -156,8 +156,8 @@ class TestSystems:
         A = LinearMap(3, A.orders, A.terms)
         B = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 2.0]]))
         at, pull = self.scene(4, rng, A)
-        at = Scene(at.X, at.K, at.root, np.zeros(3), np.full(2, np.inf))
-        pull = Pull(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
+        at = ScalingPoint(at.X, at.K, at.root, np.zeros(3), np.full(2, np.inf))
+        pull = RightHandSide(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
         step = RowSystem(A, B).factor(at)(pull)
         np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
@@ -194,7 +194,7 @@ class TestSystems:
 
     @pytest.mark.parametrize("terms", [0.0, 1e9])
     def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
-        """Pieces, terms and whole products, each row of the map against its definition."""
+        """RankOneTerms, terms and whole products, each row of the map against its definition."""
         monkeypatch.setattr("bregopt.routes.ipm.schur._TERM", terms)
         n = 6
         A = linear_map(n, rng)
@@ -224,7 +224,7 @@ class TestSystems:
         V, S, M = face.basis, symmetric(6, rng), symmetric(6 - q, rng)
         np.testing.assert_allclose(V.T @ V, np.eye(6 - q), atol=1e-13)
         np.testing.assert_allclose(directions.T @ V, 0, atol=1e-13)
-        np.testing.assert_allclose(face.seen(S), V.T @ S @ V, atol=1e-13)
+        np.testing.assert_allclose(face.compress(S), V.T @ S @ V, atol=1e-13)
         np.testing.assert_allclose(face.lift(M), V @ M @ V.T, atol=1e-13)
 
     def test_dependent_rows(self, rng):
@@ -272,10 +272,10 @@ class TestBends:
         y = bounds.response(a)
         slope = (bounds.penalty(a + h) - bounds.penalty(a - h)) / (2 * h)
         np.testing.assert_allclose(y, -slope, rtol=1e-6)
-        stiffness = (bounds.response(a - h) - bounds.response(a + h)) / (2 * h)
+        complementarity_diagonal = (bounds.response(a - h) - bounds.response(a + h)) / (2 * h)
         value, derivative = bent(bounds.kind, np.array([1.0, 2.0]), bounds.gamma, y)
         np.testing.assert_allclose(value, a, rtol=1e-12)
-        np.testing.assert_allclose(derivative, -1 / stiffness, rtol=1e-6)
+        np.testing.assert_allclose(derivative, -1 / complementarity_diagonal, rtol=1e-6)
 
     @pytest.mark.parametrize("kind", [Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE])
     def test_meeting_is_newton_for_activities_that_equal_the_bend(self, kind):

@@ -232,7 +232,7 @@ class Squares(RowFamily):
         kept = np.abs(d) > 1e-12 * np.abs(d).max()
         return Q[:, kept], d[kept]
 
-    def pieces(self):
+    def rank_one_terms(self):
         return None
 
     def coordinates(self):

@@ -18,7 +18,7 @@ from bregopt.routes import working_set
 from bregopt.routes.ipm import path_route as route
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.working_set_start import _best_variables
-from bregopt.routes.working_set import Split
+from bregopt.routes.working_set import ActiveSet
 
 
 @pytest.fixture
@@ -141,15 +141,15 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     peer = margin_by_clarabel(far, near, 3.0)
 
     def first(method, program, settings, count, start, progress):
-        rest = Split.resting(program.bounds)
+        rest = ActiveSet.resting(program.bounds)
         held = np.zeros(program.m)
         if split != "resting":
             held = np.where(rest.working, 0.0, program.bounds.gamma)
         if split == "wrong":
             held[::2] = 0.0
-        return Split(rest.working, held)
+        return ActiveSet(rest.working, held)
 
-    monkeypatch.setattr(route, "first_split", first)
+    monkeypatch.setattr(route, "first_active_set", first)
     sol = solve(problem, tol=1e-7)
     assert sol.status == "optimal"
     peer.agrees(sol.value, sol.error)

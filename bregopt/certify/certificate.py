@@ -27,7 +27,7 @@ from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
-from bregopt.program.sparse_plus_low_rank import ThinMatrix, ThinProgram, thin_program
+from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 
 __all__ = [
     "Certificate",
@@ -96,7 +96,7 @@ _FAR = 1e3
 _SMALL = 500  # the order up to which matrices are formed
 _CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
 # Computed once for each program; dropped with it.
-_thin: WeakKeyDictionary[Program, tuple[ThinProgram | None, ...]] = WeakKeyDictionary()
+_thin: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
 
 
 def certify(
@@ -245,7 +245,7 @@ def _certificate(
 
 def slack(
     program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None
-) -> Array | ThinMatrix:
+) -> Array | SparsePlusLowRank:
     """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
     block = program.blocks[b]
     if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
@@ -253,7 +253,7 @@ def slack(
         if thin is not None:
             return thin.cost - thin.rows.adjoint(y)
     W = block.C - program.A.adjoint(y, b)
-    return W if faces is None else faces[b].seen(W)
+    return W if faces is None else faces[b].compress(W)
 
 
 def _linear_value(
@@ -410,9 +410,9 @@ def _keeps_inside(block: Block) -> bool:
     return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
 
 
-def least_eigenvalue(S: Array | ThinMatrix, above_zero: bool = False) -> float:
+def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
     """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorization shows it above."""
-    if isinstance(S, ThinMatrix):
+    if isinstance(S, SparsePlusLowRank):
         return smallest_eigenvalue(S)
     if not above_zero:
         try:
@@ -424,7 +424,7 @@ def least_eigenvalue(S: Array | ThinMatrix, above_zero: bool = False) -> float:
     return float(np.linalg.eigvalsh(S)[0])
 
 
-def _thin_programs(program: Program) -> tuple[ThinProgram | None, ...]:
+def _thin_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
     if program not in _thin:
-        _thin[program] = tuple(thin_program(program, b) for b in range(len(program.blocks)))
+        _thin[program] = tuple(sparse_plus_low_rank(program, b) for b in range(len(program.blocks)))
     return _thin[program]

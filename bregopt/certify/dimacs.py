@@ -12,7 +12,7 @@ from bregopt.certify.certificate import least_eigenvalue, slack
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Rows
-from bregopt.program.sparse_plus_low_rank import ThinMatrix
+from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = ["dimacs_errors"]
 
@@ -85,17 +85,17 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     )
 
 
-def _beyond(matrices: Sequence[Matrix | ThinMatrix]) -> float:
+def _beyond(matrices: Sequence[Matrix | SparsePlusLowRank]) -> float:
     """Return how far the smallest eigenvalue of any of the matrices is below zero."""
     own = [least_eigenvalue(A) for A in matrices if not isinstance(A, LowRank)]
     return max([0.0, *(-value for value in own)])
 
 
-def _inner(X: Matrix, Z: Array | ThinMatrix) -> float:
+def _inner(X: Matrix, Z: Array | SparsePlusLowRank) -> float:
     """Return ``<X, Z>``."""
     if isinstance(X, LowRank):
         return float(np.vdot(X.factor, Z @ X.factor))
-    return float(np.vdot(X, Z.dense() if isinstance(Z, ThinMatrix) else Z))
+    return float(np.vdot(X, Z.dense() if isinstance(Z, SparsePlusLowRank) else Z))
 
 
 def _entries(cost: Rows) -> Array:

@@ -27,7 +27,7 @@ from scipy.sparse.linalg import splu
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
-from bregopt.program.sparse_plus_low_rank import ThinMatrix
+from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
 
@@ -61,7 +61,7 @@ _Proof = Callable[[float], float | None]
 _found_lately: tuple[tuple[bytes, float], ...] = ()
 
 
-def smallest_eigenvalue(W: ThinMatrix) -> float:
+def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
     """Return a number not above the smallest eigenvalue, and near that or, where that is positive, near zero.
 
     Up to an order of 500 it is computed, above proven; beyond 5,000, where no sparse factor is at hand, up
@@ -78,7 +78,7 @@ def smallest_eigenvalue(W: ThinMatrix) -> float:
     return _found_now(W, size, key) if found is None else found
 
 
-def _found_now(W: ThinMatrix, size: float, key: bytes) -> float:
+def _found_now(W: SparsePlusLowRank, size: float, key: bytes) -> float:
     """Return the bound of a matrix of some size, and keep it if the proof was done; weaker out of time."""
     global _found_lately
     try:
@@ -90,7 +90,7 @@ def _found_now(W: ThinMatrix, size: float, key: bytes) -> float:
     return found
 
 
-def _digest(W: ThinMatrix) -> bytes:
+def _digest(W: SparsePlusLowRank) -> bytes:
     """Return what tells a matrix from all others."""
     digest = hashlib.blake2b()
     for part in (W.S.indptr, W.S.indices, W.S.data, W.U, W.w):
@@ -98,7 +98,7 @@ def _digest(W: ThinMatrix) -> bytes:
     return digest.digest()
 
 
-def _by_proof(W: ThinMatrix, size: float) -> float:
+def _by_proof(W: SparsePlusLowRank, size: float) -> float:
     """Return the bound of a matrix of the given size, by the first of the three proofs that takes it."""
     estimate = min(float(lowest(W, 1)[0][0]), 0.0)
     found = None
@@ -147,7 +147,7 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
     return float(scipy.linalg.eigvalsh(H)[-1]) + _ROUND_OFF * float(np.linalg.norm(H))
 
 
-def _stays_sparse(W: ThinMatrix) -> bool:
+def _stays_sparse(W: SparsePlusLowRank) -> bool:
     """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it.
 
     And whether there is time to factorize it, in one call.
@@ -165,7 +165,7 @@ def _stays_sparse(W: ThinMatrix) -> bool:
     return narrow and affords(W.n, _SPARSE_WORK * float(width @ width) / W.n**3)
 
 
-def _by_inertia(W: ThinMatrix, t: float) -> float | None:
+def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
     """Return what ``L D L' ~ W - t I`` proves, None where it does not prove the matrix psd.
 
     The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
@@ -215,7 +215,7 @@ def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
     return inside, across, float(sum(rows[n:].sum() for rows in border))
 
 
-def _by_polynomial(W: ThinMatrix, a: float) -> float:
+def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
     """Return a bound from a Chebyshev polynomial of a random vector, up to the probability of 1e-12.
 
     With ``x`` in ``[-1, 1]`` for eigenvalues in ``[a, b]``, where ``b`` is above all, ``|T_k(x)|`` of one
@@ -244,7 +244,7 @@ def _by_polynomial(W: ThinMatrix, a: float) -> float:
     return _with_directions(W, Q, below) if heavy.any() else below
 
 
-def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
+def _growth(W: SparsePlusLowRank, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
     """Yield degrees, and the logarithm of the length to which ``T_k`` takes a random vector off `Q`."""
     scale, center = 2 / (b - a), (b + a) / (b - a)
 
@@ -265,7 +265,7 @@ def _growth(W: ThinMatrix, Q: Array, a: float, b: float) -> Iterator[tuple[int, 
             yield degree, logarithm + np.log(np.linalg.norm(now))
 
 
-def _with_directions(W: ThinMatrix, Q: Array, below: float) -> float:
+def _with_directions(W: SparsePlusLowRank, Q: Array, below: float) -> float:
     """Return a number below the eigenvalues of `W`, from one below those of ``P W P``, ``P = I - QQ'``.
 
     ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if ``least - t >= |P W Q|^2 / d``,
@@ -278,12 +278,12 @@ def _with_directions(W: ThinMatrix, Q: Array, below: float) -> float:
     return below - (np.hypot(apart, 2 * across) - apart) / 2
 
 
-def lowest(W: ThinMatrix, count: int, steps: int = _LANCZOS) -> tuple[Array, Array]:
+def lowest(W: SparsePlusLowRank, count: int, steps: int = _LANCZOS) -> tuple[Array, Array]:
     """Return the lowest Ritz values and vectors of Lanczos's method: estimates from above.
 
     Parameters
     ----------
-    W : ThinMatrix
+    W : SparsePlusLowRank
     count, steps : int
 
     Returns

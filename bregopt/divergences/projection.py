@@ -161,7 +161,7 @@ def increasing_root(g: Callable[[float], tuple[float, float]], start: float, sto
     g : callable
         ``x -> (value, derivative)``.
     start, stop : float
-        Ends of the interval, where ``g`` goes to ``-inf`` and ``inf`` or to values of opposite sign.
+        BoundState of the interval, where ``g`` goes to ``-inf`` and ``inf`` or to values of opposite sign.
     """
     x, leap = 0.0, 0.0
     for _ in range(200):

@@ -21,7 +21,7 @@ from bregopt.modeling.constraints import Constraint, broadcast_gamma
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Share, Term
+from bregopt.program import Block, Bounds, LinearMap, Nearness, ParameterSlope, Penalty, Program, Term
 from bregopt.program.rows import Rows, concatenate_rows
 
 __all__ = ["Compiled", "compile_problem"]
@@ -77,7 +77,8 @@ class Compiled:
             bounds=self._bounds(),
             offset=sign * float(np.asarray(offset)),
             shares=tuple(
-                Share(p.name, np.ravel(np.asarray(p.value)), lower, upper) for p, lower, upper in self.shares
+                ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
+                for p, lower, upper in self.shares
             ),
         )
 

@@ -94,7 +94,7 @@ class OnFaces(Reduced):
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        noise = (_NO_BOUND * self.whole.natural_size * self.whole.A.norms())[idle]
+        noise = (_NO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
@@ -132,17 +132,17 @@ class OnFaces(Reduced):
         """
         b, A = exposure.block, self.whole.A
         before = Face(exposure.before)
-        F, Z = before.seen(A.adjoint(weight, b)), before.seen(-A.adjoint(y, b))
+        F, Z = before.compress(A.adjoint(weight, b)), before.compress(-A.adjoint(y, b))
         if costs:
-            Z = Z + before.seen(self.whole.blocks[b].C)
-        R, _ = np.linalg.qr(before.shrunk(exposure.directions))
+            Z = Z + before.compress(self.whole.blocks[b].C)
+        R, _ = np.linalg.qr(before.project(exposure.directions))
         after = Face(R)
-        corner = after.shrunk(Z @ R)
+        corner = after.project(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _ROUND_OFF * size:
             # At an answer Z is nearly singular on the face, and exactly psd would take any multiple.
             slack = _SLACK * size if costs else 0.0
-            held = after.seen(Z) + slack * np.eye(after.order)
+            held = after.compress(Z) + slack * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(held), corner)
             except np.linalg.LinAlgError:
@@ -200,7 +200,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     """Return which hard rows are zero on the faces: seen on random matrices of these."""
     rng = np.random.default_rng(0)
     X = [
-        LowRank(face.spread(rng.normal(size=(face.order, _PROBES)))) if face.order else None for face in faces
+        LowRank(face.embed(rng.normal(size=(face.order, _PROBES)))) if face.order else None for face in faces
     ]
     activity, size = np.zeros(program.m), np.zeros(program.m)
     for term in program.A.terms:
@@ -220,7 +220,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
         return None
     rows, weight, ranges = [], [], []
     for k, sign, A in _pinned(program, b, face, used):
-        own = _range_of(sign * face.seen(A))
+        own = _range_of(sign * face.compress(A))
         if own is not None:
             rows.append(k)
             weight.append(sign / float(np.linalg.norm(A)))
@@ -228,7 +228,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     if rows:
         left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
         new = left[:, s > 1e-8 * s.max()]
-        return Exposure(b, np.array(rows), np.array(weight), before, face.spread(new))
+        return Exposure(b, np.array(rows), np.array(weight), before, face.embed(new))
     return None if before.shape[1] else _diagonal_exposure(program, b)
 
 
@@ -266,7 +266,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     if face.codimension == 0:
         seen = sign * _diagonals(rows)
     else:
-        V = face.spread(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
+        V = face.embed(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
         seen = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
     mask: Mask = np.asarray((seen >= 0).all(axis=1) & (seen > 0).any(axis=1))
     return mask
@@ -274,7 +274,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
 
 def _diagonals(rows: Rows) -> Array:
     """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
-    pieces = rows.pieces()
+    pieces = rows.rank_one_terms()
     if pieces is not None:
         diagonals = np.zeros((rows.m, rows.n))
         np.add.at(diagonals, pieces.row, pieces.weight[:, None] * dense(pieces.U) ** 2)

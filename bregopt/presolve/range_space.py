@@ -271,7 +271,7 @@ def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
         t, length = rows.coordinates(), np.linalg.norm(space.V, axis=1)
         return np.minimum(length[t.i], length[t.j]) <= _ROUND_OFF * length.max()
     if rows.rank == 1:
-        pieces = rows.pieces()
+        pieces = rows.rank_one_terms()
         assert pieces is not None
         seen, terms = pieces.U @ space.V, abs(pieces.U) @ np.abs(space.V)
         return np.linalg.norm(seen, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)

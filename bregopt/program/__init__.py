@@ -6,9 +6,15 @@ from bregopt.program.bounds import Bounds, Penalty, Target
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Nearness, Program, Share
+from bregopt.program.program import Block, Nearness, ParameterSlope, Program
 from bregopt.program.scale import Scale, pays, scale_of
-from bregopt.program.sparse_plus_low_rank import ThinMatrix, ThinProgram, ThinRows, stored_terms, thin_program
+from bregopt.program.sparse_plus_low_rank import (
+    SparseLowRankProgram,
+    SparseLowRankRows,
+    SparsePlusLowRank,
+    sparse_plus_low_rank,
+    stored_terms,
+)
 
 __all__ = [
     "Answer",
@@ -19,20 +25,20 @@ __all__ = [
     "LowRank",
     "Matrix",
     "Nearness",
+    "ParameterSlope",
     "Penalty",
     "Program",
     "Scale",
-    "Share",
+    "SparseLowRankProgram",
+    "SparseLowRankRows",
+    "SparsePlusLowRank",
     "Start",
     "StopReason",
     "Target",
     "Term",
-    "ThinMatrix",
-    "ThinProgram",
-    "ThinRows",
     "divergence_of",
     "pays",
     "scale_of",
+    "sparse_plus_low_rank",
     "stored_terms",
-    "thin_program",
 ]

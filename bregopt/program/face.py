@@ -49,23 +49,23 @@ class Face:
     @property
     def basis(self) -> Array:
         """``V``, shape ``(n, order)``."""
-        return self.spread(np.eye(self.order))
+        return self.embed(np.eye(self.order))
 
-    def shrunk(self, W: Array) -> Array:
+    def project(self, W: Array) -> Array:
         """Return ``V' W``."""
         if self.codimension == 0:
             return W
         turned = W - self._Y @ (self._T.T @ (self._Y.T @ W))
         return turned[self.codimension :]
 
-    def spread(self, W: Array) -> Array:
+    def embed(self, W: Array) -> Array:
         """Return ``V W``."""
         if self.codimension == 0:
             return W
         padded = np.concatenate([np.zeros((self.codimension, *W.shape[1:])), W])
         return padded - self._Y @ (self._T @ (self._Y.T @ padded))
 
-    def seen(self, S: Array) -> Array:
+    def compress(self, S: Array) -> Array:
         """Return ``V' S V`` for a symmetric matrix."""
         q = self.codimension
         if q == 0:

@@ -25,7 +25,7 @@ from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 
-__all__ = ["Block", "Nearness", "Program", "Share"]
+__all__ = ["Block", "Nearness", "ParameterSlope", "Program"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class ParameterSlope:
     """What a parameter has added to the bounds of the rows: ``lower @ value`` and ``upper @ value``.
 
     Parameters
@@ -129,7 +129,7 @@ class Program:
         Name and number of rows of each declared constraint, in row order; for messages.
     columns : tuple of (str, int)
         Name and number of elements of each declared ordinary variable, in order, as far as these are known.
-    shares : tuple of Share
+    shares : tuple of ParameterSlope
         Where the bounds are from, as far as they are from parameters; for translation.
     maximize : bool
         Whether the user maximizes the negative of this objective: reports are given in that sense.
@@ -147,7 +147,7 @@ class Program:
     offset: float = 0.0
     labels: tuple[tuple[str, int], ...] = ()
     columns: tuple[tuple[str, int], ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
     reductions: dict[tuple[str, float], Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -186,7 +186,7 @@ class Program:
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
 
     @cached_property
-    def natural_size(self) -> float:
+    def bound_scale(self) -> float:
         """The largest trace or variable that the bounds of the rows speak of; one where they are all zero."""
         ends, size = self.bounds.sizes, self.row_sizes
         largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))

@@ -18,7 +18,13 @@ from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Products, Rows
 
-__all__ = ["ThinMatrix", "ThinProgram", "ThinRows", "stored_terms", "thin_program"]
+__all__ = [
+    "SparseLowRankProgram",
+    "SparseLowRankRows",
+    "SparsePlusLowRank",
+    "sparse_plus_low_rank",
+    "stored_terms",
+]
 
 _MOST_TERMS = 50_000_000  # that are listed
 _ROUND_OFF = 1e-14
@@ -26,7 +32,7 @@ _FULL = 0.1  # of a vector's entries, beyond which its square is not listed
 
 
 @dataclass(frozen=True, eq=False)
-class ThinMatrix:
+class SparsePlusLowRank:
     """The symmetric matrix ``S + U diag(w) U'``.
 
     Parameters
@@ -51,11 +57,11 @@ class ThinMatrix:
             product += (self.U * self.w) @ (self.U.T @ V)
         return product
 
-    def __sub__(self, other: ThinMatrix) -> ThinMatrix:
+    def __sub__(self, other: SparsePlusLowRank) -> SparsePlusLowRank:
         U, w = np.hstack([self.U, other.U]), np.concatenate([self.w, -other.w])
         acting = w != 0
         S = sp.csr_array(self.S - other.S) if other.S.nnz else self.S
-        return ThinMatrix(S, U[:, acting], w[acting])
+        return SparsePlusLowRank(S, U[:, acting], w[acting])
 
     def diagonal(self) -> Array:
         """Return the diagonal, shape ``(n,)``."""
@@ -84,7 +90,7 @@ class ThinMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class ThinRows:
+class SparseLowRankRows:
     """Rows ``<A_k, X>`` of one block, those with full vectors apart from those held term by term.
 
     Parameters
@@ -116,44 +122,48 @@ class ThinRows:
         form = self.weight * np.einsum("kr,kr->k", self.Z @ R, self.Z @ V)
         return activity + np.bincount(self.at, form, self.m)
 
-    def adjoint(self, y: Array) -> ThinMatrix:
+    def adjoint(self, y: Array) -> SparsePlusLowRank:
         """Return ``sum_k y_k A_k``."""
         t = self.terms
         half = t.value * y[t.row] / 2
         index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
         S = sp.csr_array((np.concatenate([half, half]), index), (self.n, self.n))
         w = self.weight * y[self.at]
-        return ThinMatrix(S, self.Z[w != 0].T, w[w != 0])
+        return SparsePlusLowRank(S, self.Z[w != 0].T, w[w != 0])
 
-    def slice(self, rows: IntArray) -> ThinRows:
+    def slice(self, rows: IntArray) -> SparseLowRankRows:
         """Return the given rows, each at most once."""
         place = np.full(self.m, -1)
         place[rows] = np.arange(len(rows))
         t, kept, full = self.terms, place[self.terms.row] >= 0, place[self.at] >= 0
         terms = Coordinates(place[t.row[kept]], t.i[kept], t.j[kept], t.value[kept])
-        return ThinRows(len(rows), self.n, terms, self.Z[full], place[self.at[full]], self.weight[full])
+        return SparseLowRankRows(
+            len(rows), self.n, terms, self.Z[full], place[self.at[full]], self.weight[full]
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class ThinProgram:
+class SparseLowRankProgram:
     """The cost and the rows of a program in one block whose terms are few."""
 
-    cost: ThinMatrix
-    rows: ThinRows
+    cost: SparsePlusLowRank
+    rows: SparseLowRankRows
 
-    def slack(self, y: Array) -> ThinMatrix:
+    def slack(self, y: Array) -> SparsePlusLowRank:
         """Return ``C - A*(y)``."""
         return self.cost - self.rows.adjoint(y)
 
 
-def thin_program(program: Program, b: int = 0) -> ThinProgram | None:
+def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram | None:
     """Return the cost and the rows of one block by their terms; None where these are too many."""
     block = program.blocks[b]
     own = [term for term in program.A.terms if term.block == b]
     cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
     if sum(stored_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
         return None
-    return ThinProgram(_listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own))
+    return SparseLowRankProgram(
+        _listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own)
+    )
 
 
 def stored_terms(rows: Rows) -> int:
@@ -187,7 +197,7 @@ def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, f
     return (z, w) if exact and np.count_nonzero(terms.data) == np.count_nonzero(z) ** 2 else None
 
 
-def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
+def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
     """Return `m` rows from families and the places where they stand."""
     columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
     vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
@@ -214,6 +224,6 @@ def _listed(m: int, n: int, placed: list[Term]) -> ThinRows:
     fields = (
         np.concatenate(column) for column in zip((none, none, none, np.zeros(0)), *columns, strict=True)
     )
-    return ThinRows(
+    return SparseLowRankRows(
         m, n, Coordinates(*fields), np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
     )

@@ -27,7 +27,7 @@ from bregopt.program import Program
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver, make_settings
 from bregopt.routes.solution import Solution
-from bregopt.routes.working_set import may_rest, work
+from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for
 
 __all__ = [
@@ -301,9 +301,9 @@ def _in_order(program: Program, options: dict[str, Any]) -> list[str]:
     """Return the names of all routes in the order that suits a program, and the tolerance asked for."""
     order = _order(program)
     large = order > _LARGE_ORDER
-    hard = large or work(program) > _HARD_WORK
+    hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings().tol) >= _COARSE
-    if hard and coarse and int(may_rest(program.bounds).sum()) > program.m / 2:
+    if hard and coarse and int(can_be_inactive(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", _names())
     if large and program.m <= order + _FEW_MORE:
         return _earlier("lowrank", _names())

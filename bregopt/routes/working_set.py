@@ -23,7 +23,7 @@ from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["Split", "may_rest", "on_working_set", "sizes_at", "work"]
+__all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
 _BROKEN = 0.1  # of the tolerance: what rows may be out of place by in the end
 _ENOUGH = 0.5  # of the tolerance, that a certificate is to meet
@@ -41,7 +41,7 @@ _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class ActiveSet:
     """Which rows work, and where the others are held.
 
     Parameters
@@ -55,15 +55,15 @@ class Split:
     held: Array
 
     @classmethod
-    def resting(cls, bounds: Bounds, y: Array | None = None) -> Split:
-        """Return the split in which all rows rest that may, but those with a multiplier in `y`."""
-        working = ~may_rest(bounds)
+    def resting(cls, bounds: Bounds, y: Array | None = None) -> ActiveSet:
+        """Return the active set in which all rows rest that may, but those with a multiplier in `y`."""
+        working = ~can_be_inactive(bounds)
         if y is not None:
             working |= bounds.clip(y) != 0
         return cls(working, np.zeros(bounds.m))
 
-    def joined(self, rows: IntArray) -> Split:
-        """Return the split with more rows working."""
+    def joined(self, rows: IntArray) -> ActiveSet:
+        """Return the active set with more rows working."""
         working = self.working.copy()
         working[rows] = True
         return replace(self, working=working)
@@ -129,16 +129,16 @@ class Split:
         )
         return least, largest
 
-    def paying(self, program: Program) -> Split:
-        """Return the split with so many more rows that ``B'y = c`` may hold, variable by variable.
+    def paying(self, program: Program) -> ActiveSet:
+        """Return the active set with so many more rows that ``B'y = c`` may hold, variable by variable.
 
         Without them a free variable would lead the rows that work along a ray.
         """
-        split = self
+        active_set = self
         lower, upper = program.bounds.dual_range()
         columns = program.B.tocsc()
         for j in np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi)):
-            least, largest = split.reach(program)
+            least, largest = active_set.reach(program)
             short = max(program.c[j] - largest[j], least[j] - program.c[j])
             if short < 0:
                 continue
@@ -146,14 +146,16 @@ class Split:
             rows, weight = columns.indices[own], columns.data[own]
             up = program.c[j] >= largest[j]
             end = np.where((weight > 0) == up, upper[rows], lower[rows])
-            gain = np.where(split.working[rows], 0.0, np.abs(weight) * np.abs(end - split.held[rows]))
+            gain = np.where(
+                active_set.working[rows], 0.0, np.abs(weight) * np.abs(end - active_set.held[rows])
+            )
             order = np.argsort(-gain, kind="stable")
             enough = int(np.searchsorted(np.cumsum(gain[order]), 2 * short)) + 1
-            split = split.joined(rows[order[:enough]])
-        return split
+            active_set = active_set.joined(rows[order[:enough]])
+        return active_set
 
 
-def may_rest(bounds: Bounds) -> Mask:
+def can_be_inactive(bounds: Bounds) -> Mask:
     """Return which rows may have no multiplier: those with room between their bounds.
 
     Rows with a smooth penalty are left to the methods, to which they cost little.
@@ -162,7 +164,7 @@ def may_rest(bounds: Bounds) -> Mask:
     return mask
 
 
-def work(program: Program) -> float:
+def newton_flops(program: Program) -> float:
     """Return about how many operations a Newton step on all rows takes, in the rows or in the entries."""
     entries = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     return float(program.m) * min(program.m, entries) ** 2
@@ -180,7 +182,7 @@ def on_working_set(
     method: _Method,
     program: Program,
     settings: Any,
-    split: Split,
+    active_set: ActiveSet,
     start: Start | None,
     progress: Progress,
     loose: bool = False,
@@ -193,7 +195,7 @@ def on_working_set(
         Solves a program; :func:`~bregopt.routes.ipm.logdet_newton.logdet_newton` for one.
     program : Program
     settings : Settings
-    split : Split
+    active_set : ActiveSet
         The first one.
     start : Start or None
         What the first round starts from; every round starts from the last where there is one.
@@ -201,7 +203,7 @@ def on_working_set(
     loose : bool
         Whether the first rounds may be less exact than asked, and rounds start from matrices too.
     """
-    return _Rounds(method, program, settings, progress, loose).run(split, start)
+    return _Rounds(method, program, settings, progress, loose).run(active_set, start)
 
 
 class _Rounds:
@@ -213,14 +215,14 @@ class _Rounds:
         self._method, self._program, self._settings, self._progress = method, program, settings, progress
         self._loose = loose
         self._tol = max(_LOOSE, settings.tol) if loose else settings.tol
-        self._rest = may_rest(program.bounds)
+        self._rest = can_be_inactive(program.bounds)
         self._left = np.zeros(program.m, dtype=bool)  # rows leave once
         self._best: tuple[float, Answer] | None = None
         self._steps = 0
 
-    def run(self, split: Split, start: Start | None) -> Answer:
+    def run(self, active_set: ActiveSet, start: Start | None) -> Answer:
         try:
-            stop = self._run(split, start)
+            stop = self._run(active_set, start)
         except CutShort as cut:
             if self._best is None:
                 raise
@@ -230,46 +232,46 @@ class _Rounds:
         assert self._best is not None
         return replace(self._best[1], stop=stop, iterations=self._steps)
 
-    def _run(self, split: Split, start: Start | None) -> Answer | StopReason:
+    def _run(self, active_set: ActiveSet, start: Start | None) -> Answer | StopReason:
         """Return a proof, or why the best answer is the last."""
         program, asked = self._program, self._settings.tol
         for _ in range(_ROUNDS):
-            split = split.paying(program) if self._loose else split
-            own = self._solve(split, start)
+            active_set = active_set.paying(program) if self._loose else active_set
+            own = self._solve(active_set, start)
             self._steps += own.iterations
             if own.stop is StopReason.INFEASIBLE:
-                return replace(own, y=Split(split.working, np.zeros(program.m)).multipliers(own.y))
-            answer = replace(own, y=split.multipliers(own.y))
+                return replace(own, y=ActiveSet(active_set.working, np.zeros(program.m)).multipliers(own.y))
+            answer = replace(own, y=active_set.multipliers(own.y))
             if own.stop is StopReason.UNBOUNDED:
-                joining = self._against(split, own)
+                joining = self._against(active_set, own)
                 if is_ray(program, own.X, own.u) or len(joining) == 0:
                     return answer
-                split, start = split.joined(joining), None
+                active_set, start = active_set.joined(joining), None
                 continue
-            certificate = self._look(answer, split)
+            certificate = self._look(answer, active_set)
             if certificate.meets(_ENOUGH * asked):
                 return StopReason.CONVERGED
             if own.stop in _CUT_SHORT:
                 return own.stop
-            joining = self._joining(split, answer)
+            joining = self._joining(active_set, answer)
             if len(joining) == 0 and own.stop is StopReason.STALLED:
-                joining = self._nearest(split, answer)
+                joining = self._nearest(active_set, answer)
             if len(joining) == 0 and not self._may_sharpen(own.stop):
                 return own.stop
             self._sharpen(certificate, len(joining) == 0)
-            split = self._without_clear(split, answer.y, certificate).joined(joining)
+            active_set = self._without_clear(active_set, answer.y, certificate).joined(joining)
             start = Start(tuple(answer.X) if self._loose else (), answer.u, answer.y)
         return StopReason.STALLED
 
-    def _solve(self, split: Split, start: Start | None) -> Answer:
+    def _solve(self, active_set: ActiveSet, start: Start | None) -> Answer:
         limit = self._settings.max_iter
         left = None if limit is None else max(limit - self._steps, 1)
         settings = replace(self._settings, verbose=False, tol=self._tol, max_iter=left)
         if start is not None:
-            start = replace(start, y=start.y[split.working])
-        return self._method(split.of(self._program), settings, start, Progress("working set"))
+            start = replace(start, y=start.y[active_set.working])
+        return self._method(active_set.of(self._program), settings, start, Progress("working set"))
 
-    def _look(self, answer: Answer, split: Split) -> Certificate:
+    def _look(self, answer: Answer, active_set: ActiveSet) -> Certificate:
         """Return the certificate of an answer with the best of what there is, and keep these."""
         program = self._program
         candidates = [answer]
@@ -281,37 +283,37 @@ class _Rounds:
         k = int(np.argmin(errors))
         if self._best is None or errors[k] < self._best[0]:
             self._best = errors[k], candidates[k]
-        self._progress.record(self._steps, certificates[k], rows=float(split.working.sum()))
+        self._progress.record(self._steps, certificates[k], rows=float(active_set.working.sum()))
         return certificates[k]
 
-    def _joining(self, split: Split, answer: Answer) -> IntArray:
+    def _joining(self, active_set: ActiveSet, answer: Answer) -> IntArray:
         """Return the rows that are most out of place."""
         activity = self._program.activity(answer.X, answer.u)
-        out = np.where(self._rest, split.out_of_place(self._program, activity), 0.0)
+        out = np.where(self._rest, active_set.out_of_place(self._program, activity), 0.0)
         out /= sizes_at(self._program, answer.X, answer.u)
         count = int((out > _BROKEN * self._settings.tol).sum())
         order = max(block.n for block in self._program.blocks)
-        least = max(order, _GROWTH * split.working.sum()) if self._loose else order
+        least = max(order, _GROWTH * active_set.working.sum()) if self._loose else order
         joining: IntArray = np.argsort(-out)[: int(min(count, max(least, _JOIN * count)))]
         return joining
 
-    def _against(self, split: Split, ray: Answer) -> IntArray:
+    def _against(self, active_set: ActiveSet, ray: Answer) -> IntArray:
         """Return rows that stop a ray: those that oppose it most, until it would rise as fast as it falls."""
         program = self._program
-        opposing = split.opposing(program, program.activity(ray.X, ray.u))
+        opposing = active_set.opposing(program, program.activity(ray.X, ray.u))
         order = np.argsort(-opposing)[: int((opposing > 0).sum())]
-        own = split.of(program)
+        own = active_set.of(program)
         falls = float(own.c @ ray.u) + sum(b.cost_value(X) for b, X in zip(own.blocks, ray.X, strict=True))
         enough = np.searchsorted(np.cumsum(opposing[order]), 2 * abs(falls)) + 1
-        joining: IntArray = order[: max(int(enough), int(split.working.sum()))]
+        joining: IntArray = order[: max(int(enough), int(active_set.working.sum()))]
         return joining
 
-    def _nearest(self, split: Split, answer: Answer) -> IntArray:
+    def _nearest(self, active_set: ActiveSet, answer: Answer) -> IntArray:
         """Return as many rows again as work, those nearest to their bounds."""
         bounds, activity = self._program.bounds, self._program.activity(answer.X, answer.u)
         room = np.minimum(np.abs(activity - bounds.lo), np.abs(bounds.hi - activity))
-        room[split.working] = np.inf
-        count = min(int(split.working.sum()), int((~split.working).sum())) if self._loose else 0
+        room[active_set.working] = np.inf
+        count = min(int(active_set.working.sum()), int((~active_set.working).sum())) if self._loose else 0
         nearest: IntArray = np.argsort(room)[:count]
         return nearest
 
@@ -327,14 +329,14 @@ class _Rounds:
         else:
             self._tol = float(np.clip(0.0 if settled else _SHARPER * certificate.gap, enough, self._tol))
 
-    def _without_clear(self, split: Split, y: Array, certificate: Certificate) -> Split:
-        """Return the split without the rows that are clearly at one end of their range, each once."""
+    def _without_clear(self, active_set: ActiveSet, y: Array, certificate: Certificate) -> ActiveSet:
+        """Return the active set without the rows that are clearly at one end of their range, each once."""
         if not self._loose or certificate.gap > _SETTLED:
-            return split
+            return active_set
         bounds = self._program.bounds
         price = np.where(np.isfinite(bounds.gamma), bounds.gamma, np.abs(y).max(initial=0.0))
         full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - _CLEAR) * price)
-        clear = split.working & self._rest & ~self._left & (full | (np.abs(y) < _CLEAR * price))
+        clear = active_set.working & self._rest & ~self._left & (full | (np.abs(y) < _CLEAR * price))
         self._left |= clear
         held = np.where(full, np.copysign(bounds.gamma, y), 0.0)
-        return Split(split.working & ~clear, np.where(clear, held, split.held))
+        return ActiveSet(active_set.working & ~clear, np.where(clear, held, active_set.held))

@@ -85,7 +85,7 @@ def _needed_rows(conic: Conic) -> Mask:
 def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
     """Return the ends of rows whose first entries are one, and their kinds: 0 at, 1 below, 2 above the end.
 
-    Ends that differ by round-off are made the same.
+    BoundState that differ by round-off are made the same.
     """
     end = conic.b[rows] / size
     order = np.argsort(end)

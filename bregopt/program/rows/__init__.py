@@ -5,7 +5,7 @@ touch rows only through those methods.
 """
 
 from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows, dense_stack
-from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily, Rows
+from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily, Rows
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
@@ -21,9 +21,9 @@ __all__ = [
     "DenseRows",
     "Distances",
     "Entries",
-    "Pieces",
     "Products",
     "RankOne",
+    "RankOneTerms",
     "RankTwo",
     "RowFamily",
     "Rows",

@@ -11,7 +11,15 @@ import numpy as np
 from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.program.lowrank import Matrix
 
-__all__ = ["Coordinates", "Pieces", "Products", "RowFamily", "Rows", "eigen_factor", "symmetric_scatter"]
+__all__ = [
+    "Coordinates",
+    "Products",
+    "RankOneTerms",
+    "RowFamily",
+    "Rows",
+    "eigen_factor",
+    "symmetric_scatter",
+]
 
 _LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
 
@@ -27,7 +35,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class RankOneTerms:
     """Rows as sums of few rank-one pieces: row ``row[r]`` holds ``weight[r] u_r u_r'``.
 
     The ``u`` are the rows of `U`, dense or CSR of shape ``(pieces, n)``.
@@ -99,7 +107,7 @@ class Rows(Protocol):
         """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` of full column rank."""
         ...
 
-    def pieces(self) -> Pieces | None:
+    def rank_one_terms(self) -> RankOneTerms | None:
         """Return the rows in rank-one pieces, None where they may need many."""
         ...
 
@@ -113,7 +121,7 @@ class Rows(Protocol):
 
     @property
     def rank(self) -> int | None:
-        """The largest rank of a row, None where that may be any; with one, :meth:`pieces` are as few."""
+        """The largest rank of a row, and of its :meth:`rank_one_terms`; None where it may be any."""
         ...
 
     @property
@@ -167,7 +175,7 @@ class RowFamily:
     def factor(self: Rows, k: int) -> tuple[Array, Array]:
         return eigen_factor(self.slice(np.array([k])).adjoint(np.ones(1)))
 
-    def pieces(self) -> Pieces | None:
+    def rank_one_terms(self) -> RankOneTerms | None:
         return None
 
     def count(self: Rows) -> int:

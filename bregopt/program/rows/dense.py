@@ -57,7 +57,7 @@ class DenseRows(RowFamily):
     def factor(self, k: int) -> tuple[Array, Array]:
         return eigen_factor(self.stack[k])
 
-    def pieces(self) -> None:
+    def rank_one_terms(self) -> None:
         return None
 
     def coordinates(self) -> Coordinates:

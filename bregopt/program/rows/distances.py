@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, RowFamily, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_one import RankOne
 
 __all__ = ["Distances"]
@@ -64,11 +64,11 @@ class Distances(RowFamily):
         z[self.j[k]] = -1.0
         return z, self.weight[k : k + 1]
 
-    def pieces(self) -> Pieces:
+    def rank_one_terms(self) -> RankOneTerms:
         row = np.arange(self.m)
         at, index = np.concatenate([row, row]), np.concatenate([self.i, self.j])
         value = np.concatenate([np.ones(self.m), -np.ones(self.m)])
-        return Pieces(sp.csr_array((value, (at, index)), (self.m, self.n)), row, self.weight)
+        return RankOneTerms(sp.csr_array((value, (at, index)), (self.m, self.n)), row, self.weight)
 
     def coordinates(self) -> Coordinates:
         row = np.tile(np.arange(self.m), 3)

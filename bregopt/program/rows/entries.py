@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, RowFamily, symmetric_scatter
+from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_two import RankTwo
 
 __all__ = ["Entries"]
@@ -67,7 +67,7 @@ class Entries(RowFamily):
         U[j] = 1.0, -1.0
         return U, np.array([w / 4, -w / 4])
 
-    def pieces(self) -> Pieces:
+    def rank_one_terms(self) -> RankOneTerms:
         # e_i e_j' + e_j e_i' = ((e_i + e_j)(e_i + e_j)' - (e_i - e_j)(e_i - e_j)') / 2; one piece if i = j
         diagonal, off = np.flatnonzero(self.i == self.j), np.flatnonzero(self.i != self.j)
         one, two = len(diagonal), len(off)
@@ -78,7 +78,7 @@ class Entries(RowFamily):
             (value, np.concatenate([self.i[diagonal], ends, ends]), start), (one + 2 * two, self.n)
         )
         weight = np.concatenate([self.weight[diagonal], self.weight[off] / 4, -self.weight[off] / 4])
-        return Pieces(U, np.concatenate([diagonal, off, off]), weight)
+        return RankOneTerms(U, np.concatenate([diagonal, off, off]), weight)
 
     def coordinates(self) -> Coordinates:
         return Coordinates(np.arange(self.m), self.i, self.j, self.weight)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily
+from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
@@ -62,8 +62,8 @@ class RankOne(RowFamily):
         z = dense_row(self.Z, k)
         return (z[:, None], self.weight[k : k + 1]) if z.any() else (np.zeros((self.n, 0)), np.zeros(0))
 
-    def pieces(self) -> Pieces:
-        return Pieces(self.Z, np.arange(self.m), self.weight)
+    def rank_one_terms(self) -> RankOneTerms:
+        return RankOneTerms(self.Z, np.arange(self.m), self.weight)
 
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.Z, self.Z, self.weight)

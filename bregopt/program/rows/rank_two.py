@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import Matrix
-from bregopt.program.rows.base import Coordinates, Pieces, Products, RowFamily
+from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
 from bregopt.program.rows.rank_one import (
     dense_row,
     outer_coordinates,
@@ -79,11 +79,11 @@ class RankTwo(RowFamily):
         d = self.weight[k] * length[0] * length[1] / 4 * np.array([1.0, -1.0])
         return U[:, keep], d[keep]
 
-    def pieces(self) -> Pieces:
+    def rank_one_terms(self) -> RankOneTerms:
         # u w' + w u' = ((u + w)(u + w)' - (u - w)(u - w)') / 2
         stack = [self.U + self.W, self.U - self.W]
         U = sp.vstack(stack, format="csr") if sp.issparse(self.U) else np.vstack(stack)
-        return Pieces(U, np.tile(np.arange(self.m), 2), np.concatenate([self.weight, -self.weight]) / 4)
+        return RankOneTerms(U, np.tile(np.arange(self.m), 2), np.concatenate([self.weight, -self.weight]) / 4)
 
     def coordinates(self) -> Coordinates:
         return outer_coordinates(self.U, self.W, self.weight)

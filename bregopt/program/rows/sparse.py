@@ -92,7 +92,7 @@ class SparseRows(RowFamily):
         U[support] = small
         return U, d
 
-    def pieces(self) -> None:
+    def rank_one_terms(self) -> None:
         return None
 
     def coordinates(self) -> Coordinates:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.certify import lowest
 from bregopt.clock import CutShort
-from bregopt.program import Program, ThinMatrix, ThinProgram, ThinRows
+from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank
 from bregopt.routes.burer_monteiro.surface import Surface, Tangent
 
 __all__ = ["Lagrangian", "Point", "lagrangian"]
@@ -38,7 +38,7 @@ class Point:
     value : float
     y : array of shape (m,)
         What the multipliers of the rows become.
-    slack : ThinMatrix
+    slack : SparsePlusLowRank
         ``C - A*(y)`` without the rows of the surface,
     share, across : arrays of shape (n, 1) or (1, 1), and (q, k)
         and the multipliers of those: of the spheres and of the planes.
@@ -52,7 +52,7 @@ class Point:
     R: Array
     value: float
     y: Array
-    slack: ThinMatrix
+    slack: SparsePlusLowRank
     share: Array
     across: Array
     gradient: Array
@@ -70,12 +70,12 @@ class Point:
         return _UNIT * max(map(abs, self.slack.ends())) * float(np.vdot(self.R, self.R))
 
     @cached_property
-    def curvature(self) -> ThinMatrix:
+    def curvature(self) -> SparsePlusLowRank:
         """``C - A*(y)`` with the rows of the spheres: psd along the planes at the answer."""
         share = np.broadcast_to(self.share[:, 0], (self.slack.n,))
         return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(share)))
 
-    def off_planes(self, surface: Surface) -> ThinMatrix:
+    def off_planes(self, surface: Surface) -> SparsePlusLowRank:
         """Return the curvature, with the planes moved up to where they pull at the lowest no more."""
         W, Q = self.curvature, surface.Q
         level = _HEAVY * max(map(abs, W.ends()))
@@ -88,9 +88,9 @@ class Lagrangian:
 
     Parameters
     ----------
-    cost : ThinMatrix
+    cost : SparsePlusLowRank
     surface : Surface
-    rows : ThinRows
+    rows : SparseLowRankRows
         The rows besides the surface's,
     at : int array of shape (m,)
         which these are,
@@ -100,9 +100,9 @@ class Lagrangian:
         their multipliers and their penalties.
     """
 
-    cost: ThinMatrix
+    cost: SparsePlusLowRank
     surface: Surface
-    rows: ThinRows
+    rows: SparseLowRankRows
     at: IntArray
     lo: Array
     hi: Array
@@ -196,7 +196,7 @@ class Lagrangian:
         return moved(float(best.x)) if best.fun < below(0.0) else at
 
 
-def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array | None) -> Lagrangian:
+def lagrangian(program: Program, thin: SparseLowRankProgram, surface: Surface, y: Array | None) -> Lagrangian:
     """Return the Lagrangian of a program in one block, with the multipliers of an earlier answer."""
     others = np.ones(program.m, dtype=bool)
     others[surface.rows] = others[surface.planes] = False
@@ -217,7 +217,7 @@ def lagrangian(program: Program, thin: ThinProgram, surface: Surface, y: Array |
     return Lagrangian(thin.cost, surface, rows, at, bounds.lo, bounds.hi, first, _STIFF * level / steep)
 
 
-def _steepness(rows: ThinRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:
+def _steepness(rows: SparseLowRankRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:
     """Return the norms of the rows, and about the squared norms of ``2 A_k R`` at their bounds."""
     t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
-from bregopt.program import Answer, Penalty, Program, Start, thin_program
+from bregopt.program import Answer, Penalty, Program, Start, sparse_plus_low_rank
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.burer_monteiro.staircase import Staircase, first_columns
@@ -60,7 +60,7 @@ class LowRankRoute:
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        thin = thin_program(program)
+        thin = sparse_plus_low_rank(program)
         if thin is None:
             return "its cost or its rows have too many terms"
         if read_surface(program, thin) is None:
@@ -68,7 +68,7 @@ class LowRankRoute:
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        thin = thin_program(program)
+        thin = sparse_plus_low_rank(program)
         surface = None if thin is None else read_surface(program, thin)
         assert surface is not None
         others = program.m - len(surface.rows) - len(surface.planes)
@@ -78,7 +78,7 @@ class LowRankRoute:
         return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        thin = thin_program(program)
+        thin = sparse_plus_low_rank(program)
         assert thin is not None
         surface = read_surface(program, thin)
         assert surface is not None

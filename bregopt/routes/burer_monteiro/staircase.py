@@ -15,7 +15,7 @@ from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, certify, lowest, objective_size
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import turned
-from bregopt.program import Answer, LowRank, Program, Start, StopReason, ThinProgram
+from bregopt.program import Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
 from bregopt.routes.burer_monteiro.lagrangian import lagrangian
 from bregopt.routes.burer_monteiro.start import first_factor
 from bregopt.routes.burer_monteiro.surface import Surface
@@ -50,7 +50,7 @@ class Staircase:
     ----------
     program : Program
         One block, linear, the diagonal or the trace fixed.
-    thin : ThinProgram
+    thin : SparseLowRankProgram
     surface : Surface
     settings : LowRankSettings
     start : Start, optional
@@ -60,7 +60,7 @@ class Staircase:
     def __init__(
         self,
         program: Program,
-        thin: ThinProgram,
+        thin: SparseLowRankProgram,
         surface: Surface,
         settings: Any,
         start: Start | None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import TraceBound, trace_bound
-from bregopt.program import Program, ThinProgram, ThinRows
+from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows
 
 __all__ = ["Surface", "Tangent", "read_surface"]
 
@@ -141,7 +141,7 @@ class Tangent:
         return self.split(V)[2]
 
 
-def read_surface(program: Program, thin: ThinProgram) -> Surface | None:
+def read_surface(program: Program, thin: SparseLowRankProgram) -> Surface | None:
     """Return what rows of a program in one block fix: its diagonal or its trace; None if neither.
 
     The diagonal must be above zero.
@@ -170,7 +170,7 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
     return entry
 
 
-def _planes(program: Program, rows: ThinRows) -> tuple[Array, IntArray, Array]:
+def _planes(program: Program, rows: SparseLowRankRows) -> tuple[Array, IntArray, Array]:
     """Return the planes that rows hold ``R`` in: an orthonormal basis, the rows, and their `push`."""
     own = np.flatnonzero(_held(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
@@ -178,7 +178,7 @@ def _planes(program: Program, rows: ThinRows) -> tuple[Array, IntArray, Array]:
         if term.rows.rank == 1:
             held = _held(program, term.at, term.rows.definite_signs()) & ~np.isin(term.at, rows.at)
             own = np.flatnonzero(held)[:_MOST_PLANES]
-            pieces = term.rows.slice(own).pieces()
+            pieces = term.rows.slice(own).rank_one_terms()
             assert pieces is not None
             vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
             at.append(term.at[own])

@@ -3,7 +3,7 @@
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.iterate import Direction, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
-from bregopt.routes.ipm.newton_point import Pull, Scene, Step
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Step
 from bregopt.routes.ipm.path_route import Path, PathSettings
 from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.row_action import RowAction
@@ -19,9 +19,9 @@ __all__ = [
     "Path",
     "PathSettings",
     "PrimalDual",
-    "Pull",
+    "RightHandSide",
     "RowAction",
-    "Scene",
+    "ScalingPoint",
     "Step",
     "conjugate_gradients",
     "first_iterate",

@@ -25,7 +25,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import bent
 
-__all__ = ["Ends", "Move", "Sides"]
+__all__ = ["BoundState", "FiniteBounds", "Move"]
 
 Subset = IntArray | slice
 _LEAST_SLACK, _MOST_SLACK = 0.1, 1e3  # of the size of a bound and its activity: first slacks
@@ -42,7 +42,7 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Slacks:
-    """Slacks and the ends that price them: the hard ones' first, then what hinges give, then bends.
+    """Slacks and the finite bounds that price them: the hard ones' first, then what hinges give, then bends.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Slacks:
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class FiniteBounds:
     """The finite bounds of all rows, which stay what they are; arrays of one length.
 
     Parameters
@@ -98,8 +98,8 @@ class Sides:
     free: Mask
 
     @classmethod
-    def of(cls, bounds: Bounds) -> Sides:
-        """Return the sides of some bounds."""
+    def of(cls, bounds: Bounds) -> FiniteBounds:
+        """Return the finite ones of some bounds."""
         same = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
         lower = np.flatnonzero(np.isfinite(bounds.lo))
         upper = np.flatnonzero(np.isfinite(bounds.hi) & ~same)
@@ -110,7 +110,7 @@ class Sides:
 
     @cached_property
     def slacks(self) -> Slacks:
-        """The slacks of the ends."""
+        """The slacks of the finite bounds."""
         held, hinge, logdet = self.held, self.hinge, self.logdet
         constant = [np.zeros(len(held)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
         side = [np.ones(len(held)), -np.ones(len(hinge)), self.sign[logdet]]
@@ -120,7 +120,7 @@ class Sides:
 
     @cached_property
     def held(self) -> IntArray:
-        """The ends with a slack."""
+        """The finite bounds with a slack."""
         return np.flatnonzero(~self.free)
 
     @cached_property
@@ -145,12 +145,12 @@ class Sides:
 
     @cached_property
     def two(self) -> IntArray:
-        """The ends that share their row with another."""
+        """The finite bounds that share their row with another."""
         return np.flatnonzero(self._shared)
 
     @cached_property
     def one(self) -> Subset:
-        """The ends that do not."""
+        """The finite bounds that do not."""
         return slice(None) if len(self.two) == 0 else np.flatnonzero(~self._shared)
 
     @cached_property
@@ -165,7 +165,7 @@ class Sides:
         return shared
 
     def sums(self, p: Array) -> Array:
-        """Return the sums ``sum sign p`` over the ends of each row, shape ``(m,)``."""
+        """Return the sums ``sum sign p`` over the finite bounds of each row, shape ``(m,)``."""
         return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
 
     def of_slacks(self, term: Array) -> Array:
@@ -174,25 +174,25 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
-    """Where the ends of all rows are.
+class BoundState:
+    """Where the finite bounds of all rows are.
 
     Parameters
     ----------
-    sides : Sides
+    sides : FiniteBounds
     p : array
-        The ends' multipliers.
+        The bounds' multipliers.
     s : array
         The slacks.
     """
 
-    sides: Sides
+    sides: FiniteBounds
     p: Array
     s: Array
 
     @classmethod
-    def at(cls, sides: Sides, activity: Array, nu: float, y: Array) -> Ends:
-        """Return the ends at a first activity, centered at `nu`; near `y`, NaN where none is known."""
+    def at(cls, sides: FiniteBounds, activity: Array, nu: float, y: Array) -> BoundState:
+        """Return the state at a first activity, centered at `nu`; near `y`, NaN where none is known."""
         row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
@@ -232,7 +232,7 @@ class Ends:
         k = self.sides.slacks.centered
         return float(self.s[:k] @ self.price[:k])
 
-    def stiffness(self) -> Array:
+    def complementarity_diagonal(self) -> Array:
         """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
         D = self.sides.of_slacks(self.s / self.price)
         if len(self.sides.curved):
@@ -292,9 +292,9 @@ class Ends:
         """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
         return _longest(self.s, move.s), _longest(self.price, move.price)
 
-    def moved(self, move: Move, primal: float, dual: float) -> Ends:
-        """Return the ends after a step of these lengths."""
-        return Ends(self.sides, self.p + dual * move.p, self.s + primal * move.s)
+    def moved(self, move: Move, primal: float, dual: float) -> BoundState:
+        """Return the finite bounds after a step of these lengths."""
+        return BoundState(self.sides, self.p + dual * move.p, self.s + primal * move.s)
 
     def after(self, move: Move, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""

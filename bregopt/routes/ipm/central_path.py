@@ -128,7 +128,7 @@ class _CentralPath(Method):
     def _primal_runs_away(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
         largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
-        return self._program.natural_size < _FAR_OUT * largest
+        return self._program.bound_scale < _FAR_OUT * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, moved onto the rows that it should not move along.
@@ -154,4 +154,4 @@ class _CentralPath(Method):
 def _dual_feasible(at: Iterate) -> bool:
     """Whether ``C - A*(y)`` is positive definite, whatever ``Z`` is."""
     true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
-    return all(root_of(face.seen(Z)) is not None for face, Z in true)
+    return all(root_of(face.compress(Z)) is not None for face, Z in true)

@@ -26,7 +26,7 @@ from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
 from bregopt.program.rows import Rows, dense_stack
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
 
 __all__ = ["EntrySystem"]
 
@@ -37,7 +37,7 @@ _SOLVED = 1e-11  # of the right-hand side: what may be left of the equations
 _CG_STEPS = 300
 _CG_TOL = 1e-3
 
-_Solver = Callable[[Array, Pull], tuple[Array, Array, Array]]
+_Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 
 
 class EntrySystem:
@@ -49,24 +49,24 @@ class EntrySystem:
         self._shape = _Triangle.of(A.orders[0])
         self.direct = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
 
-    def factor(self, scene: Scene) -> Solve:
+    def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
-        root = scene.root
-        k, Q, _ = lapack.dsyevd(_seen(root, scene.K[0]), lower=1)
+        root = scaling_point.root
+        k, Q, _ = lapack.dsyevd(_seen(root, scaling_point.K[0]), lower=1)
         P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
         Pk = P * k
-        E = np.divide(1.0, scene.D, out=np.zeros(self._A.m), where=self._yielding)
-        stiffness = 2 / (k[:, None] + k)
+        E = np.divide(1.0, scaling_point.D, out=np.zeros(self._A.m), where=self._yielding)
+        complementarity_diagonal = 2 / (k[:, None] + k)
         if self.direct:
-            solve = self._solver(self._features(P), E, stiffness, 1 / scene.D_u)
+            solve = self._solver(self._features(P), E, complementarity_diagonal, 1 / scaling_point.D_u)
         else:
-            solve = _iterative_solver(self._A.restrict(0, P), E, stiffness)
+            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal)
 
-        def step(pull: Pull) -> Step:
-            G = np.diag(pull.weight * k - 1)
-            if pull.R[0] is not None:
-                G += Pk.T @ pull.R[0] @ inverse.T
-            delta, du, dy = solve(G, pull)
+        def step(rhs: RightHandSide) -> Step:
+            G = np.diag(rhs.weight * k - 1)
+            if rhs.R[0] is not None:
+                G += Pk.T @ rhs.R[0] @ inverse.T
+            delta, du, dy = solve(G, rhs)
             return Step((symmetrize(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
 
         return step
@@ -85,29 +85,29 @@ class EntrySystem:
         A = self._A.restrict(0, np.eye(self._shape.n))
         return _Kept(A, self._B, self._shape)
 
-    def _solver(self, F: _Features, E: Array, stiffness: Array, E_u: Array) -> _Solver:
+    def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
         """Return what solves the system for ``G`` and the other right-hand sides."""
         shape, exact = self._shape, self._exact
-        h = np.concatenate([shape.doubled(stiffness), E_u])
+        h = np.concatenate([shape.doubled(complementarity_diagonal), E_u])
         S = F.gram(E)
         np.einsum("ii->i", S)[:] += h
         border = F.of(exact)
         solve_once = bordered(S, border, refinements=0)
 
-        def refine(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
+        def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
             """Solve, and solve again for what that leaves of the equations, if it is more than nothing.
 
             The multipliers follow from ``1 / D`` times a difference that nearly cancels; what they miss is
             small, and the multipliers of what is left are so too.
             """
-            hg = h * np.concatenate([shape.symmetric(G), pull.r_u])
-            hg[shape.size :] -= pull.q
-            right = hg + F.adjoint(E * pull.r)
-            x, against = solve_once(right, pull.r[exact])
-            dy = E * (pull.r - F.apply(x))
+            hg = h * np.concatenate([shape.symmetric(G), rhs.r_u])
+            hg[shape.size :] -= rhs.q
+            right = hg + F.adjoint(E * rhs.r)
+            x, against = solve_once(right, rhs.r[exact])
+            dy = E * (rhs.r - F.apply(x))
             dy[exact] = -against
             # Rows that give way hold by construction; of the others round-off is left.
-            left, missed = hg - h * x + F.adjoint(dy), pull.r[exact] - x @ border
+            left, missed = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
             if left @ left > _SOLVED**2 * (right @ right):
                 more, against = solve_once(left, missed)
                 x += more
@@ -118,12 +118,14 @@ class EntrySystem:
         return refine
 
 
-def _iterative_solver(A: LinearMap, E: Array, stiffness: Array) -> _Solver:
+def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
     """Return what solves a system that is not formed; there are no variables."""
 
-    def solve(G: Array, pull: Pull) -> tuple[Array, Array, Array]:
-        delta = _iterated(A, E, stiffness, A.adjoint(E * pull.r) + stiffness * (G + G.T) / 2)
-        return delta, pull.q, E * (pull.r - A.apply((delta,)))
+    def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
+        delta = _iterated(
+            A, E, complementarity_diagonal, A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
+        )
+        return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve
 
@@ -298,7 +300,7 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
     return features
 
 
-def _iterated(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
+def _iterated(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array) -> Array:
     """Solve the system in the entries by conjugate gradients; only rows that act take part."""
     n = len(right)
     active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
@@ -306,11 +308,11 @@ def _iterated(A: LinearMap, E: Array, stiffness: Array, right: Array) -> Array:
 
     def operator(v: Array) -> Array:
         delta = v.reshape(n, n)
-        return (stiffness * delta + A.adjoint(E * A.apply((delta,)))).ravel()
+        return (complementarity_diagonal * delta + A.adjoint(E * A.apply((delta,)))).ravel()
 
-    diagonal = stiffness.copy()
+    diagonal = complementarity_diagonal.copy()
     for term in A.terms:
-        pieces = term.rows.pieces()
+        pieces = term.rows.rank_one_terms()
         if pieces is not None:
             square = dense(pieces.U) ** 2
             diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)

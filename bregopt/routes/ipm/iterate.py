@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.linalg import inverse_of
 from bregopt.program import Face
-from bregopt.routes.ipm.bound_state import Ends, Move
+from bregopt.routes.ipm.bound_state import BoundState, Move
 
 __all__ = ["Direction", "Iterate", "Pair"]
 
@@ -56,7 +56,7 @@ class Iterate:
     u, z : array of shape (k,)
         Variables, and what multiplies their box.
     y, activity : array of shape (m,)
-    ends : Ends
+    ends : BoundState
         Of the rows and, after them, of the box.
     dual_miss : float
         The norm of ``C - A*(y) - Z``, largest over the blocks; zero but for round-off counts as zero.
@@ -67,7 +67,7 @@ class Iterate:
     z: Array
     y: Array
     activity: Array
-    ends: Ends
+    ends: BoundState
     dual_miss: float
 
     def complementarity(self, matrices: bool) -> float:

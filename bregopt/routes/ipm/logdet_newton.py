@@ -48,11 +48,11 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     methods: list[Any] = [_RowNewton(problem)]
     if smooth(problem.program.bounds, problem.mu):
         methods.insert(0, SoftNewton(problem))
-    elif problem.resting is not None:
-        at_rest = _at_rest(problem, problem.resting, settings, progress)
-        if at_rest is not None:
-            return at_rest
-    if problem.resting is None and is_ray(problem.program, (problem.steepest(),), _NO_VARIABLES):
+    elif problem.unconstrained is not None:
+        inactive = _inactive(problem, problem.unconstrained, settings, progress)
+        if inactive is not None:
+            return inactive
+    if problem.unconstrained is None and is_ray(problem.program, (problem.steepest(),), _NO_VARIABLES):
         ray = problem.steepest()
         return Answer((ray,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
     monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or STEPS, 0
@@ -82,7 +82,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     return replace(best, iterations=steps)
 
 
-def _at_rest(problem: LogDetProblem, X: Array, settings: Settings, progress: Progress) -> Answer | None:
+def _inactive(problem: LogDetProblem, X: Array, settings: Settings, progress: Progress) -> Answer | None:
     """Return the point where no row acts, if that is the answer."""
     activity = problem.program.A.apply((X,))
     if primal_residual(problem.program, (X,), _NO_VARIABLES, activity) > settings.tol:
@@ -132,7 +132,7 @@ class _RowNewton(Method):
         yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole]))
 
     def _near(self) -> _Iterate | None:
-        bounds, X = self._problem.program.bounds, self._problem.resting
+        bounds, X = self._problem.program.bounds, self._problem.unconstrained
         X = self._problem.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2

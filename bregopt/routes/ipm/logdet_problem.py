@@ -80,7 +80,7 @@ class LogDetProblem:
         return None if root is None else self.mu * inverse_of(root)
 
     @cached_property
-    def resting(self) -> Array | None:
+    def unconstrained(self) -> Array | None:
         """The point where no row acts, None where there is none."""
         free = self.program.blocks[0].cost is None
         return self.X0.copy() if free else self.point(np.zeros_like(self.X0))

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 from bregopt.arrays import Array
 
-__all__ = ["Pull", "Scene", "Solve", "Step", "System"]
+__all__ = ["RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
 
-class Scene(NamedTuple):
+class ScalingPoint(NamedTuple):
     """Where a step starts from.
 
     Parameters
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
     D_u: Array
 
 
-class Pull(NamedTuple):
+class RightHandSide(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
     `R` holds that of each block, None for zero.
@@ -54,7 +54,7 @@ class Step(NamedTuple):
     adjoint: tuple[Any, ...]
 
 
-Solve = Callable[[Pull], Step]
+Solve = Callable[[RightHandSide], Step]
 
 
 class System(Protocol):
@@ -69,6 +69,6 @@ class System(Protocol):
     @property
     def direct(self) -> bool: ...
 
-    def factor(self, scene: Scene) -> Solve:
+    def factor(self, scaling_point: ScalingPoint) -> Solve:
         """Return what solves the system for any right-hand sides."""
         ...

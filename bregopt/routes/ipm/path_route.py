@@ -14,10 +14,10 @@ from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm import follow_path
-from bregopt.routes.ipm.working_set_start import first_split
+from bregopt.routes.ipm.working_set_start import first_active_set
 from bregopt.routes.progress import Progress
 from bregopt.routes.reductions import behind
-from bregopt.routes.working_set import Split, may_rest, on_working_set, work
+from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops, on_working_set
 
 __all__ = ["Path", "PathSettings"]
 
@@ -59,7 +59,7 @@ class Path:
         large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
         found = [] if large else presolve(program, reductions(_REDUCTIONS), settings).summaries
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
-        some = ["on a working set of rows"] if _many_may_rest(program) else []
+        some = ["on a working set of rows"] if _many_inactive(program) else []
         return "; ".join([memory, *some, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -70,7 +70,7 @@ class Path:
 
 
 def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    method = _on_working_set if _many_may_rest(program) else _on_all_rows
+    method = _on_working_set if _many_inactive(program) else _on_all_rows
     return method(program, settings, start, progress)
 
 
@@ -80,13 +80,13 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     count = _drawn(program)
-    split = first_split(_on_all_rows, program, settings, count, start, progress)
-    return on_working_set(_on_all_rows, program, settings, split, start, progress, loose=True)
+    active_set = first_active_set(_on_all_rows, program, settings, count, start, progress)
+    return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
 
 
 def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
     """Return a ray if there is a point to start from; the proof that there is none, or the nearest to one."""
-    hard = Split(program.bounds.hard, np.zeros(program.m))
+    hard = ActiveSet(program.bounds.hard, np.zeros(program.m))
     aimless = replace(
         hard.of(program),
         blocks=tuple(replace(block, cost=None) for block in program.blocks),
@@ -103,7 +103,7 @@ def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progre
 
 def _alone(program: Program) -> Answer | None:
     """Return the ray of a free variable that no prices outweigh, such as a margin's, if there is one."""
-    least, largest = Split(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
+    least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
     for j in np.flatnonzero((program.c > largest) | (program.c < least)):
         u = np.zeros(program.k)
@@ -113,10 +113,10 @@ def _alone(program: Program) -> Answer | None:
     return None
 
 
-def _many_may_rest(program: Program) -> bool:
+def _many_inactive(program: Program) -> bool:
     """Whether so many rows may rest that a working set pays."""
-    rest = int(may_rest(program.bounds).sum())
-    return rest > _TIMES * _drawn(program) and work(program) > _HARD_WORK
+    rest = int(can_be_inactive(program.bounds).sum())
+    return rest > _TIMES * _drawn(program) and newton_flops(program) > _HARD_WORK
 
 
 def _drawn(program: Program) -> int:
@@ -126,7 +126,7 @@ def _drawn(program: Program) -> int:
 
 def memory_needed(program: Program) -> int:
     """Return about how many bytes a solution takes."""
-    rest = int(may_rest(program.bounds).sum())
+    rest = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
     unknowns = program.m - rest + min(rest, 2 * triangles)

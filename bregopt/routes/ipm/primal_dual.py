@@ -25,9 +25,9 @@ from bregopt.arrays import Array
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, root_of
 from bregopt.program import Bounds, Face, Penalty, Program
-from bregopt.routes.ipm.bound_state import Ends, Sides
+from bregopt.routes.ipm.bound_state import BoundState, FiniteBounds
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
-from bregopt.routes.ipm.newton_point import Pull, Scene, Solve
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.row_system import LARGEST_IN_ROWS, RowSystem
 from bregopt.routes.ipm.step_length import TO_BOUNDARY, dual_length, primal_length
@@ -76,7 +76,7 @@ class PrimalDual:
     ) -> None:
         self._A, self._c, self._C = program.A, program.c, tuple(C)
         self._program, self._Bt = program, program.Bt
-        self._sides = Sides.of(_with_box(program))
+        self._sides = FiniteBounds.of(_with_box(program))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
@@ -120,7 +120,7 @@ class PrimalDual:
         near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
             near[: self._A.m] = y
-        ends = Ends.at(self._sides, np.concatenate([self._program.activity(X, u), u]), nu, near)
+        ends = BoundState.at(self._sides, np.concatenate([self._program.activity(X, u), u]), nu, near)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
@@ -128,16 +128,16 @@ class PrimalDual:
 
         Or so near to it that the system leaves the range of doubles.
         """
-        stiffness, m = at.ends.stiffness(), self._A.m
-        if not np.isfinite(stiffness).all():
+        complementarity_diagonal, m = at.ends.complementarity_diagonal(), self._A.m
+        if not np.isfinite(complementarity_diagonal).all():
             return None
-        D = at.ends.stiffness_of_rows(stiffness)
+        D = at.ends.stiffness_of_rows(complementarity_diagonal)
         X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
         try:
-            solve = self._system.factor(Scene(X, K, at.pairs[0].X_root, D[:m], D[m:]))
+            solve = self._system.factor(ScalingPoint(X, K, at.pairs[0].X_root, D[:m], D[m:]))
         except np.linalg.LinAlgError:
             return None
-        return Slope(at, solve, stiffness, self._c - self._Bt @ at.y - at.z)
+        return Slope(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)
 
     def direction(
         self, slope: Slope, weight: float, nu: float, after: Direction | None = None
@@ -153,7 +153,7 @@ class PrimalDual:
         pull = at.ends.pull(at.levels, target)
         r = at.ends.pull_of_rows(slope.D, pull)
         R = tuple(_rest(b, pair, after) for b, pair in enumerate(at.pairs))
-        step = slope.solve(Pull(weight, R, r[:m], r[m:], slope.q))
+        step = slope.solve(RightHandSide(weight, R, r[:m], r[m:], slope.q))
         multipliers = np.concatenate([step.y, slope.q - self._Bt @ step.y])
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
@@ -249,7 +249,7 @@ class PrimalDual:
         return best
 
     def _iterate(
-        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: Ends
+        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: BoundState
     ) -> Iterate | None:
         """Return an iterate, None where one of its matrices is not positive definite on its face.
 
@@ -267,8 +267,8 @@ class PrimalDual:
                 if miss > _ROUND_OFF * size:
                     Z_b, residual = given, Z_b - given
                     worst = max(worst, miss)
-            M = face.seen(X_b)
-            X_root, Z_root = root_of(M), root_of(face.seen(Z_b))
+            M = face.compress(X_b)
+            X_root, Z_root = root_of(M), root_of(face.compress(Z_b))
             if X_root is None or Z_root is None:
                 return None
             # Round-off would lead X off its face, step by step.
@@ -289,7 +289,7 @@ def _with_box(program: Program) -> Bounds:
 
 
 def _rest(b: int, pair: Pair, after: Direction | None) -> Array | None:
-    """Return ``R`` of :class:`Pull`: what the residual and the second-order terms of a first step ask for."""
+    """Return ``R`` of :class:`RightHandSide`: the residual and the second-order terms of a first step."""
     R = None
     if pair.residual is not None:
         R = -(pair.residual @ pair.X)

@@ -13,7 +13,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import Pull, Scene, Solve, Step
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.schur import Gram
 
@@ -42,60 +42,60 @@ class RowSystem:
     def direct(self) -> bool:
         return self._grams is not None
 
-    def factor(self, scene: Scene) -> Solve:
-        asked = np.flatnonzero(np.isfinite(scene.D))
+    def factor(self, scaling_point: ScalingPoint) -> Solve:
+        asked = np.flatnonzero(np.isfinite(scaling_point.D))
         if self._grams is None:
-            loose, solve = ~np.isfinite(scene.D_u), self._iterative(scene, asked)
+            loose, solve = ~np.isfinite(scaling_point.D_u), self._iterative(scaling_point, asked)
         else:
-            loose, solve = self._direct(scene, asked)
+            loose, solve = self._direct(scaling_point, asked)
         rest = np.flatnonzero(~loose)
 
-        def step(pull: Pull) -> Step:
-            right, drop = pull.r, np.zeros_like(pull.q)
+        def step(rhs: RightHandSide) -> Step:
+            right, drop = rhs.r, np.zeros_like(rhs.q)
             if len(rest):
-                drop[rest] = pull.r_u[rest] - scene.D_u[rest] * pull.q[rest]
+                drop[rest] = rhs.r_u[rest] - scaling_point.D_u[rest] * rhs.q[rest]
                 right = right - self._B @ drop
-            for action, X, K, R in zip(self._actions, scene.X, scene.K, pull.R, strict=True):
-                right = right - action.apply_sum(pull.weight, X, K, R)
+            for action, X, K, R in zip(self._actions, scaling_point.X, scaling_point.K, rhs.R, strict=True):
+                right = right - action.apply_sum(rhs.weight, X, K, R)
             dy, du = np.zeros(self._A.m), np.zeros_like(drop)
-            dy[asked], du[loose] = solve(right[asked], (pull.q - pull.r_u / scene.D_u)[loose])
+            dy[asked], du[loose] = solve(right[asked], (rhs.q - rhs.r_u / scaling_point.D_u)[loose])
             if len(rest):
-                du[rest] = drop[rest] + scene.D_u[rest] * (self._Bt @ dy)[rest]
+                du[rest] = drop[rest] + scaling_point.D_u[rest] * (self._Bt @ dy)[rest]
             adjoint = tuple(action.adjoint(dy) for action in self._actions)
-            blocks = zip(scene.X, scene.K, pull.R, adjoint, strict=True)
-            return Step(tuple(_moved(pull.weight, *block) for block in blocks), du, dy, adjoint)
+            blocks = zip(scaling_point.X, scaling_point.K, rhs.R, adjoint, strict=True)
+            return Step(tuple(_moved(rhs.weight, *block) for block in blocks), du, dy, adjoint)
 
         return step
 
-    def _direct(self, scene: Scene, asked: IntArray) -> tuple[Mask, _Solve]:
+    def _direct(self, scaling_point: ScalingPoint, asked: IntArray) -> tuple[Mask, _Solve]:
         """Return which variables border the system, and what solves it."""
         assert self._grams is not None
-        root = scene.root if len(scene.root) == len(scene.X[0]) else None
-        M = self._grams[0].assemble(scene.X[0], scene.K[0], asked, root)
-        for gram, X, K in zip(self._grams[1:], scene.X[1:], scene.K[1:], strict=True):
+        root = scaling_point.root if len(scaling_point.root) == len(scaling_point.X[0]) else None
+        M = self._grams[0].assemble(scaling_point.X[0], scaling_point.K[0], asked, root)
+        for gram, X, K in zip(self._grams[1:], scaling_point.X[1:], scaling_point.K[1:], strict=True):
             M += gram.assemble(X, K, asked)
         checkpoint()
-        np.einsum("ii->i", M)[:] += scene.D[asked]
-        if len(scene.D_u) == 0:
+        np.einsum("ii->i", M)[:] += scaling_point.D[asked]
+        if len(scaling_point.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
         B = self._B[asked]
-        loose = _loose(B, M.diagonal(), scene.D_u)
+        loose = _loose(B, M.diagonal(), scaling_point.D_u)
         if not loose.all():
             tight = B[:, ~loose]
-            M += dense((tight * scene.D_u[~loose]) @ tight.T)
-        return loose, bordered(M, dense(B[:, loose]), 1 / scene.D_u[loose])
+            M += dense((tight * scaling_point.D_u[~loose]) @ tight.T)
+        return loose, bordered(M, dense(B[:, loose]), 1 / scaling_point.D_u[loose])
 
-    def _iterative(self, scene: Scene, asked: IntArray) -> _Solve:
+    def _iterative(self, scaling_point: ScalingPoint, asked: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
-        X, K = scene.X[0], scene.K[0]
+        X, K = scaling_point.X[0], scaling_point.K[0]
 
         def operator(v: Array) -> Array:
             full[asked] = v
             moved = self._actions[0].apply_product(K.T, (self._actions[0].adjoint(full) @ X).T)
-            product: Array = moved[asked] + scene.D[asked] * v
+            product: Array = moved[asked] + scaling_point.D[asked] * v
             return product
 
-        diagonal = _diagonal(self._A, X, K)[asked] + scene.D[asked]
+        diagonal = _diagonal(self._A, X, K)[asked] + scaling_point.D[asked]
         return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
 
 
@@ -130,7 +130,7 @@ def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
     """Return about the diagonal of ``A T A*``; exactly where rows are of rank one."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
-        pieces = term.rows.pieces()
+        pieces = term.rows.rank_one_terms()
         if pieces is None:
             mean = float(np.trace(X) * np.trace(K)) / len(X) ** 2
             diagonal[term.at] += term.rows.norms() ** 2 * mean

@@ -98,7 +98,7 @@ class _Pieces:
     def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _Pieces | None:
         layers = []
         for at, rows in families:
-            p = rows.pieces()
+            p = rows.rank_one_terms()
             if p is None:
                 continue
             if covers(span(p.row), rows.m):  # one each
@@ -147,7 +147,7 @@ class _Pieces:
 
 
 class _Layer:
-    """Pieces of different rows: the ``u`` in the rows of `U`, and their weights."""
+    """RankOneTerms of different rows: the ``u`` in the rows of `U`, and their weights."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
         self.place, self.U, self.weight = span(at), U, weight

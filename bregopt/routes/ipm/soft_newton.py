@@ -24,10 +24,10 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
-from bregopt.routes.ipm import Pull, Scene, Step, system_for
+from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
 from bregopt.routes.ipm.logdet_problem import Known, LogDetProblem
 from bregopt.routes.monitor import Method
-from bregopt.routes.working_set import work
+from bregopt.routes.working_set import newton_flops
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
@@ -128,7 +128,7 @@ class SoftNewton(Method):
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         self._system = system_for(self._A, problem.program.B, np.zeros(problem.program.m, dtype=bool))
         self._size = float(np.linalg.norm(problem.C))
-        self._rounds = _MORE_ROUNDS if work(problem.program) > _DEAR else _ROUNDS
+        self._rounds = _MORE_ROUNDS if newton_flops(problem.program) > _DEAR else _ROUNDS
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate: a share of the multipliers that answer where no row acts."""
@@ -139,7 +139,7 @@ class SoftNewton(Method):
     @cached_property
     def _X_at_rest(self) -> Array:
         """The point where no row acts, or ``X0`` where there is none."""
-        X = self._problem.resting
+        X = self._problem.unconstrained
         return self._problem.X0 if X is None else X
 
     @cached_property
@@ -174,7 +174,7 @@ class SoftNewton(Method):
         """Return the iterate after a step of both."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        step = self._step(at.primal, at.dual.K, D, Pull(self._problem.mu, (None,), r, _NONE, _NONE))
+        step = self._step(at.primal, at.dual.K, D, RightHandSide(self._problem.mu, (None,), r, _NONE, _NONE))
         dy, dZ = step.y, -step.adjoint[0]
         noise = self._noise(at.X)
         primal = self._along(at.primal, step, noise)
@@ -195,8 +195,8 @@ class SoftNewton(Method):
         y = self._bounds.response(at.activity)
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
-        pull = Pull(2 * self._problem.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
-        step = self._step(at.primal, at.X / self._problem.mu, D, pull)
+        rhs = RightHandSide(2 * self._problem.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
+        step = self._step(at.primal, at.X / self._problem.mu, D, rhs)
         primal = self._along(at.primal, step, self._noise(at.X))
         y = self._bounds.response(primal.activity)
         answer = self._dual(y, self._Z(y))
@@ -209,8 +209,8 @@ class SoftNewton(Method):
         mu, n = self._problem.mu, len(at.X)
         return at.primal.cost + at.dual.cost - mu * n * (1 - math.log(mu))
 
-    def _step(self, at: _Primal, K: Array, D: Array, pull: Pull) -> Step:
-        return self._system.factor(Scene((at.X,), (K,), at.root, D, _NONE))(pull)
+    def _step(self, at: _Primal, K: Array, D: Array, rhs: RightHandSide) -> Step:
+        return self._system.factor(ScalingPoint((at.X,), (K,), at.root, D, _NONE))(rhs)
 
     def _along(self, at: _Primal, step: Step, noise: float) -> _Primal:
         return _better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]

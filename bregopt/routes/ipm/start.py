@@ -106,9 +106,9 @@ def _lifted_start(
     X, Z, mean = [], [], 0.0
     y = program.bounds.clip(start.y)
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
-        inside = face.seen(np.asarray(X_b))
+        inside = face.compress(np.asarray(X_b))
         X.append(face.lift(_lifted(inside, float(np.trace(inside)) / max(face.order, 1))))
-        own = face.seen(costs[b] - program.A.adjoint(y, b))
+        own = face.compress(costs[b] - program.A.adjoint(y, b))
         size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
         Z.append(face.lift(_lifted(own, size)))
         mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
@@ -134,7 +134,7 @@ def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> 
         return None
     X = least.X or _identities(program, faces)
     y = _paying(program)
-    C = [face.seen(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
+    C = [face.compress(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
     below = max(_lower_bound(C_b) for C_b in C)
     size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
     t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
@@ -144,13 +144,13 @@ def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> 
 
 def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
     """Return multiples of the identity on the faces, large beside what the bounds speak of."""
-    size = _PRIMAL * program.natural_size
+    size = _PRIMAL * program.bound_scale
     return tuple(size * face.lift(np.eye(face.order)) for face in faces)
 
 
 def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]) -> float:
     order = sum(face.order for face in faces)
-    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.natural_size
+    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.bound_scale
 
 
 def _least(program: Program, faces: Sequence[Face]) -> _Least:
@@ -167,9 +167,9 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
     y[equal] = factor.solve(rows.apply(P))
     w = factor.solve(bounds.lo[equal])
     X = [_on(face, rows.adjoint(w, b)) for b, face in enumerate(faces)]
-    inside = all(root_of(face.seen(X_b)) is not None for face, X_b in zip(faces, X, strict=True))
+    inside = all(root_of(face.compress(X_b)) is not None for face, X_b in zip(faces, X, strict=True))
     miss = max(
-        float(np.abs(face.seen(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
+        float(np.abs(face.compress(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
         for b, face in enumerate(faces)
     )
     return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
@@ -222,7 +222,7 @@ def _free(program: Program) -> Mask:
 
 def _on(face: Face, S: Array) -> Array:
     """Return ``V V' S V V'``."""
-    return face.lift(face.seen(S))
+    return face.lift(face.compress(S))
 
 
 def _lower_bound(C: Array) -> float:
@@ -237,14 +237,14 @@ def _dual_size(program: Program, costs: Sequence[Array]) -> float:
 
 def _inner_box(program: Program) -> tuple[Array, Array]:
     """Return a smaller box, inside that of the variables."""
-    unit = _PRIMAL * program.natural_size
+    unit = _PRIMAL * program.bound_scale
     width = np.minimum(program.u_hi - program.u_lo, unit)
     return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
 
 
 def _middle(program: Program) -> Array:
     """Return a point well inside the box: its middle, or the natural size away from its one end."""
-    unit = _PRIMAL * program.natural_size
+    unit = _PRIMAL * program.bound_scale
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)

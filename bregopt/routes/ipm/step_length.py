@@ -35,7 +35,7 @@ def primal_length(pair: Pair, step: Array, tol: float) -> float:
     def seen(v: Array) -> tuple[Array, Array]:
         """Return ``inv(L) V' step V inv(L)' v``."""
         inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
-        w, _ = lapack.dtrtrs(L, face.shrunk(step @ face.spread(inner)), lower=1)
+        w, _ = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)
         return w, w
 
     start = _anywhere(len(L))
@@ -59,10 +59,10 @@ def dual_length(pair: Pair, step: Any, tol: float) -> float:
 def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
     """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face; `root` is of `S` there."""
     if len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.seen(S), face.seen(dense(step)), tol)
+        return _longest_by_trials(face.compress(S), face.compress(dense(step)), tol)
     if len(root) == 0:
         return math.inf
-    half, _ = lapack.dtrtrs(root, face.seen(dense(step)), lower=1)
+    half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
     seen, _ = lapack.dtrtrs(root, half.T, lower=1)
     return _before(float(lapack.dsyevr(seen, compute_v=0, range="I", il=1, iu=1)[0][0]))
 

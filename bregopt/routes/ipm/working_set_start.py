@@ -15,19 +15,19 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.routes.progress import Progress
-from bregopt.routes.working_set import Split, may_rest, sizes_at
+from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
-__all__ = ["first_split"]
+__all__ = ["first_active_set"]
 
 _TOL = 1e-2
 
 _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
-def first_split(
+def first_active_set(
     method: _Method, program: Program, settings: Any, count: int, start: Start | None, progress: Progress
-) -> Split:
-    """Return a first split of the rows, by an earlier answer or by that of some rows.
+) -> ActiveSet:
+    """Return a first active set of the rows, by an earlier answer or by that of some rows.
 
     Parameters
     ----------
@@ -43,16 +43,16 @@ def first_split(
     progress : Progress
         Its clock is kept.
     """
-    rest = np.flatnonzero(may_rest(program.bounds) & ~_of_few(program, count))
+    rest = np.flatnonzero(can_be_inactive(program.bounds) & ~_of_few(program, count))
     if start is not None and start.X:
-        return _split_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
+        return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
     loose = replace(settings, verbose=False, tol=max(_TOL, settings.tol))
     answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
-        return Split.resting(program.bounds).joined(rows)
-    return _split_at(program, answer.X, answer.u, rest, count)
+        return ActiveSet.resting(program.bounds).joined(rows)
+    return _active_set_at(program, answer.X, answer.u, rest, count)
 
 
 def _of_few(program: Program, count: int) -> Mask:
@@ -78,8 +78,8 @@ def _priced(program: Program, rows: IntArray, scale: float) -> Program:
     )
 
 
-def _split_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) -> Split:
-    """Return the split where the rows nearest to their bounds work, at the best ``u`` for the matrices."""
+def _active_set_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) -> ActiveSet:
+    """Return the active set of the rows nearest to their bounds, at the best ``u`` for the matrices."""
     bounds, matrices = program.bounds, program.A.apply(X)
     u = _best_variables(program, matrices, u)
     activity = matrices + program.B @ u
@@ -91,7 +91,7 @@ def _split_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) ->
     near = np.abs(room)[rest] / sizes_at(program, X, u)[rest]
     working = np.ones(program.m, dtype=bool)
     working[rest[np.argsort(near)[count:]]] = False
-    return Split(working, np.where(working, 0.0, held))
+    return ActiveSet(working, np.where(working, 0.0, held))
 
 
 def _best_variables(program: Program, matrices: Array, u: Array) -> Array:

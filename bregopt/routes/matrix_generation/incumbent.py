@@ -37,7 +37,7 @@ class Incumbent:
 
     def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
         self._program, self._bound, self._tol = program, bound, tol
-        first = program.faces[0].spread(np.eye(program.faces[0].order, 1))
+        first = program.faces[0].embed(np.eye(program.faces[0].order, 1))
         self.dual, self._primal, self._missed, self._left = -np.inf, np.inf, np.inf, np.inf
         self.y = np.zeros(self._program.m)
         self.offer_point(

@@ -121,9 +121,9 @@ def leading(
     """
     count = min(count, face.order)
     if face.order <= max(_DENSE_TO, 2 * count):
-        return _decomposed(face.seen(reward.dense()), face, count)
+        return _decomposed(face.compress(reward.dense()), face, count)
     found = _iterated(reward, face, count, start, tol)
-    H = face.seen(reward.dense())
+    H = face.compress(reward.dense())
     if found is None:
         return _decomposed(H, face, count)
     values, V = found
@@ -134,7 +134,7 @@ def _decomposed(H: Array, face: Face, count: int) -> Leading:
     n = len(H)
     checkpoint(n)
     values, V = scipy.linalg.eigh(H, subset_by_index=(n - count, n - 1))
-    return Leading(values[::-1], face.spread(V[:, ::-1]), float(values[-1]) + _round_off(H))
+    return Leading(values[::-1], face.embed(V[:, ::-1]), float(values[-1]) + _round_off(H))
 
 
 def _round_off(H: Array) -> float:
@@ -151,12 +151,12 @@ def _iterated(
 
     def product(v: Array) -> Array:
         checkpoint()
-        return face.shrunk(times(face.spread(v.reshape(-1, 1)))).ravel()
+        return face.project(times(face.embed(v.reshape(-1, 1)))).ravel()
 
     operator = LinearOperator((n, n), matvec=product, dtype=float)
     first = np.random.default_rng(0).normal(size=n) / np.sqrt(n)
     if start is not None and start.shape[1]:
-        first = first + face.shrunk(start).sum(axis=1)
+        first = first + face.project(start).sum(axis=1)
     width = min(n, int(_EXTRA * count) + 10)
     try:
         values, V = eigsh(operator, count, which="LA", v0=first, ncv=width, maxiter=_SWEEPS, tol=tol)
@@ -168,7 +168,7 @@ def _iterated(
         return None
     order = np.argsort(-values)
     V, _ = np.linalg.qr(V[:, order])
-    return values[order], face.spread(V)
+    return values[order], face.embed(V)
 
 
 def _product_of(rows: Rows, y: Array) -> _Product:

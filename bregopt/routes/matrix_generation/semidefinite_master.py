@@ -300,5 +300,5 @@ def _guesses(program: Program) -> Array:
 
 def _runs_away(program: Program, answer: Answer) -> bool:
     """Whether the engine stopped far out along a ray of the variables, of which its matrices kept it."""
-    far = _FAR_OUT * program.natural_size
+    far = _FAR_OUT * program.bound_scale
     return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far

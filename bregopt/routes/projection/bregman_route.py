@@ -22,7 +22,7 @@ from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
-from bregopt.routes.working_set import Split, may_rest, on_working_set
+from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
 
 __all__ = ["Bregman", "BregmanSettings"]
 
@@ -107,7 +107,7 @@ class Bregman:
         if _kind(program).weights:
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
         alone = settings.method == "auto" and method == "cyclic" and program.m == 1
-        on_some = method == "newton" and _many_may_rest(program)
+        on_some = method == "newton" and _many_inactive(program)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
         return "; ".join([f"method {method!r}{why}", *white])
@@ -127,9 +127,9 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     found = _algorithm(kind, method)
     assert found is not None
     run, citation = found
-    if method == "newton" and not kind.weights and _many_may_rest(program):
+    if method == "newton" and not kind.weights and _many_inactive(program):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
-        first = Split.resting(program.bounds, None if begin is None else begin.y)
+        first = ActiveSet.resting(program.bounds, None if begin is None else begin.y)
         answer = on_working_set(run, program, settings, first, begin, progress)
     else:
         answer = run(program, settings, start, progress)
@@ -169,12 +169,12 @@ def _method(program: Program, settings: Any) -> str:
     return "cyclic" if alone or _algorithm(kind, "newton") is None else "newton"
 
 
-def _many_may_rest(program: Program) -> bool:
+def _many_inactive(program: Program) -> bool:
     """Whether so many rows may rest that a method had better see those that act.
 
     On the dual, rows that are orthogonal to each other do not hold each other up, however many they are.
     """
-    rest = may_rest(program.bounds)
+    rest = can_be_inactive(program.bounds)
     if not _kind(program).barrier:
         for term in program.A.terms:
             if term.rows.single:

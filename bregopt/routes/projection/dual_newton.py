@@ -320,4 +320,4 @@ class _Family:
         self.at, self.rows = at, rows
         self.terms = rows.coordinates() if rows.few_terms else None
         few = (rows.rank is not None and not rows.few_terms) or rows.m <= 2 * n
-        self.pieces = rows.pieces() if few else None
+        self.pieces = rows.rank_one_terms() if few else None

@@ -104,10 +104,10 @@ def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, 
     bound give way by ``y / (2 gamma)``.
     """
     bend = np.where(bounds.kind == Penalty.SQUARE, 1 / bounds.gamma, 0.0)
-    stiffness = square + mu * bend
+    complementarity_diagonal = square + mu * bend
     lower, upper = bounds.dual_range()
-    at_lo = y + 2 * mu * (bounds.lo - y * bend / 2 - activity) / stiffness
-    at_hi = y + 2 * mu * (bounds.hi - y * bend / 2 - activity) / stiffness
+    at_lo = y + 2 * mu * (bounds.lo - y * bend / 2 - activity) / complementarity_diagonal
+    at_hi = y + 2 * mu * (bounds.hi - y * bend / 2 - activity) / complementarity_diagonal
     return np.clip(np.where(at_lo > 0, at_lo, np.where(at_hi < 0, at_hi, 0.0)), lower, upper)
 
 

@@ -12,7 +12,7 @@ from bregopt.clock import checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
 
-__all__ = ["Backend", "Word", "check_backend", "check_backend_options", "choose_backend"]
+__all__ = ["Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
 
 # Largest order at which Clarabel takes about a second with a linear objective; a divergence says its own. The
 # time of SCS grows more slowly, and it is less accurate.
@@ -27,7 +27,7 @@ _FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below i
 
 
 @dataclass(frozen=True)
-class Word:
+class BackendStatus:
     """What a backend says: CVXPY's status, and its number of iterations."""
 
     backend: str
@@ -44,7 +44,7 @@ class Backend:
 
     def solve(
         self, problem: Any, tol: float, steps: int | None, verbose: bool, compiling: float = 0.0
-    ) -> Word:
+    ) -> BackendStatus:
         """Solve a CVXPY problem in place, in the time that is left when CVXPY has compiled it.
 
         Parameters
@@ -89,7 +89,7 @@ class Backend:
             if type(error).__name__ != _PANIC:
                 raise
             raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
-        return Word(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
+        return BackendStatus(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
 
     def _options(self, tol: float, steps: int | None) -> dict[str, Any]:
         left = remaining()

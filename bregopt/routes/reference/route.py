@@ -21,7 +21,7 @@ from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.reference.backend import (
     Backend,
-    Word,
+    BackendStatus,
     check_backend,
     check_backend_options,
     choose_backend,
@@ -88,7 +88,7 @@ class Reference:
         """
         return as_declared(program).problem
 
-    def ask(self, problem: Any, settings: Any, tol: float) -> Word:
+    def ask(self, problem: Any, settings: Any, tol: float) -> BackendStatus:
         """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
         backend = Backend(settings.backend.upper(), settings.backend_options or {})
         with clock.limited(settings.time_limit):
@@ -163,13 +163,17 @@ def _outcome(
     return _answer(program, translation, stop, word)
 
 
-def _infeasible(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+def _infeasible(
+    program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
+) -> Answer:
     """Return the least infeasible point and a Farkas vector, which CVXPY does not hand on."""
     translation, _ = _solved(elastic(program), settings, progress, _PROOF_TOL)
     return _answer(program, translation, StopReason.INFEASIBLE, word)
 
 
-def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress, word: Word) -> Answer:
+def _unbounded(
+    program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
+) -> Answer:
     """Return a ray: CVXPY does not hand it on."""
     translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
     ray = _answer(program, translation, StopReason.UNBOUNDED, word)
@@ -184,7 +188,7 @@ def _unbounded(program: Program, settings: ReferenceSettings, progress: Progress
 
 def _solved(
     program: Program, settings: ReferenceSettings, progress: Progress, tol: float
-) -> tuple[Translation, Word]:
+) -> tuple[Translation, BackendStatus]:
     """Solve a program within what is left of the time."""
     backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
     if "cvxpy" not in sys.modules:
@@ -202,7 +206,7 @@ def _seconds_to_compile(program: Program) -> float:
     return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
 
 
-def _answer(program: Program, translation: Translation, stop: StopReason, word: Word) -> Answer:
+def _answer(program: Program, translation: Translation, stop: StopReason, word: BackendStatus) -> Answer:
     return Answer(
         X=tuple(map(_psd, program.blocks, translation.matrices())),
         u=translation.variables(),

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
-from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Share
+from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Translation", "as_declared", "joined"]
@@ -102,7 +102,7 @@ def _translated(
     program: Program,
     groups: Sequence[IntArray],
     columns: Sequence[tuple[str, int]],
-    shares: Sequence[Share],
+    shares: Sequence[ParameterSlope],
 ) -> Translation:
     """Return a program, whose blocks are dense, as a CVXPY problem.
 
@@ -113,7 +113,7 @@ def _translated(
         The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
     columns : sequence of (str, int)
         Names and sizes of the ordinary variables.
-    shares : sequence of Share
+    shares : sequence of ParameterSlope
         Of the bounds, that are to be parameters.
     """
     cp = import_whole("cvxpy")
@@ -181,7 +181,9 @@ def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -
     return functools.reduce(operator.add, parts)
 
 
-def _sides(bounds: Bounds, at: IntArray, shares: Sequence[Share]) -> Iterator[tuple[str, IntArray, Array]]:
+def _sides(
+    bounds: Bounds, at: IntArray, shares: Sequence[ParameterSlope]
+) -> Iterator[tuple[str, IntArray, Array]]:
     """Yield a comparison, the rows it holds for, of one penalty, and their bounds."""
     lo, hi = bounds.lo[at], bounds.hi[at]
     equal = lo == hi
@@ -196,7 +198,7 @@ def _sides(bounds: Bounds, at: IntArray, shares: Sequence[Share]) -> Iterator[tu
                 yield sense, rows, end[rows]
 
 
-def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[Share, Any]]) -> Any:
+def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[ParameterSlope, Any]]) -> Any:
     """Return bounds of rows as what they are of parameters."""
     end: Any = bound
     for share, p in held:

@@ -1,4 +1,4 @@
-"""A depot of small problems with answers known independently of any route.
+"""A problem_library of small problems with answers known independently of any route.
 
 Each case carries its problem, the optimal value and matrix in closed form (or from a paper), the duals
 where they are unique and known, or the status where there is no answer. The conformance suite runs every
