@@ -326,9 +326,10 @@ def _by_route(
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
     """Whether a route came to no answer, for no limit of the user's."""
     unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
-    limits = [StopReason.TIME_LIMIT, StopReason.INTERRUPTED]
-    limits += [StopReason.MAX_ITER] if options.get("max_iter") is not None else []
-    return solution.status in unproven and not solution.stop_reason.startswith(tuple(limits))
+    limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
+    if options.get("max_iter") is not None:
+        limits.add(StopReason.MAX_ITER)
+    return solution.status in unproven and solution._stop not in limits
 
 
 def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcome | str:

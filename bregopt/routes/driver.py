@@ -251,6 +251,7 @@ def _solution(
         history=progress.history(),
         citation=answer.citation or solver.citation,
         iteration_bound=answer.iteration_bound,
+        _stop=reason,
         _program=program,
         _S=answer.S,
         _ray=None if held or infeasible else tuple(answer.X),

@@ -13,7 +13,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import dimacs_errors
 from bregopt.plotting import plot_convergence
-from bregopt.program import LowRank, Program
+from bregopt.program import LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["Solution", "Status"]
@@ -102,6 +102,7 @@ class Solution:
     history: dict[str, Array]
     citation: str
     iteration_bound: float | None = None
+    _stop: StopReason | None = field(default=None, repr=False)  # without the route's own words
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
