@@ -7,6 +7,7 @@ so that routing, ``explain`` and the solve pay for it once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -16,6 +17,8 @@ from bregopt.arrays import Array
 from bregopt.program import Answer, Program, Start, StopReason
 
 __all__ = ["Presolved", "Reduced", "Reduction", "presolve"]
+
+_UNTRIED: Any = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +154,11 @@ def presolve(program: Program, reductions: Iterable[Reduction], options: Any) ->
 def _applied(reduction: Reduction, program: Program, options: Any) -> Reduced | None:
     """Return what a reduction makes of a program; kept with the program, unless time was short."""
     key = reduction.name, options.rank_tol
-    if key not in program.reductions:
-        step = reduction.apply(program, options)
-        if step is None and clock.remaining() < float("inf"):
-            return None
+    # One look only: another thread may clear them at any time.
+    step: Reduced | None = program.reductions.get(key, _UNTRIED)
+    if step is not _UNTRIED:
+        return step
+    step = reduction.apply(program, options)
+    if step is not None or clock.remaining() == math.inf:
         program.reductions[key] = step
-    found: Reduced | None = program.reductions[key]
-    return found
+    return step

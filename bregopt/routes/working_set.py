@@ -269,7 +269,10 @@ class _Rounds:
         settings = replace(self._settings, verbose=False, tol=self._tol, max_iter=left)
         if start is not None:
             start = replace(start, y=start.y[active_set.working])
-        return self._method(active_set.of(self._program), settings, start, Progress("working set"))
+        program = active_set.of(self._program)
+        answer = self._method(program, settings, start, Progress("working set"))
+        program.reductions.clear()  # they hold the program: a cycle would wait for the garbage collector
+        return answer
 
     def _look(self, answer: Answer, active_set: ActiveSet) -> Certificate:
         """Return the certificate of an answer with the best of what there is, and keep these."""
