@@ -1,5 +1,7 @@
 """Certificates: the dual function is what it says, bounds hold at any multipliers, proofs are checked."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -164,3 +166,31 @@ def test_a_sharp_bound_uses_eigenvalues_above_zero(rng):
     sharp, unsharp = (certify(program, point, none, np.zeros(1), sharp=s) for s in (True, False))
     assert sharp.dual == pytest.approx(2 * np.linalg.eigvalsh(C)[0])
     assert unsharp.dual == 0
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_variables_have_the_size_of_those_that_they_share_rows_with(unit):
+    X, t, v, w = bo.PSD(3), bo.Variable(), bo.Variable(), bo.Variable()
+    rows = [bo.trace(X) == 1, 1e6 * X[0, 1] - t >= 0, t - unit * v == 0, 2 * v + w >= 1]
+    program = bo.Problem(bo.Minimize(t), rows).program()
+    sizes = dict(zip((t.name, v.name, w.name), program.column_sizes, strict=True))
+    assert sizes[v.name] == pytest.approx(unit * sizes[t.name])
+    assert sizes[w.name] == pytest.approx(sizes[v.name] / 2)
+
+
+@pytest.mark.parametrize("solver", ["path", "cvxpy"])
+def test_costs_of_variables_far_from_the_matrices_count(solver):
+    """With hinges by way of two more variables each, as CVXPY states them, in units of a million."""
+    rng = np.random.default_rng(2)
+    F = rng.normal(size=(8, 3, 3))
+    A = 1e6 * (F + F.transpose(0, 2, 1))
+    X, t, bent, paid = bo.PSD(3), bo.Variable(), bo.Variable(8), bo.Variable(8)
+    rows = [bo.inner(A, X) - t >= bent, bo.trace(X) == 1]
+    direct = bo.Problem(bo.Maximize(t), [bo.soft(bo.inner(A, X) - t >= 0, gamma=0.3), rows[1]]).solve()
+    far = bo.Problem(bo.Maximize(t - 0.3 * bo.sum(paid)), [*rows, paid >= bent, paid >= -bent])
+    for tol in (1e-3, 1e-4, 1e-5):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            sol = far.solve(solver=solver, tol=tol)
+        assert abs(sol.value - direct.value) <= sol.error + direct.error
+        assert sol.status == "optimal" or solver == "cvxpy"

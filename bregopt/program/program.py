@@ -214,15 +214,23 @@ class Program:
     def column_sizes(self) -> Array:
         """The size of ``X`` that weighs as much as one unit of a variable, shape ``(k,)``.
 
-        The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables that stand in no such row
-        it is the largest ``|B_kj| / ||B_k||``.
+        The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables in no such row it follows
+        from those of the variables that they share rows with; where none of these has one, it is the largest
+        ``|B_kj| / ||B_k||``.
         """
         if self.m == 0:
             return np.zeros(self.k)
         norms = self.A.norms()
-        with_matrices = self._largest_share(np.where(norms > 0, norms, np.inf))
+        sizes = self._largest_share(np.where(norms > 0, norms, np.inf))
+        while (known := sizes > 0).any() and not known.all():
+            per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
+            rows = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
+            shared = self._largest_share(np.where((norms == 0) & (rows > 0), rows, np.inf))
+            if not shared[~known].any():
+                break
+            sizes = np.where(known, sizes, shared)
         alone = self._largest_share(np.where(self.row_sizes > 0, self.row_sizes, np.inf))
-        return np.where(with_matrices > 0, with_matrices, alone)
+        return np.where(sizes > 0, sizes, alone)
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""
