@@ -1,10 +1,11 @@
-"""Newton's method on the dual of LogDet nearness in the rows that act: the way on from a nearby answer.
+"""Newton's method on the dual of LogDet nearness in the active rows, started from a nearby answer.
 
 With ``X = mu inv(C - A*(y))`` the optimality conditions are one piecewise smooth equation for each row: its
-activity is at a bound, or its multiplier at an end of its range. Which of the two, the multiplier tells that
-would meet the bound if the others stood still; then all rows move at once (a semismooth Newton method:
-Hintermüller, Ito, Kunisch 2002). Near the answer it takes two to four steps, each on the few rows that act,
-where the central path needs as many steps as from afar. Far from it there is no promise: give it few steps.
+activity is at a bound, or its multiplier at an end of its range. The multiplier that would reach the bound,
+the others fixed, determines which of the two holds. Then all rows move at once (a semismooth Newton method:
+Hintermüller, Ito, Kunisch 2002). Near the answer the method takes two to four steps, each on the few active
+rows; the central path needs as many steps from nearby as from afar. Far from the answer the method may not
+converge, so its steps should be limited.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from bregopt.routes.monitor import Method
 
 __all__ = ["ActiveNewton", "DualPoint"]
 
-_SHORTEST = 0.1  # of a step: less means that the answer is not near
+_SHORTEST = 0.1  # least step length; a shorter step means that the answer is not near
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Multipliers, ``Z = C - A*(y)`` and what follows from them; lower Cholesky factors of both matrices."""
+    """Multipliers, ``Z = C - A*(y)``, the resulting ``X`` and activity, and lower Cholesky factors."""
 
     X: Array
     Z: Array
@@ -40,7 +41,7 @@ class DualPoint:
 
 
 class ActiveNewton(Method):
-    """Newton's method in the rows that act.
+    """Newton's method in the active rows.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class ActiveNewton(Method):
         self._C, self._mu = problem.C, problem.mu
 
     def at(self, y: Array) -> DualPoint | None:
-        """Return the point of some multipliers, None where ``C - A*(y)`` is not positive definite."""
+        """Return the point of given multipliers, None if ``C - A*(y)`` is not positive definite."""
         checkpoint()
         Z = self._C - self._A.adjoint(y)
         Z_root = root_of(Z)
@@ -67,7 +68,7 @@ class ActiveNewton(Method):
         return self._problem.certificate(at)
 
     def advance(self, at: DualPoint) -> DualPoint | None:
-        """Return the point after a step, None where there is none of some length."""
+        """Return the point after a step, None if the step length becomes too short."""
         step, alpha = self._step(at), 1.0
         while np.isfinite(step).all() and alpha > _SHORTEST:
             new = self.at(at.y + alpha * step)
@@ -81,7 +82,7 @@ class ActiveNewton(Method):
         rows = np.flatnonzero(acting & (self._A.norms() > 0))
         bounds, y, activity = self._bounds.slice(rows), at.y[rows], at.activity[rows]
         H = Gram(self._A.slice(rows)).assemble(at.X, at.X) / self._mu
-        # Multipliers that would bring each row alone to its bounds.
+        # Multipliers that would bring each row to its bounds, the others fixed.
         to_lo, to_hi = (y + (end - activity) / H.diagonal() for end in (bounds.lo, bounds.hi))
         alone = np.where(to_lo > 0, to_lo, np.where(to_hi < 0, to_hi, 0.0))
         allowed = bounds.clip(alone)

@@ -1,17 +1,18 @@
-"""The bounds of rows and variables as Newton's method sees them: slacks, multipliers, what they add to it.
+"""The bounds of rows and variables in Newton's method: slacks, multipliers, and their terms in the system.
 
-Every finite bound is an *end* with a multiplier ``p`` of its own; the row's is ``y = sum sign p``, with sign
-1 at a lower bound and -1 at an upper one. An end asks of the activity ``a``
+Every finite bound, called an *end*, has its own multiplier ``p``. The multiplier of a row is
+``y = sum sign p``, with sign 1 at a lower bound and -1 at an upper one. The equations of an end in the
+activity ``a`` are
 
-    sign (a - b) = s,        s p = nu                  a hard bound,
-    sign (a - b) = s - t,    t (gamma - p) = nu        a hinge, that gives way by ``t`` at the price gamma,
-    a = b(y), its bend                                 a soft bound with a scalar divergence (Kulis et al.
-                                                       2009, eq. 22-23),
+    sign (a - b) = s,        s p = nu                  for a hard bound,
+    sign (a - b) = s - t,    t (gamma - p) = nu        for a hinge, violated by ``t`` at the price gamma,
+    a = b(y), the relaxed bound                        for a soft bound with a scalar divergence (Kulis et al.
+                                                       2009, eq. 22-23).
 
-and an equality has one end without slack, whose ``p`` may have either sign. The bend that LogDet asks for is
-an unknown of its own, ``b (gamma / b0 + sign p) = gamma``. So what moves beside the multipliers is of one
-form: a slack, ``s``, ``t`` or ``b``, and its price ``c + side p``, whose product has a target. Once slacks
-are eliminated, all of it is one equation for each row, ``da + D dy = r`` with ``D >= 0``.
+An equality has one end without slack, whose ``p`` may have either sign. The relaxed bound of LogDet is an
+unknown of its own, with ``b (gamma / b0 + sign p) = gamma``. All unknowns besides the multipliers thus have
+one form: a slack, ``s``, ``t`` or ``b``, and its price ``c + side p``, whose product has a target.
+Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with ``D >= 0``.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from bregopt.program.bounds import bent
 __all__ = ["BoundState", "FiniteBounds", "Move"]
 
 Subset = IntArray | slice
-_LEAST_SLACK, _MOST_SLACK = 0.1, 1e3  # of the size of a bound and its activity: first slacks
+# Range of the first slacks, relative to the larger of a bound and its activity.
+_LEAST_SLACK, _MOST_SLACK = 0.1, 1e3
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A Newton step: of the multipliers, the slacks and their prices."""
+    """A Newton step in the multipliers, the slacks and their prices."""
 
     p: Array
     s: Array
@@ -42,7 +44,7 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Slacks:
-    """Slacks and the finite bounds that price them: the hard ones' first, then what hinges give, then bends.
+    """Slacks and their finite bounds: first of hard bounds, then of hinges, then relaxed bounds.
 
     Parameters
     ----------
@@ -50,9 +52,9 @@ class Slacks:
     side, constant : array
         ``constant + side p`` is the price.
     centered : int
-        The number of slacks, the first ones, whose product with the price is to be ``nu``.
+        The number of leading slacks whose product with the price has the target ``nu``.
     last : array
-        What the products of the others are to be.
+        The targets of the other products.
     """
 
     end: IntArray
@@ -62,7 +64,7 @@ class Slacks:
     last: Array
 
     def target(self, nu: float, after: Move | None = None) -> Array:
-        """Return what the products should be, less what a first step changes to second order."""
+        """Return the targets of the products, less the second-order terms of a predictor."""
         target = np.empty(len(self.end))
         target[: self.centered] = nu
         target[self.centered :] = self.last
@@ -73,14 +75,14 @@ class Slacks:
 
 @dataclass(frozen=True, eq=False)
 class FiniteBounds:
-    """The finite bounds of all rows, which stay what they are; arrays of one length.
+    """The finite bounds of all rows, constant during the iteration; arrays of equal length.
 
     Parameters
     ----------
     m : int
         The number of rows.
     row : int array
-        The row that an end belongs to.
+        The row of each bound.
     sign : array
         1 at a lower bound, -1 at an upper bound; 1 at an equality.
     bound, kind, gamma : array
@@ -99,7 +101,7 @@ class FiniteBounds:
 
     @classmethod
     def of(cls, bounds: Bounds) -> FiniteBounds:
-        """Return the finite ones of some bounds."""
+        """Return the finite ones of `bounds`."""
         same = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
         lower = np.flatnonzero(np.isfinite(bounds.lo))
         upper = np.flatnonzero(np.isfinite(bounds.hi) & ~same)
@@ -125,22 +127,22 @@ class FiniteBounds:
 
     @cached_property
     def hinge(self) -> IntArray:
-        """The bounds that give way at a fixed price."""
+        """The bounds that may be violated at a fixed price."""
         return np.flatnonzero(self.kind == Penalty.HINGE)
 
     @cached_property
     def logdet(self) -> IntArray:
-        """The bounds that bend as LogDet asks."""
+        """The bounds relaxed under LogDet."""
         return np.flatnonzero(self.kind == Penalty.LOGDET)
 
     @cached_property
     def curved(self) -> IntArray:
-        """The bounds that bend as another divergence asks, which no pair stands for."""
+        """The bounds relaxed under another divergence, without a pair of slack and price."""
         return np.flatnonzero((self.kind > Penalty.HINGE) & (self.kind != Penalty.LOGDET))
 
     @cached_property
     def anchor(self) -> Array:
-        """What ``sign (a - anchor)`` is the slacks of; a bend that is a pair's slack is from zero."""
+        """The point from which ``sign (a - anchor)`` is the slack: the bound, or zero under LogDet."""
         return np.where(self.kind == Penalty.LOGDET, 0.0, self.bound)
 
     @cached_property
@@ -150,12 +152,12 @@ class FiniteBounds:
 
     @cached_property
     def one(self) -> Subset:
-        """The finite bounds that do not."""
+        """The finite bounds that are alone in their row."""
         return slice(None) if len(self.two) == 0 else np.flatnonzero(~self._shared)
 
     @cached_property
     def row_of_one(self) -> Subset:
-        """The rows of these."""
+        """The rows of the bounds in :attr:`one`."""
         row = self.row[self.one]
         return slice(len(row)) if np.array_equal(row, np.arange(len(row))) else row
 
@@ -169,13 +171,13 @@ class FiniteBounds:
         return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
 
     def of_slacks(self, term: Array) -> Array:
-        """Return the sums over the slacks of each end."""
+        """Return the sums of `term` over the slacks of each bound."""
         return np.bincount(self.slacks.end, term, len(self.row)).astype(float, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
 class BoundState:
-    """Where the finite bounds of all rows are.
+    """The multipliers and slacks of the finite bounds of all rows.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ class BoundState:
 
     @classmethod
     def at(cls, sides: FiniteBounds, activity: Array, nu: float, y: Array) -> BoundState:
-        """Return the state at a first activity, centered at `nu`; near `y`, NaN where none is known."""
+        """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown)."""
         row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
@@ -205,7 +207,7 @@ class BoundState:
         p = np.where(free, np.where(known, y[row], 0.0), np.maximum(own, nu / s))
         p[h] = np.minimum(p[h], np.where(known[h], 1 - 1e-3, 0.5) * gamma[h])
         give = nu / (gamma[h] - p[h])
-        # An upper bound that bends as LogDet asks has no bend at multipliers beyond gamma / b.
+        # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
         bends = sides.logdet[~free[sides.logdet]]
         p[bends] = np.minimum(p[bends], 0.5 * gamma[bends] / bound[bends])
         return cls(sides, p, np.concatenate([s[sides.held], give, bound[sides.logdet]]))
@@ -228,19 +230,19 @@ class BoundState:
         return self.sides.slacks.centered
 
     def complementarity(self) -> float:
-        """Return ``sum s p + t (gamma - p)``, by which the rows widen the gap."""
+        """Return ``sum s p + t (gamma - p)``, the contribution of the bounds to the duality gap."""
         k = self.sides.slacks.centered
         return float(self.s[:k] @ self.price[:k])
 
     def complementarity_diagonal(self) -> Array:
-        """Return ``D`` of each end in ``sign da + D dp = r``, never negative."""
+        """Return ``D >= 0`` of each bound in ``sign da + D dp = r``."""
         D = self.sides.of_slacks(self.s / self.price)
         if len(self.sides.curved):
             D[self.sides.curved] -= self._bend()[1]
         return D
 
     def pull(self, activity: Array, target: Array) -> Array:
-        """Return ``r`` of each end in ``sign da + D dp = r``, for the `target` of the products."""
+        """Return ``r`` of each bound in ``sign da + D dp = r``, for the `target` of the products."""
         sides, anchor = self.sides, self.sides.anchor
         if len(sides.curved):
             anchor = anchor.copy()
@@ -250,7 +252,7 @@ class BoundState:
         return r
 
     def stiffness_of_rows(self, D: Array) -> Array:
-        """Return ``D`` of each row in ``da + D dy = r``; infinite where nothing asks."""
+        """Return ``D`` of each row in ``da + D dy = r``; infinite for a row without finite bounds."""
         sides, two = self.sides, self.sides.two
         total = np.full(sides.m, np.inf)
         total[sides.row_of_one] = D[sides.one]
@@ -273,10 +275,10 @@ class BoundState:
         return total
 
     def move(self, dy: Array, D: Array, r: Array, target: Array) -> Move:
-        """Return the step of all ends from that of the multipliers.
+        """Return the step of all bounds from that of the multipliers of the rows.
 
-        Two ends of a row share ``dy``; what they do beyond that follows from the sum of their equations,
-        from which ``da`` is gone.
+        The two bounds of a row share ``dy``; the sum of their equations, which does not contain ``da``,
+        determines the rest.
         """
         row, sign, slacks, m = self.sides.row, self.sides.sign, self.sides.slacks, self.sides.m
         p = sign * dy[row]
@@ -289,11 +291,11 @@ class BoundState:
         return Move(p, (target - self.s * (self.price + price)) / self.price, price)
 
     def longest(self, move: Move) -> tuple[float, float]:
-        """Return the largest steps, primal and dual, at which nothing is negative that may not be."""
+        """Return the largest primal and dual step lengths that keep slacks and prices nonnegative."""
         return _longest(self.s, move.s), _longest(self.price, move.price)
 
     def moved(self, move: Move, primal: float, dual: float) -> BoundState:
-        """Return the finite bounds after a step of these lengths."""
+        """Return the state after a step of these lengths."""
         return BoundState(self.sides, self.p + dual * move.p, self.s + primal * move.s)
 
     def after(self, move: Move, primal: float, dual: float) -> float:
@@ -303,13 +305,13 @@ class BoundState:
         return float(s @ price)
 
     def _bend(self) -> tuple[Array, Array]:
-        """Return the bends of the curved ends, and their derivatives in ``y``, never positive."""
+        """Return the relaxed bounds of the curved ends, and their derivatives in ``y``, at most zero."""
         sides, k = self.sides, self.sides.curved
         return bent(sides.kind[k], sides.bound[k], sides.gamma[k], sides.sign[k] * self.p[k])
 
 
 def _longest(value: Array, step: Array) -> float:
-    """Return the largest ``alpha`` with ``value + alpha step >= 0``, for values above zero."""
+    """Return the largest ``alpha`` with ``value + alpha step >= 0``, for positive values."""
     if len(value) == 0:
         return np.inf
     fall = float(np.fmin.reduce(step / value))

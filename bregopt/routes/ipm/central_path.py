@@ -1,9 +1,9 @@
 """Mehrotra's predictor and corrector on the central path of a semidefinite program.
 
 At each step the same factorized system gives a predictor, towards ``mu = 0``, and a corrector, towards
-``sigma mu`` with ``sigma`` from how far the predictor could go and with its second-order terms (HKM
-direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the path is a
-LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
+``sigma mu``. The step length of the predictor determines ``sigma``; the corrector includes its second-order
+terms (HKM direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the
+path solves a LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from bregopt.routes.progress import Progress
 __all__ = ["STEPS", "follow_path"]
 
 STEPS = 100  # the limit where the user gives none
-_SAFETY = 0.5  # of the tolerance: what the whole problem's certificate may lose to round-off
-_FAR_OUT = 1e-3  # how small the bounds must be beside a primal iterate that runs away,
-_ASKING = 0.1  # and the costs beside multipliers: further out they may stall before they prove more
-_NO_PART = 1e-9  # of the largest trace of a ray: a block that stands still
-_NO_SAY = (
-    1e-12  # of the largest multiplier of a Farkas vector, each times its row: a row without a part in it
-)
-_PATIENCE = 20  # steps without progress
+_SAFETY = 0.5  # fraction of the tolerance asked for, as round-off affects the whole problem's certificate
+_FAR_OUT = 1e-3  # scale of the bounds, relative to a primal iterate, below which that iterate diverges
+# Size of the costs, relative to the multipliers times the row sizes, below which these diverge. At a smaller
+# ratio the method may stall before it finds a proof.
+_ASKING = 0.1
+_NO_PART = 1e-9  # relative to the largest trace of a ray: a smaller block is set to zero
+_NO_SAY = 1e-12  # relative to the largest multiplier times row size of a Farkas vector: a smaller one is zero
+_PATIENCE = 20  # steps without progress after which the method stalls
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -89,7 +89,7 @@ class _CentralPath(Method):
         return {"mu": at.complementarity(True) / max(at.order(True), 1), "order": self._order}
 
     def answer(self, found: Followed) -> Answer:
-        """Return the point where the path ended."""
+        """Return the answer at the best point of the path."""
         at = found.at
         y = 0 * at.y if self._flat else at.y
         return Answer(tuple(pair.X for pair in at.pairs), at.u, y, found.stop, found.step)
@@ -98,10 +98,10 @@ class _CentralPath(Method):
         return self._dual_runs_away(at) or self._primal_runs_away(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
-        """Return a Farkas vector or a ray where the iterates run away along one."""
+        """Return a Farkas vector or a ray if the iterates diverge along one."""
         program, tol = self._program, self._settings.tol
         if certificate.primal_residual > tol and self._dual_runs_away(at):
-            # Of the difference of two iterates the costs, which a Farkas vector knows nothing of, drop out.
+            # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
                 y = self._running(direction)
                 if self._progress.contradicts(program, y):
@@ -114,26 +114,26 @@ class _CentralPath(Method):
         return None
 
     def _running(self, y: Array) -> Array:
-        """Return multipliers without those that stand still while the others run away."""
+        """Return the multipliers that diverge, with zero for the others."""
         worth = np.abs(y) * self._program.row_sizes
         return np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0)
 
     def _dual_runs_away(self, at: Iterate) -> bool:
-        """Whether ``y`` is far larger than what ``A*(y)`` and ``B'y`` should be near to."""
+        """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         reach = float(np.abs(at.y) @ self._program.row_sizes)
         own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
         left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
         return max(own) + max(left) < _ASKING * reach
 
     def _primal_runs_away(self, at: Iterate) -> bool:
-        """Whether ``X`` or ``u`` is far larger than the bounds of the rows speak of."""
+        """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
         largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
         return self._program.bound_scale < _FAR_OUT * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
-        """Return the direction of the iterate, moved onto the rows that it should not move along.
+        """Return the direction of the iterate, corrected where it violates the rows of a ray.
 
-        By the least move in the metric of the iterate, which leaves matrices psd as long as it is small.
+        The correction is the least in the metric of the iterate. Matrices stay psd while it is small.
         """
         A, B, bounds = self._program.A, self._program.B, self._program.bounds
         traces = [float(np.trace(pair.X)) for pair in at.pairs]
@@ -152,6 +152,6 @@ class _CentralPath(Method):
 
 
 def _dual_feasible(at: Iterate) -> bool:
-    """Whether ``C - A*(y)`` is positive definite, whatever ``Z`` is."""
+    """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
     true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
     return all(root_of(face.compress(Z)) is not None for face, Z in true)

@@ -5,9 +5,9 @@ In coordinates in which ``X`` is the identity and ``K = diag(k)``, ``T`` is a pr
 
     h (x - g) + (0, q) = F'dy,     F x + D dy = r,
 
-where ``h`` holds ``2 / (k_i + k_j)``, twice off the diagonal, and what bounds the variables. Rows that give
-way, whose ``D`` is not zero, leave the unknowns by ``dy = (r - F x) / D``; those that do not border the
-system by their multipliers.
+where ``h`` holds ``2 / (k_i + k_j)``, twice off the diagonal, and the diagonal of the variables' bounds. Rows
+with ``D > 0`` are eliminated by ``dy = (r - F x) / D``; those with ``D = 0`` border the system by their
+multipliers.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, 
 
 __all__ = ["EntrySystem"]
 
-_LARGEST_FORMED = 1_200  # entries of a system that need not be formed
+_LARGEST_FORMED = 1_200  # entries of a formed system if conjugate gradients could solve it
 _LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
-_FEW = 80  # entries, up to which it costs less to change coordinates than to change all rows
-_SOLVED = 1e-11  # of the right-hand side: what may be left of the equations
+_FEW = 80  # entries up to which transforming the Gram matrix costs less than transforming all rows
+_SOLVED = 1e-11  # largest residual, relative to the right-hand side, that is not refined
 _CG_STEPS = 300
-_CG_TOL = 1e-3
+_CG_TOL = 1e-3  # relative
 
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 
 
 class EntrySystem:
-    """The system in the entries of one ``X``, the variables, and multipliers of rows that do not give way."""
+    """The system in the entries of one ``X``, the variables, and the multipliers of rows with ``D = 0``."""
 
     def __init__(self, A: LinearMap, B: Any, exact: Mask) -> None:
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
@@ -86,7 +86,7 @@ class EntrySystem:
         return _Kept(A, self._B, self._shape)
 
     def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
-        """Return what solves the system for ``G`` and the other right-hand sides."""
+        """Return the solver of the system for ``G`` and the other right-hand sides."""
         shape, exact = self._shape, self._exact
         h = np.concatenate([shape.doubled(complementarity_diagonal), E_u])
         S = F.gram(E)
@@ -95,10 +95,10 @@ class EntrySystem:
         solve_once = bordered(S, border, refinements=0)
 
         def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
-            """Solve, and solve again for what that leaves of the equations, if it is more than nothing.
+            """Solve, and refine once if the residual is more than round-off.
 
-            The multipliers follow from ``1 / D`` times a difference that nearly cancels; what they miss is
-            small, and the multipliers of what is left are so too.
+            The multipliers are ``1 / D`` times a difference that nearly cancels. The residual is small,
+            and so are the errors in its own multipliers.
             """
             hg = h * np.concatenate([shape.symmetric(G), rhs.r_u])
             hg[shape.size :] -= rhs.q
@@ -106,7 +106,7 @@ class EntrySystem:
             x, against = solve_once(right, rhs.r[exact])
             dy = E * (rhs.r - F.apply(x))
             dy[exact] = -against
-            # Rows that give way hold by construction; of the others round-off is left.
+            # Rows with D > 0 hold by construction; the others hold up to round-off.
             left, missed = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
             if left @ left > _SOLVED**2 * (right @ right):
                 more, against = solve_once(left, missed)
@@ -119,7 +119,7 @@ class EntrySystem:
 
 
 def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
-    """Return what solves a system that is not formed; there are no variables."""
+    """Return the solver of a system that is not formed; there are no variables."""
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
         delta = _iterated(
@@ -167,7 +167,7 @@ class _Triangle:
         return C
 
     def matrix(self, x: Array) -> Array:
-        """Return the symmetric matrix of some entries."""
+        """Return the symmetric matrix of the given entries."""
         S = np.empty((self.n, self.n))
         S[self.i, self.j] = S[self.j, self.i] = x[: self.size]
         return S
@@ -215,7 +215,7 @@ class _Kept:
         return product
 
     def gram(self, E: Array) -> Array:
-        # With one matrix on both sides the product costs half.
+        # A product of a matrix with its own transpose costs half.
         weighted = self._Ft * np.sqrt(E)
         product: Array = weighted @ weighted.T
         return product
@@ -225,7 +225,7 @@ class _Kept:
 
 
 class _Moved:
-    """Features in other coordinates, by a map of those that are kept; variables stay what they are."""
+    """Features in other coordinates, by a map of kept features; variables are not transformed."""
 
     def __init__(self, F: _Kept, C: Array) -> None:
         self._F = F
@@ -249,7 +249,7 @@ class _Moved:
 
 
 class _Streamed:
-    """Features that are never all there at once."""
+    """Features that are computed in chunks, never all at once."""
 
     def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
         self._A, self._B, self._shape = A, B, shape
@@ -301,7 +301,7 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
 
 
 def _iterated(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array) -> Array:
-    """Solve the system in the entries by conjugate gradients; only rows that act take part."""
+    """Solve the system in the entries by conjugate gradients, with the rows whose weight matters."""
     n = len(right)
     active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
     A, E = A.slice(active), E[active]

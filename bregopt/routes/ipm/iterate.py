@@ -1,4 +1,4 @@
-"""What the primal-dual method holds at a point, and a step from there."""
+"""The iterate of the primal-dual method, and a step from it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Pair:
     X, Z : array of shape (n, n)
         Positive definite on the face.
     X_root, Z_root : array of shape (order, order)
-        Lower Cholesky factors of what they are on the face.
+        Lower Cholesky factors of ``X`` and ``Z`` on the face.
     residual : array of shape (n, n), optional
-        ``C - A*(y) - Z``; none for zero.
+        ``C - A*(y) - Z``; None for zero.
     face : Face
     """
 
@@ -54,12 +54,12 @@ class Iterate:
     ----------
     pairs : tuple of Pair
     u, z : array of shape (k,)
-        Variables, and what multiplies their box.
+        Variables, and the multipliers of their box.
     y, activity : array of shape (m,)
     ends : BoundState
         Of the rows and, after them, of the box.
     dual_miss : float
-        The norm of ``C - A*(y) - Z``, largest over the blocks; zero but for round-off counts as zero.
+        The norm of ``C - A*(y) - Z``, largest over the blocks; zero if it is round-off.
     """
 
     pairs: tuple[Pair, ...]
@@ -71,7 +71,7 @@ class Iterate:
     dual_miss: float
 
     def complementarity(self, matrices: bool) -> float:
-        """Return what rows and box add to the gap, and ``sum <X, Z>`` where asked."""
+        """Return the complementarity of rows and box, and of ``sum <X, Z>`` if `matrices`."""
         total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
         return total + self.ends.complementarity()
 
@@ -85,7 +85,7 @@ class Iterate:
 
     @cached_property
     def levels(self) -> Array:
-        """What the ends bound: activities, then variables."""
+        """The bounded quantities: activities, then variables."""
         return np.concatenate([self.activity, self.u])
 
     @property

@@ -14,26 +14,27 @@ from bregopt.linalg import factorized
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
 
 _REFINEMENTS = 2  # of a bordered system
-_SOLVED = 1e-13  # of the right-hand side: what may be left of a definite system
-_FAR = 1e6
-_ROUND_OFF = 1e-7  # a pivot, whose square is all that is left of a diagonal of one
-_NOTHING = 1e-200  # a diagonal that stands for a row of zeros
+_SOLVED = 1e-13  # largest residual of a definite system, relative to the right-hand side
+_FAR = 1e6  # length of a step along a direction without curvature, relative to the preconditioned one
+_ROUND_OFF = 1e-7  # least pivot, relative to the root of the diagonal entry; its square is round-off
+_NOTHING = 1e-200  # a smaller diagonal entry belongs to a row of zeros
 
 
 class DefiniteFactor:
-    """A factorized positive definite matrix, with a little more on its diagonal where rows are dependent.
+    """A factorized positive definite matrix, its diagonal increased slightly where rows are dependent.
 
     Parameters
     ----------
     S : array of shape (m, m)
         Positive semidefinite; not to be changed afterwards.
     repair : bool
-        Whether a matrix that is not positive definite gets more on its diagonal.
+        Whether the diagonal of a matrix that is not positive definite is increased.
 
     Raises
     ------
     LinAlgError
-        Without `repair`, if the matrix is not positive definite, or by no more than round-off.
+        Without `repair`, if the matrix is not positive definite by more than round-off. With it, if its
+        diagonal is not finite.
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
@@ -49,7 +50,7 @@ class DefiniteFactor:
         self._refinements = 3 if extra else 1
 
     def solve(self, right: Array, refined: bool = True) -> Array:
-        """Return the solutions for the columns of `right`; not `refined` where the caller does that."""
+        """Return the solutions for the columns of `right`; not `refined` if the caller refines."""
         if len(right) == 0:
             return right
         x, _ = lapack.dpotrs(self._root, right, lower=1)
@@ -84,7 +85,7 @@ def conjugate_gradients(
         Hp = operator(p)
         curvature = float(p @ Hp)
         if curvature <= 1e-14 * float(p @ (diagonal * p)):
-            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # nothing holds it back: see where it leads
+            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # no curvature along p: take a long step
         alpha = rz / curvature
         x = x + alpha * p
         r = r - alpha * Hp
@@ -97,7 +98,7 @@ def conjugate_gradients(
 def bordered(
     M: Array, F: Array, corner: Array | None = None, refinements: int = _REFINEMENTS
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves ``M y + F u = b, F'y - diag(corner) u = q``, refined.
+    """Return the solver of ``M y + F u = b, F'y - diag(corner) u = q``, with refinement.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def bordered(
         Positive semidefinite.
     F : array of shape (m, k)
     corner : array of shape (k,), optional
-        Not negative; zero where not given.
+        Nonnegative; zero by default.
     refinements : int
     """
     if F.shape[1] == 0:
@@ -128,16 +129,16 @@ def bordered(
 
 
 def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system, unrefined, by way of ``y``, where ``M + F R F'`` is definite.
+    """Return the solver of the bordered system, without refinement, by elimination of ``y``.
 
-    Alone ``M`` may be all but singular where the whole system is not. A multiple ``R`` of the second
-    equations, added to the first, is of the size of ``M`` itself; with ``w = (I - R E) u``,
+    ``M`` may be nearly singular where the whole system is not. Adding ``F R`` times the second equations
+    to the first makes it definite, with a term ``F R F'`` of the size of ``M``. With ``w = (I - R E) u``,
 
         (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
     """
     diagonal = M.diagonal()
     share = (F**2 / np.where(diagonal > _NOTHING, diagonal, np.inf)[:, None]).sum(axis=0)
-    share[share == 0] = 1.0  # only in rows that have no size of their own
+    share[share == 0] = 1.0  # only in rows without a size of their own
     R = 1 / (share + 2 * E)
     left = 1 - R * E
     FR = F * R
@@ -155,12 +156,12 @@ def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[
 
 
 def _whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return what solves the bordered system as one, regularized by round-off."""
+    """Return the solver of the bordered system as a whole, regularized at the level of round-off."""
     m, f = F.shape
     whole = np.block([[M, F], [F.T, -np.diag(E)]])
     scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), TINY))
     regularized = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
-    lu = lu_factor(regularized, check_finite=False)  # the engine looks at its steps
+    lu = lu_factor(regularized, check_finite=False)  # the engine checks its steps
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         x = scale * lu_solve(lu, scale * np.concatenate([b, q]), check_finite=False)

@@ -1,8 +1,8 @@
 """Newton's method for LogDet nearness, all rows at once.
 
-Where every row is soft with a smooth penalty nothing but ``X`` and the multipliers moves, and Newton's method
-in both ends in a few steps; otherwise, or where that takes too long, the primal-dual engine runs at the
-problem's own weight. From an earlier answer Newton's method in the rows that act is tried first.
+If every row is soft with a smooth penalty, only ``X`` and the multipliers are unknown, and Newton's method in
+both ends in a few steps. Otherwise, or if that takes too many steps, the primal-dual engine runs at the
+problem's own weight. From an earlier answer Newton's method in the active rows is tried first.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from bregopt.routes.progress import Progress
 __all__ = ["STEPS", "logdet_newton"]
 
 STEPS = 200  # the limit where the user gives none
-_CENTERINGS = 12
-_SOFT_STEPS = 20  # of Newton's method on soft rows, which creeps where prices are far above the divergence
-_WARM_STEPS = 12  # that an earlier answer is given to lead on
+_CENTERINGS = 12  # trials of ``nu`` for a first iterate, each a tenth of the last
+# Limit of Newton's method on soft rows, which is slow if prices are far above the divergence's weight.
+_SOFT_STEPS = 20
+_WARM_STEPS = 12  # limit of steps from an earlier answer
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
 
@@ -83,7 +84,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
 
 
 def _inactive(problem: LogDetProblem, X: Array, settings: Settings, progress: Progress) -> Answer | None:
-    """Return the point where no row acts, if that is the answer."""
+    """Return the unconstrained minimizer if it is the solution."""
     activity = problem.program.A.apply((X,))
     if primal_residual(problem.program, (X,), _NO_VARIABLES, activity) > settings.tol:
         return None
@@ -96,7 +97,7 @@ def _inactive(problem: LogDetProblem, X: Array, settings: Settings, progress: Pr
 
 
 def _warm(method: Any, problem: LogDetProblem, start: Start, monitor: Monitor, limit: int) -> Followed | None:
-    """Return where an earlier answer's multipliers lead, None where they are no start."""
+    """Return the run from an earlier answer's multipliers, None if they give no first iterate."""
     y = problem.program.bounds.clip(start.y)
     if isinstance(method, _RowNewton):
         if problem.program.bounds.penalties:
@@ -112,7 +113,7 @@ def _answer(monitor: Monitor, found: Followed) -> Answer:
 
 
 class _RowNewton(Method):
-    """The primal-dual engine, at a fixed weight and for ``nu`` to zero."""
+    """The primal-dual engine at a fixed weight, with ``nu`` decreasing to zero."""
 
     def __init__(self, problem: LogDetProblem) -> None:
         self._problem = problem
@@ -122,35 +123,35 @@ class _RowNewton(Method):
         return PrimalDual(self._problem.program, [self._problem.C])
 
     def starts(self) -> Iterator[_Iterate]:
-        """Yield the first iterate: where no row acts; then, should that lead nowhere, from far above."""
+        """Yield a first iterate at the unconstrained minimizer, then one far above the weight."""
         program = self._problem.program
         near = None if self._problem.whitened else self._near()
         if near is not None:
             yield near
-        # Along the central path of <C, X>, from far above the weight.
+        # On the central path of <C, X>, far above the weight.
         whole = Face.whole(len(self._problem.C))
         yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole]))
 
     def _near(self) -> _Iterate | None:
         bounds, X = self._problem.program.bounds, self._problem.unconstrained
         X = self._problem.X0 if X is None else X
-        if (bounds.lo != bounds.hi).any():  # inequalities are approached from well inside the cone
+        if (bounds.lo != bounds.hi).any():  # inequalities start well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
         return self._centered(_on_diagonal(self._problem.program, X))
 
     def certificate(self, at: _Iterate) -> Certificate:
-        """Return what an iterate proves."""
+        """Return the certificate of an iterate."""
         return self._problem.certificate(at)
 
     def advance(self, at: _Iterate) -> _Iterate | None:
-        """Return the iterate after a step, None where none is left."""
+        """Return the iterate after a step, None if no step is left."""
         new = self._engine.advance(at.own, self._problem.mu)
         return None if new is None else _Iterate(new)
 
     def _centered(self, X: Array) -> _Iterate | None:
-        """Return an iterate at `X`, its ends centered at the largest ``nu`` with ``C - A*(y)`` well inside.
+        """Return an iterate at `X`, centered at the largest ``nu`` with ``C - A*(y)`` well inside the cone.
 
-        Where none is, ``Z`` is the one that belongs to `X`.
+        If there is none, ``Z = mu inv(X)``.
         """
         nu = mu = self._problem.mu
         for _ in range(_CENTERINGS):
@@ -167,7 +168,7 @@ class _RowNewton(Method):
 
 @dataclass(frozen=True, eq=False)
 class _Iterate:
-    """An iterate of the engine, its one block at hand."""
+    """An iterate of the engine, with the fields of its one block."""
 
     own: Iterate
 
@@ -181,7 +182,7 @@ class _Iterate:
 
     @property
     def Z_root(self) -> Array | None:
-        """Of ``C - A*(y)``, None where ``Z`` is not yet that."""
+        """The factor of ``C - A*(y)``, None while ``Z`` differs from it."""
         return None if self.own.dual_miss else self.own.pairs[0].Z_root
 
     @property
@@ -194,12 +195,12 @@ class _Iterate:
 
 
 def _inside(Z: Array, C: Array) -> bool:
-    """Whether twice the way from `C` to `Z` leaves the cone no earlier."""
+    """Whether twice the step from `C` to `Z` is still in the cone."""
     return root_of(2 * Z - C) is not None
 
 
 def _on_diagonal(program: Program, X: Array) -> Array:
-    """Return `X` with rows and columns scaled to the diagonal that the equalities ask, as far as they do."""
+    """Return `X` with rows and columns scaled to the diagonal entries that equalities prescribe."""
     wanted = X.diagonal().copy()
     bounds = program.bounds
     for term in program.A.terms:

@@ -1,4 +1,4 @@
-"""A LogDet nearness problem in one matrix, and what an iterate of its methods proves."""
+"""A LogDet nearness problem in one matrix, and the certificate of an iterate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Known", "LogDetProblem", "Point"]
 
 
 class Point(Protocol):
-    """An iterate: a matrix, multipliers, and their factors; no ``Z_root`` where these prove nothing."""
+    """An iterate: a matrix, multipliers, their factors; no ``Z_root`` if the multipliers prove nothing."""
 
     @property
     def X(self) -> Array: ...
@@ -41,9 +41,10 @@ class Point(Protocol):
 
 
 class Known(NamedTuple):
-    """What an iterate's method has computed: logarithms of determinants, and sums over the rows.
+    """Values that the method has already computed at an iterate.
 
-    The latter of what they pay, and of what they add to the dual function.
+    They are the logarithms of the determinants and, over the rows, the sums of the penalties (`paid`) and
+    of the terms of the dual function (`rows_term`).
     """
 
     X_log_det: float
@@ -59,7 +60,7 @@ class LogDetProblem:
     ----------
     program : Program
     progress : Progress
-        Knows what an iterate misses in the program as it was given, should this be a reduced one.
+        Gives the residual in the original program if this one is reduced.
     """
 
     def __init__(self, program: Program, progress: Progress) -> None:
@@ -75,24 +76,24 @@ class LogDetProblem:
         self._progress = progress
 
     def point(self, adjoint: Array) -> Array | None:
-        """Return the point that belongs to multipliers with this ``A*(y)``, None where there is none."""
+        """Return ``X = mu inv(C - A*(y))`` for a given ``A*(y)``, None outside the cone."""
         root = root_of(self.C - adjoint)
         return None if root is None else self.mu * inverse_of(root)
 
     @cached_property
     def unconstrained(self) -> Array | None:
-        """The point where no row acts, None where there is none."""
+        """The unconstrained minimizer, None if there is none."""
         free = self.program.blocks[0].cost is None
         return self.X0.copy() if free else self.point(np.zeros_like(self.X0))
 
     def steepest(self) -> Array:
-        """Return the direction of trace one along which the objective grows least."""
+        """Return the matrix of trace one along which the linear term grows least."""
         v = np.linalg.eigh(self.C)[1][:, :1]
         direction: Array = v @ v.T
         return direction
 
     def certificate(self, at: Point, known: Known | None = None) -> Certificate:
-        """Return what an iterate proves, from the factors that it holds and what else is known of it."""
+        """Return the certificate of an iterate, from its factors and the values already computed."""
         n, proves = len(at.X), at.Z_root is not None
         if known is None:
             known = Known(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))

@@ -1,4 +1,4 @@
-"""What a Newton step starts from, what it is asked for, and what it is."""
+"""The scaling point, the right-hand side and the solution of a Newton system."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
 
 class ScalingPoint(NamedTuple):
-    """Where a step starts from.
+    """The point at which Newton's system is formed.
 
     Parameters
     ----------
     X, K : tuple of arrays of shape (n_b, n_b)
-        Positive definite, or so on a face.
+        Positive definite, possibly on a face.
     root : array of shape (order, order)
         Lower Cholesky factor of the first ``X``, on its face.
     D : array of shape (m,)
-        Infinite where a row asks for nothing.
+        Infinite for a row without finite bounds.
     D_u : array of shape (k,)
-        Infinite where a variable is free.
+        Infinite for a free variable.
     """
 
     X: tuple[Array, ...]
@@ -35,7 +35,7 @@ class ScalingPoint(NamedTuple):
 class RightHandSide(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
-    `R` holds that of each block, None for zero.
+    `R` has one entry for each block, None for zero.
     """
 
     weight: float
@@ -46,7 +46,7 @@ class RightHandSide(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What solves the system: symmetric ``dX``, ``du``, ``dy``, and `adjoint`, ``A*(dy)`` in each block."""
+    """The solution of the system: symmetric ``dX``, ``du``, ``dy``, and ``A*(dy)`` (`adjoint`) by block."""
 
     X: tuple[Array, ...]
     u: Array
@@ -63,12 +63,12 @@ class System(Protocol):
     Attributes
     ----------
     direct : bool
-        Whether it is factorized, not left to conjugate gradients.
+        Whether the system is factorized; otherwise conjugate gradients solve it.
     """
 
     @property
     def direct(self) -> bool: ...
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
-        """Return what solves the system for any right-hand sides."""
+        """Return the solver of the system for any right-hand side."""
         ...

@@ -22,13 +22,13 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops,
 __all__ = ["Path", "PathSettings"]
 
 _REDUCTIONS = ("independent rows", "faces")  # of the program, or of each working set of its rows
-_LARGEST_SEARCHED = 2_000  # order, up to which faces are looked for only to be told of
-_MATRICES = 16  # of each block's order, held at a time
-_SCHUR = 3  # of the order of the rows
-_MANY = 300  # rows of a first working set,
-_ORDERS = 4  # or so many times the order,
-_TIMES = 3  # and how many times as many make it worth while,
-_HARD_WORK = 4e9  # where a step on all of them takes so many operations
+_LARGEST_SEARCHED = 2_000  # largest order at which ``choice`` looks for faces
+_MATRICES = 16  # matrices of each block's order in memory at a time
+_SCHUR = 3  # matrices of the order of the Schur complement in memory at a time
+_MANY = 300  # least number of rows in a first working set
+_ORDERS = 4  # least number of rows in a first working set, relative to the order
+_TIMES = 3  # rows that can be inactive, relative to a first working set, above which one is used
+_HARD_WORK = 4e9  # operations of a Newton step on all rows above which a working set is used
 
 
 class PathSettings(base.Settings):
@@ -85,7 +85,7 @@ def _on_working_set(program: Program, settings: Any, start: Start | None, progre
 
 
 def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
-    """Return a ray if there is a point to start from; the proof that there is none, or the nearest to one."""
+    """Return the ray if a feasible point exists; otherwise the proof that none does, or the nearest point."""
     hard = ActiveSet(program.bounds.hard, np.zeros(program.m))
     aimless = replace(
         hard.of(program),
@@ -102,7 +102,7 @@ def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progre
 
 
 def _alone(program: Program) -> Answer | None:
-    """Return the ray of a free variable that no prices outweigh, such as a margin's, if there is one."""
+    """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
     least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
     for j in np.flatnonzero((program.c > largest) | (program.c < least)):
@@ -114,20 +114,20 @@ def _alone(program: Program) -> Answer | None:
 
 
 def _many_inactive(program: Program) -> bool:
-    """Whether so many rows may rest that a working set pays."""
+    """Whether so many rows can be inactive that a working set costs less."""
     rest = int(can_be_inactive(program.bounds).sum())
     return rest > _TIMES * _drawn(program) and newton_flops(program) > _HARD_WORK
 
 
 def _drawn(program: Program) -> int:
-    """Return how many of the rows that may rest are drawn first."""
+    """Return the number of rows that can be inactive in the first working set."""
     return max(_MANY, _ORDERS * max(block.n for block in program.blocks))
 
 
 def memory_needed(program: Program) -> int:
-    """Return about how many bytes a solution takes."""
+    """Return an estimate of the memory that a solution needs, in bytes."""
     rest = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
-    # Of the rows that may rest about as many act as there are entries, and what acts is held twice.
+    # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - rest + min(rest, 2 * triangles)
     return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * unknowns**2)

@@ -1,16 +1,16 @@
 """The primal-dual Newton method that the routes share: all rows at once, in the HKM direction.
 
-For ``min sum <C, X> - w logdet X + c'u`` under rows and a box, with the ends of rows and box on their central
-path at ``nu`` (see :mod:`bregopt.routes.ipm.bound_state`), the method holds ``X``, ``Z``, ``u`` and the ends'
-slacks and multipliers:
+The problem is ``min sum <C, X> - w logdet X + c'u`` under rows and a box. The finite bounds of rows and box
+are on their central path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`). The iterate consists of ``X``,
+``Z``, ``u`` and the slacks and multipliers of the bounds, with
 
-    A(X) + B u at the ends' bounds and slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
+    A(X) + B u equal to bounds plus slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
-All are linearized (:mod:`bregopt.routes.ipm.systems`); the second and third hold from the start where
-they can, and elsewhere their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
-``nu`` falls; a semidefinite program is what both lead to when they fall together. A block may live on a face
-of the cone (:mod:`bregopt.program.face`): ``X`` and ``inv(Z)`` are then held in the coordinates of the
-rows, where these are sparse, and only decompositions see the face.
+All are linearized (:mod:`bregopt.routes.ipm.systems`). The second and third hold from the start where
+possible; otherwise their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
+``nu`` decreases. For a semidefinite program both decrease together. A block may be restricted to a face of
+the cone (:mod:`bregopt.program.face`). ``X`` and ``inv(Z)`` are then stored in the coordinates of the rows,
+in which the rows are sparse, and only decompositions use the face.
 """
 
 from __future__ import annotations
@@ -35,21 +35,24 @@ from bregopt.routes.ipm.systems import system_for
 
 __all__ = ["PrimalDual", "Slope"]
 
-_FURTHER = 0.99  # how far a step goes to the boundary, after a good predictor
-_HEAVY = 20.0  # times the weight asked for, from which it is approached along the central path
-_BOLD, _BOLD_FROM = 2.0, 130  # the least power of a predictor's share to leave, and from which order
-_NOWHERE = 0.3  # times the square of a predictor's length: where second-order terms do harm
-_LEAST_SHARE = 1e-3  # of the complementarity, that a step is to leave
-_SHORTEST = 1e-7
-_CUT = 0.95  # of a step that leaves the cone, as lengths are estimates; more each time
-_NO_PATH = 1e100  # multipliers this large are on no path
-_ROUND_OFF = 1e-11  # a dual residual that is taken for none
-_TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative; of a step, and of a predictor
+_FURTHER = 0.99  # fraction of the step to the boundary that is taken after a full predictor step
+_HEAVY = 20.0  # ratio of the weight of ``X Z`` to ``w`` above which it decreases along the central path
+# Least exponent of the centering parameter, and the total order from which it applies (1 below).
+_BOLD, _BOLD_FROM = 2.0, 130
+# Times the squared step length of the predictor: if the corrector's is shorter, the step is also tried
+# without second-order terms.
+_NOWHERE = 0.3
+_LEAST_SHARE = 1e-3  # least centering parameter
+_SHORTEST = 1e-7  # step length at which the method stalls
+_CUT = 0.95  # factor that shortens a step out of the cone (step lengths are estimates); squared at each trial
+_NO_PATH = 1e100  # multipliers this large are not on a central path
+_ROUND_OFF = 1e-11  # relative dual residual that counts as zero
+_TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative tolerances of the step lengths of a step and of a predictor
 
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """Newton's system at an iterate, factorized; `D` of its ends, and `q`, what ``B'dy + dz`` is to be."""
+    """Newton's system at an iterate, factorized, with `D` of the finite bounds and ``q = B'dy + dz``."""
 
     at: Iterate
     solve: Solve
@@ -63,12 +66,12 @@ class PrimalDual:
     Parameters
     ----------
     program : Program
-        Rows, box and ``c``; its blocks' objectives are not looked at.
+        Rows, box and ``c``; the objectives of its blocks are not used.
     C : sequence of arrays of shape (n_b, n_b)
     faces : sequence of Face, optional
-        The whole cone where none is given.
+        The whole cone by default.
     direct : bool
-        Whether the system is always factorized, at whatever size.
+        Whether the system is factorized at any size.
     """
 
     def __init__(
@@ -85,10 +88,9 @@ class PrimalDual:
         self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
 
     def in_rows(self) -> PrimalDual | None:
-        """Return the method with its system in the rows; None where it is so already or would be too large.
+        """Return the method with its system in the rows; None if it has that or it would be too large.
 
-        The system in the entries of ``X`` divides by the slacks of the rows, which loses digits as these
-        vanish.
+        The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
         if isinstance(self._system, RowSystem) or self._A.m > LARGEST_IN_ROWS:
             return None
@@ -104,7 +106,7 @@ class PrimalDual:
         y: Array | None = None,
         Z: Sequence[Array] | None = None,
     ) -> Iterate | None:
-        """Return the iterate at some matrices, ends centered at `nu`; None where it is not inside the cone.
+        """Return the iterate at given matrices, with bounds centered at `nu`; None outside the cone.
 
         Parameters
         ----------
@@ -113,9 +115,9 @@ class PrimalDual:
             Inside the box.
         nu : float
         y : array of shape (m,), optional
-            Multipliers to be near.
+            Multipliers that those of the iterate are close to.
         Z : sequence of arrays, optional
-            ``C - A*(y)`` where none is given.
+            ``C - A*(y)`` by default.
         """
         near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
@@ -124,9 +126,9 @@ class PrimalDual:
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
-        """Return Newton's system at an iterate, None where a multiplier has come to the end of its range.
+        """Return Newton's system at an iterate.
 
-        Or so near to it that the system leaves the range of doubles.
+        None if a multiplier is at an end of its range, or so close that the system overflows.
         """
         complementarity_diagonal, m = at.ends.complementarity_diagonal(), self._A.m
         if not np.isfinite(complementarity_diagonal).all():
@@ -142,10 +144,9 @@ class PrimalDual:
     def direction(
         self, slope: Slope, weight: float, nu: float, after: Direction | None = None
     ) -> Direction | None:
-        """Return the step to the given `weight` and `nu`, None where it is not finite.
+        """Return the step to the given `weight` and `nu`, None if it is not finite.
 
-        With `after`, the step that a first one leads to, its second-order terms taken into account
-        (Mehrotra).
+        With `after`, a predictor, the step includes its second-order terms (Mehrotra).
         """
         checkpoint()
         at, m = slope.at, self._A.m
@@ -165,14 +166,14 @@ class PrimalDual:
         return Direction(step.X, dZ, step.u, ends)
 
     def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
-        """Return how far `step` can go, primal and dual, to the boundary; infinite where all is safe."""
+        """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
         primal, dual = at.ends.longest(step.ends)
         X = [primal_length(p, dX, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
         Z = [dual_length(p, dZ, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(primal, *X), min(dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
-        """Return the iterate after a step, shortened until it is inside the cone; None where none is left."""
+        """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
         cut = _CUT
         while max(primal, dual) > _SHORTEST:
             new = self._iterate(
@@ -190,10 +191,11 @@ class PrimalDual:
         return None
 
     def advance(self, at: Iterate, weight: float) -> Iterate | None:
-        """Return the iterate after a predictor and a corrector (Mehrotra 1992), None where no step is left.
+        """Return the iterate after a predictor and a corrector (Mehrotra 1992), None if no step is left.
 
-        With the same factorized system the predictor goes for ``nu = 0``; how far it could go says how far
-        the corrector is to go. Where ``X Z`` is still far heavier than ``weight I``, its weight falls too.
+        Both use the same factorized system. The predictor aims at ``nu = 0``. Its step length determines
+        the centering parameter of the corrector. While ``X Z`` is far above ``weight I``, its weight
+        decreases too.
 
         Parameters
         ----------
@@ -201,7 +203,7 @@ class PrimalDual:
         weight : float
             ``w``; zero for a semidefinite program.
         """
-        # Iterates that run away may leave the range of doubles; a step that is not finite is none.
+        # Diverging iterates may overflow; a step that is not finite is rejected.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return self._advance(at, weight)
 
@@ -231,10 +233,10 @@ class PrimalDual:
     def _corrected(
         self, slope: Slope, weight: float, nu: float, predictor: Direction, reached: float
     ) -> tuple[Direction, tuple[float, float]] | None:
-        """Return the step to `weight` and `nu` and how far it can go; None where it is not finite.
+        """Return the step to `weight` and `nu` and its step lengths; None if it is not finite.
 
-        With the second-order terms of the `predictor`, unless that leads nowhere: near an answer that is
-        singular these may be nothing but round-off.
+        The step has the second-order terms of the `predictor`, unless they make it too short: near a singular
+        solution they may consist of round-off.
         """
         best = None
         for after in (predictor, None):
@@ -251,9 +253,9 @@ class PrimalDual:
     def _iterate(
         self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: BoundState
     ) -> Iterate | None:
-        """Return an iterate, None where one of its matrices is not positive definite on its face.
+        """Return an iterate, None if one of its matrices is not positive definite on its face.
 
-        A ``Z`` of None is ``C - A*(y)``.
+        A ``Z`` of None stands for ``C - A*(y)``.
         """
         checkpoint()
         y, z = ends.multipliers[: self._A.m], ends.multipliers[self._A.m :]
@@ -271,14 +273,14 @@ class PrimalDual:
             X_root, Z_root = root_of(M), root_of(face.compress(Z_b))
             if X_root is None or Z_root is None:
                 return None
-            # Round-off would lead X off its face, step by step.
+            # Round-off would move X off its face, step by step.
             pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
         activity = self._program.activity(tuple(pair.X for pair in pairs), u)
         return Iterate(tuple(pairs), u, z, y, activity, ends, worst)
 
 
 def _with_box(program: Program) -> Bounds:
-    """Return the bounds of the rows and, as if variables were rows after them, those of the variables."""
+    """Return the bounds of the rows, followed by those of the variables."""
     bounds, k = program.bounds, program.k
     return Bounds(
         np.concatenate([bounds.lo, program.u_lo]),
@@ -289,7 +291,7 @@ def _with_box(program: Program) -> Bounds:
 
 
 def _rest(b: int, pair: Pair, after: Direction | None) -> Array | None:
-    """Return ``R`` of :class:`RightHandSide`: the residual and the second-order terms of a first step."""
+    """Return ``R`` of :class:`RightHandSide`: the residual and the second-order terms of a predictor."""
     R = None
     if pair.residual is not None:
         R = -(pair.residual @ pair.X)

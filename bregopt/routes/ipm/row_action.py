@@ -1,4 +1,4 @@
-"""The rows of one block as Newton's method needs them: on products never formed, and sparse adjoints."""
+"""The rows of one block for Newton's method: applied to unformed products, with sparse adjoints."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bregopt.program import LinearMap
 
 __all__ = ["RowAction"]
 
-_SPARSE_SHARE = 0.1  # rows with fewer terms than this share of the entries are worked through one by one
-_SPARSE_FROM = 150  # the order from which a sparse matrix is worth its making
-_CROWDED = 20  # terms times the order, from which a product of matrices costs less than theirs
+_SPARSE_SHARE = 0.1  # rows with fewer terms than this fraction of the entries are evaluated by term
+_SPARSE_FROM = 150  # order from which ``A*(y)`` is a sparse matrix
+_CROWDED = 20  # terms per order above which a full matrix product costs less than one inner product a term
 _NONE = np.zeros(0, dtype=np.intp)
 
 
@@ -44,7 +44,7 @@ class RowAction:
             self._spread = self._pattern()
 
     def _pattern(self) -> Any:
-        """Return the linear map from ``y`` to the entries of ``A*(y)``, and keep where these stand."""
+        """Return the linear map from ``y`` to the entries of ``A*(y)``, and store their pattern."""
         n = self._n
         place = np.concatenate([self._i * n + self._j, self._j * n + self._i])
         entries, slot = np.unique(place, return_inverse=True)
@@ -54,7 +54,7 @@ class RowAction:
         return sp.csr_array((half, (slot.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
 
     def adjoint(self, y: Array) -> Any:
-        """Return ``A*(y)``, sparse where the rows are and the order is large."""
+        """Return ``A*(y)``, sparse if the rows are sparse and the order is large."""
         if not self._sparse:
             return self._A.adjoint(y, self._block)
         return sp.csr_array((self._spread @ y, self._indices, self._indptr), (self._n, self._n))
@@ -69,7 +69,7 @@ class RowAction:
         return activity
 
     def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
-        """Return ``A(weight K - X + sym(K R))``; no `R` for zero."""
+        """Return ``A(weight K - X + sym(K R))``; `R` of None stands for zero."""
         if self.by_term:
             total = -self.apply(X)
             if weight:
@@ -101,6 +101,6 @@ class RowAction:
 
     @cached_property
     def _places(self) -> tuple[IntArray | slice, IntArray | slice]:
-        """Where the terms read; one object for both where all are on the diagonal."""
+        """The row and column indices of the terms; one object for both if all are on the diagonal."""
         i = span(self._i)
         return (i, i) if np.array_equal(self._i, self._j) else (i, span(self._j))

@@ -20,16 +20,16 @@ from bregopt.routes.ipm.schur import Gram
 __all__ = ["LARGEST_IN_ROWS", "RowSystem"]
 
 LARGEST_IN_ROWS = 6_000  # rows of a system that is formed
-_DROWNED = 1e4  # times a row's own entry of the system, from which a variable's share of it stays apart
+_DROWNED = 1e4  # times a row's diagonal entry: a variable with a larger term borders the system
 _CG_STEPS = 300
-_CG_TOL = 1e-3
+_CG_TOL = 1e-3  # relative
 
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class RowSystem:
-    """The system in the multipliers."""
+    """The system in the multipliers of the rows."""
 
     def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
         self._A, self._B = A, lean(B)
@@ -68,7 +68,7 @@ class RowSystem:
         return step
 
     def _direct(self, scaling_point: ScalingPoint, asked: IntArray) -> tuple[Mask, _Solve]:
-        """Return which variables border the system, and what solves it."""
+        """Return the mask of the variables that border the system, and its solver."""
         assert self._grams is not None
         root = scaling_point.root if len(scaling_point.root) == len(scaling_point.X[0]) else None
         M = self._grams[0].assemble(scaling_point.X[0], scaling_point.K[0], asked, root)
@@ -112,9 +112,9 @@ def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> 
 
 
 def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
-    """Mark the variables whose share of the system is to stay apart: free ones, and those nearly so.
+    """Mark the variables that border the system: free ones, and those nearly free.
 
-    What such a variable adds to the rows that it shares would leave nothing of their digits.
+    Eliminating such a variable would cancel the digits of the rows that share it.
     """
     loose: Mask = np.isinf(D_u)
     if loose.all():
@@ -127,7 +127,7 @@ def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
 
 
 def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
-    """Return about the diagonal of ``A T A*``; exactly where rows are of rank one."""
+    """Return the diagonal of ``A T A*``, exact for rows of rank one and approximate for others."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
         pieces = term.rows.rank_one_terms()

@@ -1,11 +1,11 @@
 """The Schur matrix of Newton's system: ``H_kl = <A_k, sym(P A_l Q)>`` for all pairs of rows of a block.
 
-No ``A_k`` is ever multiplied out where its structure gives a shorter way (the formulas are those of Fujisawa,
-Kojima and Nakata 1997, and for pieces the Hadamard product of the max-cut literature):
+No ``A_k`` is multiplied out if its structure allows a cheaper formula (Fujisawa, Kojima and Nakata 1997; for
+rank-one terms the Hadamard product of the max-cut literature):
 
-- *pieces* ``w u u'``: a Hadamard product of two congruences, ``(U P U') o (U Q U')``;
+- *pieces* ``w u u'``, rank-one terms: a Hadamard product of two congruences, ``(U P U') o (U Q U')``;
 - *terms* ``v X_ij``: products of entries of ``P`` and ``Q``;
-- *full* rows, with many terms: ``P A_l Q`` through the support of ``A_l``, and all rows applied to it.
+- *full* rows, with many terms: ``P A_l Q`` through the support of ``A_l``, to which all rows are applied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bregopt.program.rows import Coordinates, Rows
 
 __all__ = ["Gram"]
 
-_FEW = 0.7  # of the rows, below which those that are asked for are taken out
+_FEW = 0.7  # fraction of the rows below which the requested rows are extracted first
 _CHUNK = 4_000_000  # products of entries formed at a time
 # Nanoseconds, roughly: four products of entries; one multiplication inside a matrix product; a call.
 _TERM, _FLOP, _CALL = 20.0, 0.05, 5e4
@@ -50,9 +50,9 @@ class Gram:
         self._light[[k for k, _ in self._full]] = False
 
     def assemble(self, P: Array, Q: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
-        """Return the symmetric matrix of all pairs of rows, or of those of some, in ascending order.
+        """Return the Schur matrix of all rows, or of some in ascending order.
 
-        With the Cholesky factor of `P`, where it is at hand.
+        `root` is the Cholesky factor of `P`, if known.
         """
         if rows is not None and len(rows) == self._m:
             rows = None
@@ -89,7 +89,7 @@ class Gram:
 
 
 class _Pieces:
-    """Rows ``sum w u u'``, in layers with at most one piece of each row."""
+    """Rows ``sum w u u'``, in layers with at most one rank-one term of each row."""
 
     def __init__(self, layers: list[_Layer]) -> None:
         self._layers = layers
@@ -114,11 +114,11 @@ class _Pieces:
         return cls(layers) if layers else None
 
     def whole(self, m: int) -> bool:
-        """Whether each of the rows has one piece, in their order."""
+        """Whether each row has exactly one rank-one term, in order."""
         return len(self._layers) == 1 and covers(self._layers[0].place, m)
 
     def products(self, P: Array, Q: Array, rows: IntArray | slice, root: Array | None) -> Array:
-        """Return the products of the pieces of some rows where all are :meth:`whole`."""
+        """Return the products of the rank-one terms of some rows if all are :meth:`whole`."""
         layer = self._layers[0]
         U, weight = layer.U[rows], layer.weight[rows]
         W = _congruence(U, P, root)
@@ -128,7 +128,7 @@ class _Pieces:
         return W
 
     def add(self, H: Array, P: Array, Q: Array, terms: _Terms | None) -> None:
-        """Add the products of pieces with pieces and with terms."""
+        """Add the products of rank-one terms with each other and with terms."""
         halves = [(layer.U @ P, layer.weighted @ Q) for layer in self._layers]
         for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
             for other in self._layers[k:]:
@@ -147,7 +147,7 @@ class _Pieces:
 
 
 class _Layer:
-    """RankOneTerms of different rows: the ``u`` in the rows of `U`, and their weights."""
+    """Rank-one terms of different rows: the ``u`` in the rows of `U`, and their weights."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
         self.place, self.U, self.weight = span(at), U, weight
@@ -162,7 +162,7 @@ class _Layer:
 
 
 def _block(rows: IntArray | slice, columns: IntArray | slice) -> Any:
-    """Return what selects a block of a matrix, a view where both are."""
+    """Return the index of a block of a matrix; slices give a view."""
     if isinstance(rows, slice) or isinstance(columns, slice):
         return rows, columns
     return np.ix_(rows, columns)
@@ -192,7 +192,7 @@ class _Terms:
         return cls(row, Coordinates(*fields), m)
 
     def plain(self, m: int) -> bool:
-        """Whether the rows are diagonal entries, one each, in their order."""
+        """Whether the rows are single diagonal entries, in order."""
         return self._diagonal and len(self._row) == m and bool((self._row == np.arange(m)).all())
 
     def squares(self, P: Array, Q: Array) -> Array:
@@ -210,7 +210,7 @@ class _Terms:
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
     def summed(self, left: Array, right: Array) -> Array:
-        """Return products of pieces with rows of terms, from ``U P`` and ``U Q``; shape ``(pieces, m)``."""
+        """Return products of rank-one terms with rows of terms, from ``U P`` and ``U Q``."""
         i, j = self._t.i, self._t.j
         products = left[:, i] * right[:, j]
         if not self._diagonal:
@@ -250,7 +250,7 @@ class _Full:
 def _by_cost(
     families: list[tuple[IntArray, Rows]], n: int
 ) -> tuple[list[tuple[IntArray, Coordinates]], list[tuple[int, _Full]]]:
-    """Return the terms of the rows with few, and the rows with so many that a product of matrices is less."""
+    """Return the terms of rows with few, and the rows for which a matrix product costs less."""
     total = sum(rows.count() for _, rows in families)
     light: list[tuple[IntArray, Coordinates]] = []
     full: list[tuple[int, _Full]] = []
@@ -272,12 +272,12 @@ def _by_cost(
 
 
 def _congruence(U: Any, P: Array, root: Array | None = None) -> Array:
-    """Return ``U P U'``, by the Cholesky factor of `P` where that is less."""
+    """Return ``U P U'``, by the Cholesky factor of `P` if that costs less."""
     if isinstance(U, np.ndarray) and len(P) <= len(U):
         root = root_of(P) if root is None else root
         if root is not None:
             half = U @ root
-            product: Array = half @ half.T  # a matrix and its own transpose: half the work
+            product: Array = half @ half.T  # a matrix and its own transpose: half the cost
             return product
     return _times(U, U @ P)
 

@@ -1,11 +1,11 @@
 """Newton's method for LogDet nearness where every row is soft with a smooth penalty.
 
-The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone. Yet the
-method holds multipliers beside ``X``, and linearizes ``X (C - A*(y)) = mu I`` and, row by row, what joins
-activities and multipliers (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
-twofold in a step; the two together take it where it belongs. Each goes as far as its own objective improves,
-the primal one or the dual one. Where the two hinder one another ``X`` goes alone, which always descends; and
-so it does where the system is not factorized.
+The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone. The
+method keeps multipliers as well. It linearizes ``X (C - A*(y)) = mu I`` and, row by row, the relation of
+activity and multiplier (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
+twofold in a step; with multipliers it can grow faster. Each of the two moves as far as its own objective
+improves, the primal or the dual one. If the joint step makes little progress, ``X`` moves alone, which always
+descends. It also moves alone if the system is not factorized.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from bregopt.routes.working_set import newton_flops
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
-_STIFF = 1e6  # price of a bend of a bound by its own size, over the weight of the divergence
-_ROUNDS, _MORE_ROUNDS = 4, 10  # of answers to the first points; more where a step costs far more than these
-_DEAR = 1e9  # operations in such a step
-_CUT, _SHARES = 0.25, 8  # by how much less of an answer is tried, and how often; by a quarter for X alone
-_LEFT = 0.7  # of the gap after a step of both, beyond which X goes alone
-_SHORTEST = 1e-12  # share of a step
+# Largest price of relaxing a bound by its own size, relative to the weight of the divergence.
+_STIFF = 1e6
+# Rounds of multipliers at the start; more where a Newton step costs far more than such a round.
+_ROUNDS, _MORE_ROUNDS = 4, 10
+_DEAR = 1e9  # operations of such a step
+# Factor between trial fractions of a response, and the number of fractions tried for the first iterate.
+_CUT, _SHARES = 0.25, 8
+_LEFT = 0.7  # ratio of the gaps after and before a joint step above which X moves alone
+_SHORTEST = 1e-12  # step length at which the old point is kept
 _NONE = np.zeros(0)
 
 
@@ -56,7 +59,7 @@ P = TypeVar("P", bound=_Point)
 
 
 class _Primal(NamedTuple):
-    """A positive definite matrix, its factor, logdet and activities, what rows pay, and the objective."""
+    """A positive definite matrix, its factor, logdet, activities, sum of penalties and objective."""
 
     X: Array
     root: Array
@@ -70,7 +73,7 @@ class _Primal(NamedTuple):
 class _Dual:
     """Multipliers, the positive definite ``Z = C - A*(y)``, its factor and logdet, and minus the objective.
 
-    `rows_term` is what the rows add to the latter.
+    `rows_term` is the sum of the rows' terms in the latter.
     """
 
     y: Array
@@ -87,7 +90,7 @@ class _Dual:
 
 
 class SoftIterate(NamedTuple):
-    """A primal and a dual point, and whether they go on together, or ``X`` alone."""
+    """A primal and a dual point, and whether they move together or ``X`` alone."""
 
     primal: _Primal
     dual: _Dual
@@ -121,7 +124,7 @@ class SoftNewton(Method):
     Parameters
     ----------
     problem : LogDetProblem
-        Of a problem that is :func:`smooth`.
+        It is :func:`smooth`.
     """
 
     def __init__(self, problem: LogDetProblem) -> None:
@@ -131,47 +134,47 @@ class SoftNewton(Method):
         self._rounds = _MORE_ROUNDS if newton_flops(problem.program) > _DEAR else _ROUNDS
 
     def starts(self) -> Iterator[SoftIterate]:
-        """Yield the first iterate: a share of the multipliers that answer where no row acts."""
+        """Yield the first iterate, with a fraction of the response to the unconstrained minimizer."""
         at = self._answered() if self._system.direct else self._answered_alone
         if at is not None and math.isfinite(at.dual.cost):
             yield at
 
     @cached_property
     def _X_at_rest(self) -> Array:
-        """The point where no row acts, or ``X0`` where there is none."""
+        """The unconstrained minimizer, or ``X0`` if there is none."""
         X = self._problem.unconstrained
         return self._problem.X0 if X is None else X
 
     @cached_property
     def _resting(self) -> SoftIterate | None:
-        """Where no row acts; None where a penalty is infinite there."""
+        """The iterate with zero multipliers; None if a penalty is infinite there."""
         primal = self._primal(self._X_at_rest)
         return None if primal is None else SoftIterate(primal, self._no_multipliers(), self._system.direct)
 
     def _no_multipliers(self) -> _Dual:
-        """Return multipliers of zero, of infinite cost where these are outside the dual function's domain."""
+        """Return zero multipliers, of infinite cost outside the domain of the dual function."""
         y, C = np.zeros(self._A.m), self._problem.C
         return self._dual(y, C) or _Dual(y, C, C, 0.0, 0.0, math.inf)
 
     def certificate(self, at: SoftIterate) -> Certificate:
-        """Return what an iterate proves."""
+        """Return the certificate of an iterate."""
         primal, dual = at.primal, at.dual
         return self._problem.certificate(at, Known(primal.log_det, dual.log_det, primal.paid, dual.rows_term))
 
     def at(self, y: Array) -> SoftIterate | None:
-        """Return the iterate at the point of some multipliers, None where there is none."""
+        """Return the iterate at the primal point of given multipliers, None if there is none."""
         dual = self._dual(y, self._Z(y))
         return None if dual is None else self._joined(dual)
 
     def advance(self, at: SoftIterate) -> SoftIterate | None:
-        """Return the iterate after a damped Newton step, None where no objective improves any more."""
+        """Return the iterate after a damped Newton step, None if neither objective improves."""
         new = self._together(at) if at.together else at
         if not new.together:
             new = self._alone(new)
         return None if new.primal is at.primal and new.dual is at.dual else new
 
     def _together(self, at: SoftIterate) -> SoftIterate:
-        """Return the iterate after a step of both."""
+        """Return the iterate after a joint step."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, RightHandSide(self._problem.mu, (None,), r, _NONE, _NONE))
@@ -190,7 +193,7 @@ class SoftNewton(Method):
     def _alone(self, at: SoftIterate) -> SoftIterate:
         """Return the iterate after a step of ``X`` alone.
 
-        And with the multipliers that answer this, if they are better; then both go on together.
+        Its multipliers are the response to the new ``X`` if they are better; both then move together again.
         """
         y = self._bounds.response(at.activity)
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
@@ -216,11 +219,11 @@ class SoftNewton(Method):
         return _better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]
 
     def _noise(self, X: Array) -> float:
-        """Return how much round-off there may be in an objective near `X`."""
+        """Return an estimate of the round-off in an objective near `X`."""
         return EPS * self._size * float(np.linalg.norm(X))
 
     def _moved(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
-        """Return multipliers after a step, those that would change sides stopped at zero."""
+        """Return the multipliers after a step; those that would change sides stop at zero."""
         whole = dual.y + dy
         y, Z = self._bounds.stop(whole, side), dual.Z + dZ
         stopped = y - whole
@@ -229,7 +232,7 @@ class SoftNewton(Method):
         return self._dual(y, Z)
 
     def _answered(self) -> SoftIterate | None:
-        """Return multipliers that answer where no row acts, as far as that is better, then on from there."""
+        """Return the iterate after some rounds of moves towards the response to the last point."""
         X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
         for _ in range(self._rounds):
             answer, share = self._nearer(dual, self._A.apply((X,)), share)
@@ -239,10 +242,10 @@ class SoftNewton(Method):
         return self._joined(dual) or (self._resting and self._resting._replace(dual=dual))
 
     def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
-        """Return better multipliers on the way to those that answer an activity, and the share of the way.
+        """Return better multipliers on the segment to the response to an activity, and the step length.
 
-        What a row far outside its bound pays is nearly linear in its activity, and its multiplier nearly
-        what it is at the end.
+        The penalty of a row far outside its bound is nearly linear in its activity, so its multiplier is
+        nearly that of the solution.
         """
         dy = self._bounds.response(activity) - dual.y
         if not np.isfinite(dy).all():
@@ -252,7 +255,7 @@ class SoftNewton(Method):
 
     @cached_property
     def _answered_alone(self) -> SoftIterate | None:
-        """The best point of a share of the multipliers that answer where no row acts."""
+        """The best point at a fraction of the response to the unconstrained minimizer."""
         at = self._resting
         if at is None:
             return None
@@ -269,12 +272,12 @@ class SoftNewton(Method):
         return best
 
     def _joined(self, dual: _Dual) -> SoftIterate | None:
-        """Return multipliers and their point."""
+        """Return the iterate at given multipliers and their primal point."""
         primal = self._primal(self._problem.mu * dual.K)
         return None if primal is None else SoftIterate(primal, dual, self._system.direct)
 
     def _primal(self, X: Array) -> _Primal | None:
-        """Return a point, None where it is not positive definite or a penalty is infinite."""
+        """Return a primal point, None if it is not positive definite or a penalty is infinite."""
         checkpoint()
         root = root_of(X)
         if root is None:
@@ -285,7 +288,7 @@ class SoftNewton(Method):
         return _Primal(X, root, logarithm, activity, paid, cost) if math.isfinite(paid) else None
 
     def _dual(self, y: Array, Z: Array) -> _Dual | None:
-        """Return multipliers and their ``C - A*(y)``, None outside the domain of the dual function."""
+        """Return a dual point, None outside the domain of the dual function."""
         root = root_of(Z)
         if root is None:
             return None
@@ -301,9 +304,9 @@ class SoftNewton(Method):
 def _better(
     at: P, along: Callable[[float], P | None], noise: float, share: float = 1.0, cut: float = 0.5
 ) -> tuple[P, float]:
-    """Return the first point that is no worse, on the way back from a share of a step, and its share.
+    """Return the first point of a backtracking line search that is no worse, and its step length.
 
-    Where none is, the old point and zero. A cost that differs by no more than noise is the same.
+    If there is none, return the old point and zero. Costs that differ by at most `noise` count as equal.
     """
     while share > _SHORTEST:
         new = along(share)

@@ -1,8 +1,8 @@
-"""Where the central path is entered: strictly inside where the rows show how, infeasible elsewhere.
+"""The first iterate of the central path: strictly feasible where the rows allow it, infeasible otherwise.
 
-Where a combination of equalities is the identity, ``A*(y) = I`` (a diagonal, a trace), a multiple of its
-multipliers makes ``Z`` positive definite; and the least matrix that meets the equalities may be positive
-definite itself. Otherwise ``X`` and ``Z`` begin as multiples of the identity, and what the rows miss shrinks.
+If a combination of equalities is the identity, ``A*(y) = I`` (a diagonal, a trace), a multiple of its
+multipliers makes ``Z`` positive definite. The least-norm matrix that satisfies the equalities may itself be
+positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity, and the residuals shrink.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bregopt.routes.ipm.schur import Gram
 
 __all__ = ["first_iterate", "warm_iterate"]
 
-_IDENTITY = 1e-9  # how near a combination of rows must be to the identity
-_ABOVE = 1.1  # how far inside the cone a first Z is
-_PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, over what the data suggest
-_ROOM = 1e-2  # of its price: how far from the ends a hinge's first multiplier is
-_AWAY = 0.05  # from the boundary after a warm start, as a fraction of the mean eigenvalue
+_IDENTITY = 1e-9  # largest entrywise difference between ``A*(y)`` and the identity
+_ABOVE = 1.1  # factor on the Gershgorin shift that makes the first Z positive definite
+_PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, relative to the scales of the data
+_ROOM = 1e-2  # distance of a hinge's first multiplier from the ends of its range, relative to its price
+_AWAY = 0.05  # distance of a warm start from the boundary, relative to the mean eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
 class _Least:
-    """The least matrices with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there; None if none."""
+    """The least-norm ``X`` with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there, or None."""
 
     X: tuple[Array, ...] | None
     y: Array | None
@@ -41,7 +41,7 @@ class _Least:
 def first_iterate(
     engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face]
 ) -> Iterate:
-    """Return a first iterate, near the central path at some large weight.
+    """Return a first iterate, near the central path at a large weight.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def first_iterate(
 def warm_iterate(
     engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
 ) -> Iterate | None:
-    """Return an iterate near an earlier answer, moved away from the boundary; None where there is none.
+    """Return an iterate near an earlier answer, away from the boundary; None if there is none.
 
-    Where a point strictly inside the dual cone is known, by going a part of the way towards that.
+    If a strictly dual feasible point is known, the iterate is a convex combination with that point.
     """
     if len(start.X) != len(faces):
         return None
@@ -86,7 +86,7 @@ def _towards(
     start: Start,
     inside: _Inside,
 ) -> Iterate | None:
-    """Return the iterate between an earlier answer and a point inside; None where it is not inside."""
+    """Return the convex combination of an earlier answer and an interior point; None outside the cone."""
     X = tuple(_between(np.asarray(X_b), own) for X_b, own in zip(start.X, inside.X, strict=True))
     y = _between(program.bounds.clip(start.y), inside.y)
     gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
@@ -118,7 +118,7 @@ def _lifted_start(
 
 @dataclass(frozen=True, eq=False)
 class _Inside:
-    """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the central path that it is near."""
+    """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the nearby point of the path."""
 
     X: tuple[Array, ...]
     u: Array
@@ -127,7 +127,7 @@ class _Inside:
 
 
 def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
-    """Return such a point where a combination of equalities is the identity, None elsewhere."""
+    """Return such a point; None if no combination of equalities is the identity."""
     least = _least(program, faces)
     checkpoint()
     if least.y is None:
@@ -143,7 +143,7 @@ def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> 
 
 
 def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
-    """Return multiples of the identity on the faces, large beside what the bounds speak of."""
+    """Return multiples of the identity on the faces, ten times the scale of the bounds."""
     size = _PRIMAL * program.bound_scale
     return tuple(size * face.lift(np.eye(face.order)) for face in faces)
 
@@ -176,9 +176,9 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
 
 
 def _paying(program: Program) -> Array:
-    """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero where none are found.
+    """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero if there are none.
 
-    The least ones, each relative to the price of its hinge.
+    They have the least norm relative to the prices of their hinges.
     """
     bounds, free = program.bounds, _free(program)
     none = np.zeros(program.m)
@@ -196,9 +196,9 @@ def _paying(program: Program) -> Array:
 
 
 def _meeting(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
-    """Return the variables with the free ones such that rows with multipliers are near their centers.
+    """Return the variables, the free ones such that rows with multipliers are near the path.
 
-    There a slack is ``nu / y`` and the give of a hinge ``nu / (gamma - y)``.
+    On the path a slack is ``nu / y`` and the violation of a hinge ``nu / (gamma - y)``.
     """
     k = np.flatnonzero(y)
     if len(k) == 0:
@@ -226,24 +226,24 @@ def _on(face: Face, S: Array) -> Array:
 
 
 def _lower_bound(C: Array) -> float:
-    """Return a bound on how far below zero the eigenvalues are, by Gershgorin's circles."""
+    """Return an upper bound on minus the smallest eigenvalue, at least zero (Gershgorin's circles)."""
     return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
 
 
 def _dual_size(program: Program, costs: Sequence[Array]) -> float:
-    """Return the size of the costs, one where nothing is paid."""
+    """Return the size of the costs, one if all are zero."""
     return max([float(np.linalg.norm(C)) for C in costs] + [scale_of(program).dual]) or 1.0
 
 
 def _inner_box(program: Program) -> tuple[Array, Array]:
-    """Return a smaller box, inside that of the variables."""
+    """Return a smaller box inside the box of the variables."""
     unit = _PRIMAL * program.bound_scale
     width = np.minimum(program.u_hi - program.u_lo, unit)
     return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
 
 
 def _middle(program: Program) -> Array:
-    """Return a point well inside the box: its middle, or the natural size away from its one end."""
+    """Return an interior point of the box: its middle, or ten times the bounds' scale from one bound."""
     unit = _PRIMAL * program.bound_scale
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
@@ -255,6 +255,6 @@ def _middle(program: Program) -> Array:
 
 
 def _lifted(S: Array, size: float) -> Array:
-    """Return a matrix with its eigenvalues moved up to a fraction of `size` at least."""
+    """Return ``S`` plus a multiple of the identity, with eigenvalues of at least ``_AWAY * size``."""
     least = float(np.linalg.eigvalsh(S).min(initial=0.0))
     return S + (max(-least, 0.0) + _AWAY * size) * np.eye(len(S))

@@ -1,4 +1,4 @@
-"""How far a step can go before a matrix leaves the cone, by what costs least at its order."""
+"""The step length at which a matrix leaves the cone, by the cheapest method at its order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from bregopt.routes.ipm.iterate import Pair
 
 __all__ = ["TO_BOUNDARY", "dual_length", "primal_length"]
 
-TO_BOUNDARY = 0.9  # how far a step goes at least, of what it could: beyond 1 / 0.9 nothing holds it
+# Least fraction of the step to the boundary that is taken. Lengths above 1 / 0.9 thus allow the full step.
+TO_BOUNDARY = 0.9
 
-# The orders from which a step is tried, and its smallest eigenvalue estimated, rather than computed.
+# Orders from which the step length comes from Cholesky trials, and from a Lanczos estimate. Below both the
+# smallest eigenvalue is computed.
 _TRIALS_FROM, _LANCZOS_FROM = 40, 130
 _LANCZOS_STEPS = 40
 _LANCZOS_TOL = 0.01  # relative
@@ -27,7 +29,7 @@ _SHORTEST = 1e-7
 
 
 def primal_length(pair: Pair, step: Array, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``X + alpha step`` psd on the face, by what costs least."""
+    """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face."""
     if len(pair.X_root) < _LANCZOS_FROM:
         return _longest(pair.X, step, pair.X_root, pair.face, tol)
     L, face = np.asfortranarray(pair.X_root), pair.face
@@ -43,12 +45,12 @@ def primal_length(pair: Pair, step: Array, tol: float) -> float:
 
 
 def dual_length(pair: Pair, step: Any, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``Z + alpha step`` psd on the face, by what costs least."""
+    """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face."""
     if len(pair.Z_root) < _LANCZOS_FROM:
         return _longest(pair.Z, step, pair.Z_root, pair.face, tol)
 
     def seen(v: Array) -> tuple[Array, Array]:
-        """Return ``K step v``, symmetric where ``Z`` measures, with ``Z`` times that."""
+        """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
         moved = step @ v
         return pair.K @ moved, moved
 
@@ -57,7 +59,10 @@ def dual_length(pair: Pair, step: Any, tol: float) -> float:
 
 
 def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
-    """Return about the largest ``alpha`` with ``S + alpha step`` psd on the face; `root` is of `S` there."""
+    """Return approximately the largest ``alpha`` with ``S + alpha step`` psd on the face.
+
+    `root` is the Cholesky factor of `S` on the face.
+    """
     if len(root) >= _TRIALS_FROM:
         return _longest_by_trials(face.compress(S), face.compress(dense(step)), tol)
     if len(root) == 0:
@@ -73,10 +78,10 @@ def _before(least: float) -> float:
 
 
 def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
-    """Return a step for which a Cholesky factorization was seen to exist, the longest but for `tol`.
+    """Return a step length at which the Cholesky factorization succeeds, the longest up to a relative `tol`.
 
-    A trial that fails leaves a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all steps by ``-v'Sv /
-    v'step v``; the next trial is made just below.
+    A failed trial gives a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all step lengths by
+    ``-v'Sv / v'step v``. The next trial is just below this bound.
     """
     trial = np.empty_like(S)
     alpha = enough = 1 / TO_BOUNDARY
@@ -86,7 +91,7 @@ def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
         L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
         if failed == 0:
             return math.inf if alpha == enough else alpha
-        v = np.ones(failed)  # of the minor that is not positive
+        v = np.ones(failed)  # in the coordinates of the leading minor that is not positive
         if failed > 1:
             v[:-1] = -lapack.dtrtrs(
                 L[: failed - 1, : failed - 1], L[failed - 1, : failed - 1], lower=1, trans=1
@@ -124,7 +129,7 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
         size = math.sqrt(max(float(w @ dual_w), 0.0))
         if k > 0:
             beta[k - 1] = size
-        if k > 0 and (k % 2 == 0 or size == 0):  # a look at the Ritz values costs as much as a step
+        if k > 0 and (k % 2 == 0 or size == 0):  # Ritz values cost as much as a step
             ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
             residual = size * abs(float(vectors[-1, 0]))
             estimate = float(ritz[0]) - residual

@@ -1,4 +1,4 @@
-"""Newton's linear system, by whichever unknowns are fewer: the rows' multipliers or the entries of ``X``.
+"""Newton's linear system in the fewer unknowns: the multipliers of the rows or the entries of ``X``.
 
 With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)``, the step solves
 
@@ -6,9 +6,10 @@ With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)
     A(dX) + B du + D dy = r,
     du + D_u dz = r_u,      B'dy + dz = q;
 
-``dz`` is zero where a variable is free. Rows: ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns
-of free variables. Entries: where no ``D`` is zero, ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in
-which ``X`` is the identity and ``K`` diagonal, so that ``T`` is a product entry by entry.
+where ``dz`` is zero for a free variable. In the rows the system is
+``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables. In the entries, if no ``D``
+is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity and ``K``
+diagonal, so that ``T`` is an entrywise product.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from bregopt.routes.ipm.row_system import RowSystem
 
 __all__ = ["system_for"]
 
-_LARGEST_FORMED = 6_000  # entries, where rows that do not give way need them formed
+_LARGEST_FORMED = 6_000  # entries, if some rows have ``D = 0``, which requires a formed system
 
 
 def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: bool = False) -> System:
-    """Return the system with fewer unknowns; variables that are fixed need the one in the rows.
+    """Return the system with fewer unknowns; fixed variables require the one in the rows.
 
     Parameters
     ----------
     A : LinearMap
     B : csr_array of shape (m, k)
     exact : boolean array of shape (m,)
-        Marks the rows that do not give way.
+        Marks the rows with ``D = 0``, the hard equalities.
     fixed : bool
-        Whether some variable does not.
+        Whether a variable is fixed.
     direct : bool
-        Whether the system is always factorized; very many rows are left to conjugate gradients otherwise.
+        Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
     n, k, m = A.orders[0], B.shape[1], A.m
     if fixed or len(A.orders) > 1:

@@ -1,7 +1,8 @@
-"""Which rows rest, which have given way and which act: a first guess, from some of the rows.
+"""The first active set: which rows are inactive, violated and active, estimated from a sample of the rows.
 
-A program with a part of its rows, drawn by lot, and with the prices of all, has an answer near that of the
-whole. Its matrices say on which side of its bound each row is; the rows nearest to theirs may be on either.
+A program with a random sample of the rows, whose prices are scaled up to those of all rows, has a solution
+near that of the whole. Its matrices show on which side of its bound each row is. The rows nearest to their
+bounds may be on either side; they form the working set.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
 __all__ = ["first_active_set"]
 
-_TOL = 1e-2
+_TOL = 1e-2  # of the program with a sample of the rows
 
 _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
@@ -27,7 +28,7 @@ _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 def first_active_set(
     method: _Method, program: Program, settings: Any, count: int, start: Start | None, progress: Progress
 ) -> ActiveSet:
-    """Return a first active set of the rows, by an earlier answer or by that of some rows.
+    """Return a first active set of the rows, from an earlier answer or from that of a sample.
 
     Parameters
     ----------
@@ -35,10 +36,10 @@ def first_active_set(
         Solves a program.
     program : Program
     settings : Settings
-        Its seed draws the rows.
+        Its seed draws the sample.
     count : int
-        Of rows that may rest: so many are drawn, and so many work. Constraints of fewer rows, such as a
-        bound on the trace, all work.
+        The number of rows that can be inactive in the sample, and in the working set. Constraints of at
+        most `count` rows, such as a bound on the trace, are in both.
     start : Start, optional
     progress : Progress
         Its clock is kept.
@@ -56,7 +57,7 @@ def first_active_set(
 
 
 def _of_few(program: Program, count: int) -> Mask:
-    """Return the rows of declared constraints that have at most `count`."""
+    """Return the mask of the rows of declared constraints with at most `count` rows."""
     few = np.zeros(program.m, dtype=bool)
     start = 0
     for _, size in program.labels:
@@ -66,7 +67,7 @@ def _of_few(program: Program, count: int) -> Mask:
 
 
 def _priced(program: Program, rows: IntArray, scale: float) -> Program:
-    """Return the program of some rows, their hinges at `scale` times the price."""
+    """Return the program of the given rows, with the prices of hinges multiplied by `scale`."""
     bounds = program.bounds.slice(rows)
     gamma = np.where(bounds.kind == Penalty.HINGE, scale * bounds.gamma, bounds.gamma)
     return replace(
@@ -83,7 +84,7 @@ def _active_set_at(program: Program, X: Any, u: Array, rest: IntArray, count: in
     bounds, matrices = program.bounds, program.A.apply(X)
     u = _best_variables(program, matrices, u)
     activity = matrices + program.B @ u
-    # Above zero inside the bounds, below outside.
+    # Positive inside the bounds, negative outside.
     room = np.minimum(activity - bounds.lo, bounds.hi - activity)
     lower = activity - bounds.lo < bounds.hi - activity
     given = (room < 0) & (bounds.kind == Penalty.HINGE)
@@ -95,9 +96,9 @@ def _active_set_at(program: Program, X: Any, u: Array, rest: IntArray, count: in
 
 
 def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
-    """Return the variables, the one without bounds, if alone, at its best for the hinges and these matrices.
+    """Return the variables; a single free one minimizes the hinges at these matrices.
 
-    That is a weighted quantile: hinges bend one after the other, until their prices outweigh ``c``.
+    It is a weighted quantile: hinges become violated one after the other, until their prices exceed ``c``.
     """
     bounds, free = program.bounds, np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi))
     if len(free) != 1:
@@ -107,7 +108,7 @@ def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
     weight = program.B[:, free].toarray().ravel()
     k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (weight != 0))
     activity = matrices + program.B @ best
-    # A hinge bends at u = (bound - activity) / weight, and the slope rises there by its price times weight.
+    # A hinge has its kink at u = (bound - activity) / weight; the slope rises there by price times |weight|.
     ends, rises, slope = [], [], float(program.c[free[0]])
     for bound, side in ((bounds.lo[k], -1.0), (bounds.hi[k], 1.0)):
         there = np.isfinite(bound)
