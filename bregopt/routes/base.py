@@ -1,4 +1,4 @@
-"""What a route is: what it takes, said as data; its settings; and what it hands back."""
+"""The interface of a route: its capabilities as data, its settings, and its methods."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _EXPECTED = {
     "rank_tol": "above 0 and below 1",
     "time_limit": f"above 0 and below {LARGEST:g}",
 }
-_LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, as foreign solvers take it
+_LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, the type of foreign solvers
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What problems a route takes.
+    """The problems that a route accepts.
 
     Parameters
     ----------
     objectives : frozenset of str
-        What a divergence has to offer, one of these: a name, a fact or an optional method of
+        Features of a divergence, one of which is required: a name, a fact or an optional method of
         :class:`~bregopt.divergences.Divergence`, such as "spectrum"; "linear" for blocks without one.
     blocks : int or None
         Largest number of matrix variables; None for any.
     variables : bool
         Whether ordinary variables may occur.
     penalties : frozenset of Penalty
-        How rows may bend.
+        Penalties that soft rows may have.
     needs_trace_bound : bool
         Whether the rows must bound the trace of each block.
     matrices : int
-        How many dense matrices of a block's order it holds at once, at least; 0 for none. A problem for
-        which they do not fit into memory is refused with the numbers.
+        Least number of dense matrices of a block's order in memory at once; 0 for none. A problem whose
+        matrices do not fit into memory is refused with the numbers.
     reductions : tuple of str
-        Names of what is to be done to a program before it gets it (:data:`bregopt.presolve.REDUCTIONS`),
-        beside what is done for every route.
+        Names of the reductions that a program undergoes for this route (:data:`bregopt.presolve.REDUCTIONS`),
+        besides the universal ones.
     """
 
     objectives: frozenset[str]
@@ -64,7 +64,7 @@ class Capabilities:
     reductions: tuple[str, ...] = ()
 
     def refusal(self, program: Program) -> str | None:
-        """Return why the route does not take the program, None where it does."""
+        """Return the reason why the route does not take the program, None if it does."""
         if self.blocks is not None and len(program.blocks) > self.blocks:
             return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
         for block in program.blocks:
@@ -85,7 +85,7 @@ class Capabilities:
         return shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
 
     def _not_taken(self, nearness: Nearness | None) -> str | None:
-        """Return what of a block's objective is not taken, None where all is."""
+        """Return the objective of a block that the route does not take, None if it takes it."""
         if nearness is None:
             return None if "linear" in self.objectives else "a linear objective"
         kinds = dict.fromkeys((DIVERGENCES[nearness.divergence], nearness.kind))
@@ -93,7 +93,7 @@ class Capabilities:
 
 
 def _order(block: Block) -> int:
-    """Return the order of the matrix that a route holds for a block: of a low-rank ``X0`` its range space."""
+    """Return the order of a block's matrix in a route: for a low-rank ``X0`` that of its range space."""
     X0 = None if block.nearness is None else block.nearness.X0
     return min(block.n, X0.factor.shape[1]) if isinstance(X0, LowRank) else block.n
 
@@ -107,13 +107,13 @@ class Settings:
     tol : float
         Largest relative gap and residual of an "optimal" answer.
     max_iter : int or None
-        Cycles, rounds or steps; None for the route's own limit.
+        Limit on cycles, rounds or steps; None for the limit of the route.
     time_limit : float or None
-        Seconds.
+        Limit on the time in seconds.
     verbose : bool
         Print a table of the progress.
     seed : int, numpy.random.Generator or SeedSequence
-        Of every random choice; a generator goes on from where it stands.
+        Seed of every random choice; a generator continues from its current state.
     rank_tol : float
         Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
     """
@@ -132,7 +132,7 @@ class Settings:
                 continue
             if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise TypeError(f"{name} is {value!r}; expected a number")
-            number: Any = value  # not float(value), which integers of any size are not
+            number: Any = value  # not float(value), which fails for very large integers
             if not 0 < number < (LARGEST if name == "time_limit" else 1):
                 raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
         for name, least, largest in (("max_iter", 1, _LARGEST_COUNT), ("seed", 0, math.inf)):
@@ -152,7 +152,7 @@ class Settings:
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
 
     def completed(self, program: Program) -> Program:
-        """Return the program with what the options say of it, as rows after its own."""
+        """Return the program with the rows that the options add, after its own."""
         return program
 
 
@@ -166,20 +166,20 @@ class Solver(Protocol):
     Settings: ClassVar[type[Settings]]
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        """Return why this route does not take the program, beyond its capabilities; None where it does."""
+        """Return the reason why this route does not take the program, beyond its capabilities, or None."""
         ...
 
     def choice(self, program: Program, settings: Any) -> str:
-        """Return which of its methods it would use and why, for ``explain``; empty where it has one."""
+        """Return the chosen method and the reason, for ``explain``; empty if the route has one method."""
         ...
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        """Solve a reduced program. Its blocks are dense; low-rank ones come as their range space."""
+        """Solve a reduced program. Its blocks are dense, with low-rank ones restricted to their range space."""
         ...
 
 
 def make_settings(solver: type[Solver], options: dict[str, Any]) -> Settings:
-    """Return the settings of a route, refusing unknown names before any work."""
+    """Return the settings of a route; unknown names raise a TypeError before any work."""
     known = [f.name for f in dataclasses.fields(solver.Settings)]
     for name in options:
         if name not in known:

@@ -1,4 +1,4 @@
-"""From a program to a certified answer: range space, route, certificate, status."""
+"""From a program to a certified answer: range space, route, certificate and status."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as
 
 logger = logging.getLogger("bregopt")
 
-_RESTATING = ("range space",)  # after which answers are certified: low-rank blocks are dense from there on
-_TO_CERTIFY = 1.0  # eigendecompositions of a block, rather more than its part of a certificate takes
-_SPARSE = 0.1  # of a block's entries: so few terms are not formed
-_SMALL = 2_000  # the order up to which a first matrix is formed
-_NEAR = 1e-2  # what the certificate of an inaccurate answer meets; beyond that it is no answer
+_RESTATING = ("range space",)  # reductions before the certificate, as low-rank blocks are dense after them
+_TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
+_SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
+_SMALL = 2_000  # largest order at which a first matrix is formed
+_NEAR = 1e-2  # tolerance of an inaccurate answer; a point with larger residuals gets no gap
 
 
 def run(
@@ -78,9 +78,9 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
 def _solved(
     solver: Solver, program: Program, settings: Settings, start: Start | None, progress: Progress
 ) -> Answer:
-    """Return the answer of a route; the point where it began, if it was cut short before it had another."""
+    """Return the answer of a route, or the first point if the route was cut short before it had one."""
     try:
-        for block in program.blocks:  # every route begins with a decomposition of X0
+        for block in program.blocks:  # every route starts with a decomposition of X0
             clock.checkpoint(0 if block.nearness is None else block.n)
         method = behind(_names(solver), solver.solve)
         return method(program, settings, start, progress)
@@ -91,20 +91,20 @@ def _solved(
 
 
 def _names(solver: Solver | type[Solver]) -> list[str]:
-    """Return the names of the reductions of a route: the universal ones, and those that it asks for."""
+    """Return the names of a route's reductions: the universal ones, then those in its capabilities."""
     universal = [r.name for r in REDUCTIONS if r.universal and r.name not in _RESTATING]
     return [*universal, *solver.capabilities.reductions]
 
 
 def reductions_of(solver: type[Solver], program: Program, settings: Settings) -> list[str]:
-    """Return what is done to a program before a route gets it, in words."""
+    """Return summaries of the reductions that a program undergoes before a route gets it."""
     return presolve(program, reductions([*_RESTATING, *_names(solver)]), settings).summaries
 
 
 def _first(block: Block) -> Matrix:
-    """Return a psd matrix of a block at no cost: ``X0``, or its diagonal where that may be indefinite.
+    """Return a psd matrix of a block at no cost: ``X0``, or its diagonal if ``X0`` may be indefinite.
 
-    The identity for a linear objective, zero where that is too large to be formed.
+    For a linear objective it is the identity, or zero if the identity is too large to be formed.
     """
     if block.nearness is None:
         return LowRank(np.zeros((block.n, 1))) if block.n > _SMALL else np.eye(block.n)
@@ -113,9 +113,9 @@ def _first(block: Block) -> Matrix:
 
 
 def _seconds_to_certify(program: Program) -> float:
-    """Return about how long the certificate of an answer takes: the decompositions of its blocks.
+    """Return an estimate of the time for the certificate in seconds: its blocks' decompositions.
 
-    Large blocks of few terms are not decomposed: their proofs end in time by themselves.
+    Large blocks with few terms are not decomposed; their proofs respect the time limit by themselves.
     """
     if clock.remaining() == math.inf:
         return 0.0
@@ -130,22 +130,22 @@ def _seconds_to_certify(program: Program) -> float:
 
 
 def _plain(program: Program, answer: Answer) -> Answer:
-    """Return the answer in matrices of our own classes, symmetric; no multipliers where nothing is paid."""
+    """Return the answer with symmetric matrices of our own classes; zero multipliers for a zero objective."""
     X = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X)
     idle = answer.stop is not StopReason.INFEASIBLE and not pays(program)
     return replace(answer, X=X, y=0 * answer.y if idle else answer.y)
 
 
 def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[Answer, Certificate]:
-    """Return what an answer proves; on the faces that the rows imply where its multipliers of all rows fail.
+    """Return the answer and its certificate, on the implied faces if that for all rows fails.
 
-    There may be no multipliers of all rows as good as those on the faces: a dual that is not attained. Where
-    the time is over and a certificate takes long, nothing is proven.
+    If the dual is not attained, no multipliers of all rows may be as good as those on the faces. If the time
+    is over and a certificate takes long, the certificate proves nothing.
     """
     tol = settings.tol
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
-    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # it will hardly do without
+    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # rarely certified otherwise
     certificate = certify(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S)
     if certificate.meets(tol):
         return answer, certificate
@@ -165,10 +165,10 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
 
 
 def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
-    """Return the certificate without gap and error where the point is no answer: far from the rows or cones.
+    """Return the certificate without gap and error if the point is far from the rows or cones.
 
-    Both are of first order in what the point misses, and say nothing that far out; nor does the bound of
-    multipliers that are far from the dual cone.
+    Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
+    bound of multipliers that are far from the dual cone.
     """
     near = max(tol, _NEAR)
     if max(certificate.primal_residual, certificate.dual_residual) <= near:
@@ -178,7 +178,7 @@ def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
 
 
 def _unproven(program: Program, answer: Answer) -> Certificate:
-    """Return the certificate that proves nothing; the value of a linear objective is known without proof."""
+    """Return the certificate that proves nothing, with the value of a linear objective."""
     primal = math.nan
     if all(block.nearness is None for block in program.blocks):
         primal = sum(block.cost_value(X) for block, X in zip(program.blocks, answer.X, strict=True))
@@ -188,7 +188,7 @@ def _unproven(program: Program, answer: Answer) -> Certificate:
 
 
 def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | None:
-    """Return an earlier answer to `m` rows as a start; matrices carry over only where orders agree."""
+    """Return an earlier answer to `m` rows as a start; matrices are kept only if the orders agree."""
     if start is None or start.X is None or start.duals is None:
         return None
     program = presolved.whole
@@ -206,7 +206,7 @@ def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | No
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
-    """Return what we hold, by our own certificate; a route's word alone never makes it more."""
+    """Return the status by our own certificate; the route's claim never improves it."""
     if answer.stop is StopReason.INFEASIBLE:
         proven = is_farkas(program, answer.y)
         return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE

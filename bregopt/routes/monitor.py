@@ -1,7 +1,7 @@
-"""When a method ends: its certificate is good enough, there is proof of no answer, no progress, or no time.
+"""The termination monitor: certificate, proof of infeasibility or unboundedness, stalling, and time.
 
-One loop, :meth:`Monitor.follow`, runs every method of Newton's kind. It records each iterate's certificate
-and hands back the best iterate.
+One loop, :meth:`Monitor.follow`, runs every Newton-type method. It records the certificate of each iterate
+and returns the best iterate.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Followed", "Method", "Monitor"]
 
-_FEASIBLE = 1e-3  # rows that are met to this much are suspected of a contradiction only now and then
-_LEAN = 1e-6  # by which multipliers of definite rows are lowered, for a sum that is surely negative
-_STILL = 1e-8  # of the objective: a change that is none
-_FIRST_SUSPICION = 3  # steps before which multipliers say little
-_BETTER = 0.9  # of the error of the best iterate: progress
-_SLOW = 4  # steps without progress, after which a method falls back to its other form
-_LOST = 1e3  # times the error of the best iterate: there is no way back
+_FEASIBLE = 1e-3  # residual below which multipliers are tested for a Farkas vector at doubling steps only
+_LEAN = 1e-6  # relative decrease of the multipliers of definite rows that makes ``A*(y)`` safely negative
+_STILL = 1e-8  # change of the objective, relative to it, that counts as none
+_FIRST_SUSPICION = 3  # first step at which multipliers are tested for a Farkas vector
+_BETTER = 0.9  # ratio of the error to that of the best iterate that counts as progress
+_SLOW = 4  # steps without progress after which a method falls back to its slower form
+_LOST = 1e3  # ratio of the error to that of the best iterate above which a method is stopped
 
 
 class Method:
-    """What the loop asks of a method; a point has multipliers ``y``."""
+    """The interface of a method for the loop. A point has multipliers ``y``."""
 
     patience: int | None = None
-    """Steps without progress after which it stalls; None for a method that knows by itself."""
+    """Steps without progress after which the method stalls; None for a method that detects it itself."""
     tests_multipliers = True
-    """Whether its multipliers are tested for a Farkas vector at each step; otherwise it has a `proof`."""
+    """Whether the multipliers are tested for a Farkas vector at each step. Otherwise `proof` does."""
 
     def certificate(self, at: Any) -> Certificate:
-        """Return what a point proves."""
+        """Return the certificate of a point."""
         raise NotImplementedError
 
     def advance(self, at: Any) -> Any | None:
-        """Return the next point, None where there is none."""
+        """Return the next point, None if there is none."""
         raise NotImplementedError
 
     def columns(self, at: Any) -> dict[str, float]:
-        """Return what the progress records beside the certificate."""
+        """Return the quantities that are recorded beside the certificate."""
         return {}
 
     def proof(self, at: Any, before: Array, certificate: Certificate, step: int) -> Answer | None:
-        """Return the proof that there is no answer, if the point leads to one; `before` is the last ``y``."""
+        """Return the proof that no solution exists, if the point leads to one; `before` is the last ``y``."""
         return None
 
     def runs_away(self, at: Any) -> bool:
-        """Whether a point that is far worse than the best may lead to such a proof."""
+        """Whether a point far worse than the best may lead to such a proof."""
         return False
 
     def fall_back(self) -> bool:
-        """Change to a form that is slower and keeps more digits; False where there is none."""
+        """Change to a slower form that keeps more digits; False if there is none."""
         return False
 
 
 class Followed(NamedTuple):
-    """Where a method led.
+    """The result of the loop.
 
     Parameters
     ----------
     at : point
-        The best one.
+        The best point, or the one that gives the proof.
     stop : StopReason
     step : int
-        The number of the last one.
+        The number of the last step.
     proof : Answer, optional
-        That there is no answer, where the method has proven it.
+        The proof that no solution exists, if the method has found one.
     """
 
     at: Any
@@ -83,7 +83,7 @@ class Followed(NamedTuple):
 
 
 class Monitor:
-    """Looks at the certificates of a method as they come in.
+    """Checks the certificates of a method at each step.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ class Monitor:
     settings : Settings
     progress : Progress
     share : float
-        Of the tolerance that is asked for: certificates have to meet so much.
+        Fraction of the tolerance that certificates have to meet.
 
     Attributes
     ----------
     farkas : array of shape (m,)
-        What proves that the rows contradict each other, once :meth:`look` has said so.
+        The Farkas vector that proves infeasibility, once :meth:`look` has returned that.
     """
 
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
@@ -110,7 +110,7 @@ class Monitor:
         self.farkas = np.zeros(program.m)
 
     def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
-        """Record a step and return why to stop after it, None where there is no reason."""
+        """Record a step and return the reason to stop, None if there is none."""
         self._progress.record(step, certificate)
         if certificate.meets(self._tol):
             return StopReason.CONVERGED
@@ -123,7 +123,7 @@ class Monitor:
         suspected = certificate.primal_residual > (self._tol if doubled else _FEASIBLE)
         if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE
-        # Multipliers may rest, at zero for long, while the matrix still moves.
+        # Multipliers may stay at zero for long while the matrix still moves.
         moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
         still = step and not moved > _STILL * abs(certificate.primal)
         if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
@@ -131,17 +131,17 @@ class Monitor:
         return self._progress.stop()
 
     def follow(self, method: Method, at: Any, limit: int, step: int = 0) -> Followed:
-        """Run a method to its end, which may be a checkpoint inside.
+        """Run a method until it stops, possibly at a checkpoint inside a step.
 
         Parameters
         ----------
         method : Method
         at : point
-            The first.
+            The first point.
         limit : int
-            The largest number of a step.
+            The number of the last step allowed.
         step : int
-            The number of the first point, of the steps before it.
+            The number of the first point, which counts earlier steps.
         """
         best, least, progressed, before = at, np.inf, step, at.y
         try:
@@ -172,14 +172,14 @@ class Monitor:
             return Followed(best, reason(cut), step)
 
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
-        """Return why to stop at a point of a method."""
+        """Return the reason to stop at a point, None if there is none."""
         if method.tests_multipliers:
             return self.look(step, certificate, at.y)
         self._progress.record(step, certificate, **method.columns(at))
         return StopReason.CONVERGED if certificate.meets(self._tol) else None
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
-        """Whether the multipliers run away along a Farkas vector."""
+        """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
         leaning = [c - _LEAN * np.abs(c) * self._signs for c in candidates]
         for candidate in (*candidates, *leaning):
             if is_farkas(self._program, candidate):

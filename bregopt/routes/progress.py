@@ -33,12 +33,12 @@ _TITLES = ("iteration", "primal", "bound", "gap", "residual", "seconds")
 
 
 def reason(cut: CutShort) -> StopReason:
-    """Return why work ended at a checkpoint."""
+    """Return the reason why work ended at a checkpoint."""
     return StopReason.INTERRUPTED if cut.interrupted else StopReason.TIME_LIMIT
 
 
 class Progress:
-    """Records certificates as they come in.
+    """Records certificates at each iteration.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Progress:
         First line of the table.
     verbose : bool
     maximize : bool
-        Whether values are reported as those of a maximization.
+        Whether values are reported for a maximization.
     """
 
     def __init__(self, title: str, verbose: bool = False, maximize: bool = False) -> None:
@@ -57,17 +57,17 @@ class Progress:
         self._outside: tuple[Presolved, Progress] | None = None
 
     def within(self, presolved: Presolved) -> Progress:
-        """Return the progress of a method on a reduced program: the same records, as of the whole program."""
+        """Return the progress for a reduced program; it writes to the same records."""
         inside = copy.copy(self)
         inside._outside = presolved, self
         return inside
 
     def behind(self, kind: type[Reduced]) -> bool:
-        """Whether a reduction of some kind was done to the program at hand."""
+        """Whether a reduction of this kind was applied to the program at hand."""
         return self._outside is not None and any(isinstance(step, kind) for step in self._outside[0].steps)
 
     def contradicts(self, program: Program, y: Array) -> bool:
-        """Whether multipliers of a program prove that the rows of the whole contradict each other."""
+        """Whether multipliers of a (reduced) program prove that the whole program is infeasible."""
         if self._outside is None:
             return is_farkas(program, y)
         presolved, outer = self._outside
@@ -75,7 +75,7 @@ class Progress:
         return outer.contradicts(presolved.whole, answer.y)
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
-        """Return what a point misses in the whole program that its residual in the reduced does not show."""
+        """Return the residual of a point in the whole program that the reduced program does not show."""
         return 0.0 if self._outside is None else self._outside[0].missed(X, u, activity)
 
     @property
@@ -84,13 +84,13 @@ class Progress:
         return time.perf_counter() - self._start
 
     def stop(self) -> StopReason | None:
-        """Return why to stop, None where there is time left and no Ctrl-C came."""
+        """Return the reason to stop, None if there is time left and no interrupt."""
         if clock.remaining() > 0:
             return None
         return StopReason.INTERRUPTED if clock.interrupted() else StopReason.TIME_LIMIT
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
-        """Add one line: a certificate, and whatever else the route records, the same names each time."""
+        """Add one record: a certificate and further quantities, with the same names each time."""
         values = {
             "iteration": float(iteration),
             "primal": self._sign * certificate.primal,

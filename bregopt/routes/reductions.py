@@ -1,4 +1,4 @@
-"""The one place where programs are presolved: methods behind reductions."""
+"""Presolve for methods: the one place where programs are reduced."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
 def behind(names: Sequence[str], method: Method) -> Method:
-    """Return a method for programs as they are from one for reduced programs.
+    """Return a method for original programs from one for reduced programs.
 
     Parameters
     ----------
     names : sequence of str
-        Of the reductions.
+        Names of the reductions.
     method : callable
         Solves a program.
     """

@@ -1,11 +1,11 @@
-"""The registry: which routes there are, which of them takes a problem, and why not.
+"""The registry of routes, and the choice of a route for a problem.
 
-Built-in routes are named by module and loaded when they are first asked; plug-ins come from the
-entry-point group ``bregopt.solvers`` or :func:`register_solver`. In automatic routing the first route in
-the order of registration that takes the problem is used, and the reference comes last; but where most rows
-may rest, and very many or on a large matrix, ``psdboost`` comes before ``path`` at tolerances of 1e-6 and
-above, and ``lowrank`` where the
-matrix is large and there are hardly more rows than fix its diagonal.
+Built-in routes are named by module and loaded on first use. Plug-ins come from the entry-point group
+``bregopt.solvers`` or :func:`register_solver`. Automatic routing uses the first route, in order of
+registration, that takes the problem; the reference comes last. There are two exceptions. If most rows can be
+inactive, and they are very many or the matrix is large, ``psdboost`` comes before ``path`` at tolerances of
+1e-6 and above. If the matrix is large and there are few more rows than fix its diagonal, ``lowrank`` comes
+before ``path``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _REFERENCE = "cvxpy"
-# A new built-in route is one line here and its package.
+# A new built-in route needs one line here and its package.
 _BUILT_IN = {
     "bregman": "bregopt.routes.projection:Bregman",
     "path": "bregopt.routes.ipm:Path",
@@ -61,11 +61,11 @@ _BUILT_IN = {
 _ENTRY_POINTS = "bregopt.solvers"
 _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
 
-# Beyond these, matrices are better generated than held whole (benchmarks/margins.py).
+# Operations of a Newton step, and order, above which generating matrices is faster (benchmarks/margins.py).
 _HARD_WORK, _LARGE_ORDER = 1e11, 500
 _NEAR_ONE = "take units in which the numbers of the problem are nearer to one"
-_COARSE = 1e-6  # the finest tolerance that generated matrices reach in reasonable time
-_FEW_MORE = 10  # rows than the order, up to which the factor of a large matrix is looked for
+_COARSE = 1e-6  # the smallest tolerance that matrix generation reaches in reasonable time
+_FEW_MORE = 10  # more rows than the order, at most, for the low-rank route on a large matrix
 
 _registered: dict[str, type[Solver]] = {}
 _loaded_plugins = False
@@ -73,7 +73,7 @@ _loaded_plugins = False
 
 @dataclass(frozen=True)
 class Route:
-    """One line of an explanation: a route, why it refuses (None where it takes the problem), its choice."""
+    """One line of an explanation: a route, its refusal (None if it takes the problem), its choice."""
 
     solver: str
     refusal: str | None
@@ -87,13 +87,13 @@ def register_solver(cls: type[Solver]) -> type[Solver]:
     Parameters
     ----------
     cls : class
-        With the attributes and methods of :class:`bregopt.routes.base.Solver`. A class of the name of a
-        registered one takes its place.
+        With the attributes and methods of :class:`bregopt.routes.base.Solver`. A class with the name of a
+        registered one replaces it.
 
     Raises
     ------
     TypeError
-        If something a route needs is missing.
+        If a required attribute or method is missing.
     """
     _registered[cls.name] = _solver_class(cls, "cls")
     return cls
@@ -105,7 +105,7 @@ def solvers() -> dict[str, str]:
 
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
-    """Return what each registered route says to a program, and which one would be used."""
+    """Return the verdict of each registered route on a program, and the route that would be used."""
     names = _in_order(program, options) if solver == "auto" else _names()
     considered = {name: _load(name) for name in names}
     if solver != "auto":
@@ -122,7 +122,7 @@ def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route
 
 
 def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
-    """Return, as text, what each registered route says to a program, and how it is reduced for the chosen."""
+    """Return, as text, each registered route's verdict on a program, and the chosen one's reductions."""
     check_options(solver, options)
     lines = []
     for route in routes(program, solver, **options):
@@ -139,9 +139,9 @@ def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
 def solve(
     program: Program, solver: Any = "auto", start: Solution | None = None, warn: bool = True, **options: Any
 ) -> Solution:
-    """Route a program, solve it there and certify the answer; see :meth:`bregopt.Problem.solve`.
+    """Choose a route for a program, solve it and certify the answer; see :meth:`bregopt.Problem.solve`.
 
-    Whoever reports a status in words of its own does not `warn`.
+    A caller that reports the status itself sets `warn` to False.
     """
     with clock.limited(time_limit(options)), threads_for(_order(program)):
         cls = choose(program, solver, options)
@@ -152,9 +152,9 @@ def solve(
 
 
 def time_limit(options: Mapping[str, Any]) -> float | None:
-    """Return the limit on time among some options, None where there is none or a bad one.
+    """Return the time limit among the options in seconds, None if there is none or an invalid one.
 
-    The clock starts with it before a route is chosen, which then refuses a bad one.
+    The clock starts with it before a route is chosen; the route then refuses an invalid one.
     """
     limit: Any = options.get("time_limit")
     known = isinstance(limit, Real) and not isinstance(limit, bool)
@@ -162,19 +162,19 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
 
 
 def translate(program: Program, solver: str) -> Any:
-    """Return the program as the named route would hand it on (the reference: a ``cvxpy.Problem``)."""
+    """Return the program in the form of the named route (for the reference a ``cvxpy.Problem``)."""
     return route(solver).translate(on_range_spaces(program, Settings().rank_tol)[0])
 
 
 def route(solver: Any) -> Any:
-    """Return the named route, for what it offers beyond what every route does."""
+    """Return an instance of the named route, for methods beyond the interface of every route."""
     return _named(solver)[1]()
 
 
 def check_options(solver: Any, options: dict[str, Any]) -> None:
-    """Refuse an unknown solver, an option that it (with "auto": every route) does not know, or a bad value.
+    """Refuse an unknown solver, an option that it (with "auto": every route) lacks, or a bad value.
 
-    Routing leaves out the routes that do not know one of the options.
+    Routing skips the routes that lack one of the options.
     """
     if solver != "auto":
         make_settings(_named(solver)[1], options)
@@ -191,29 +191,29 @@ def check_options(solver: Any, options: dict[str, Any]) -> None:
 
 
 def option_names(solver: Any) -> set[str]:
-    """Return the options that a route knows; with "auto" those that any route knows."""
+    """Return the names of the options of a route; with "auto" those of all routes."""
     classes = _all().values() if solver == "auto" else [_named(solver)[1]]
     return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
 
 
 def settings(solver: Any, options: dict[str, Any]) -> Settings:
-    """Return the settings of a route; its word on an option that it does not know is a TypeError."""
+    """Return the settings of a route; an unknown option raises a TypeError."""
     return make_settings(_named(solver)[1], options)
 
 
 def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the options that a route knows."""
+    """Return the options that a route has."""
     known = _named(solver)[1].Settings.__dataclass_fields__
     return {name: value for name, value in options.items() if name in known}
 
 
 def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
-    """Whether a route takes a program, under options that it knows."""
+    """Whether a route takes a program, under options that it has."""
     return _refusal(_named(solver)[1], program, options) is None
 
 
 def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
-    """Return the route that :func:`solve` takes.
+    """Return the route that :func:`solve` uses.
 
     Raises
     ------
@@ -298,7 +298,7 @@ def _all() -> dict[str, type[Solver]]:
 
 
 def _in_order(program: Program, options: dict[str, Any]) -> list[str]:
-    """Return the names of all routes in the order that suits a program, and the tolerance asked for."""
+    """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
@@ -316,7 +316,7 @@ def _order(program: Program) -> int:
 
 
 def _earlier(name: str, names: list[str]) -> list[str]:
-    """Return the names with one of them right before ``path``."""
+    """Return the names with one of them moved right before ``path``."""
     others = [other for other in names if other != name]
     place = others.index("path")
     return [*others[:place], name, *others[place:]]
@@ -337,7 +337,7 @@ def _load_plugins() -> None:
     for point in entry_points(group=_ENTRY_POINTS):
         try:
             register_solver(point.load())
-        except Exception as error:  # a plug-in may fail in any way, and must not take us along
+        except Exception as error:  # a plug-in may fail in any way; the others must still load
             warn_caller(
                 f"plug-in {point.name!r} ({point.value}) could not be loaded and is skipped: {error!r}",
                 PluginWarning,

@@ -1,4 +1,4 @@
-"""The answer: what we hold, why it stopped, and what it proves."""
+"""The answer: status, reason to stop, and certificate."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count 
 
 
 class Status(StrEnum):
-    """What we hold, in CVXPY's words.
+    """The status of an answer, in CVXPY's words.
 
-    "optimal" is an answer whose certificate meets the tolerance, "optimal_inaccurate" one whose certificate
-    meets 1e-2, "user_limit" the best iterate of a route that was cut short or came to less than that.
+    "optimal" is an answer whose certificate meets the tolerance. "optimal_inaccurate" is one whose
+    certificate meets 1e-2. "user_limit" is the best iterate of a route that was cut short or missed 1e-2.
     """
 
     OPTIMAL = "optimal"
@@ -41,25 +41,25 @@ class Status(StrEnum):
 class Solution:
     """An answer and its certificate.
 
-    Its arrays are read-only, so that they stay those that the certificate is of; ``sol.X.copy()`` is one to
-    write to. A DataFrame is a copy already.
+    Its arrays are read-only, so that the certificate stays valid for them; ``sol.X.copy()`` is writable. A
+    DataFrame is already a copy.
 
     Attributes
     ----------
     status : str
-        What we hold: CVXPY's strings.
+        Status of the answer, in CVXPY's strings.
     stop_reason : str
-        Why the route stopped, with advice.
+        Reason why the route stopped, with advice.
     value : float
-        Objective at the answer; ``inf`` (``-inf`` for a maximization) where it is infeasible.
+        Objective at the answer; ``inf`` (``-inf`` for a maximization) if it is infeasible.
     X : array of shape (n, n), LowRank, or a tuple of those
-        The matrix, or one for each matrix variable; None where there is none. ``LowRank`` where the
-        problem started from one.
+        The matrix, or one for each matrix variable; None if there is none. ``LowRank`` if the problem started
+        from one.
     u : dict from str to float or array
         Ordinary variables by name.
     duals : tuple of float or array
-        One for each constraint, in CVXPY's signs; where the problem is infeasible, the Farkas vector that
-        proves it. None where it is unbounded.
+        One for each constraint, in CVXPY's signs; if the problem is infeasible, the Farkas vector that proves
+        it. None if it is unbounded.
     dual_value : float
         The proven bound on the optimal value.
     gap : float
@@ -67,9 +67,9 @@ class Solution:
     primal_residual, dual_residual : float
         Largest relative violations; see :class:`bregopt.certify.Certificate`.
     error : float
-        By how much `value` can differ from the optimum, gap and violations taken together, in its own units.
+        Largest difference of `value` from the optimum, from gap and violations, in the units of `value`.
     iterations : int
-        Of the route: cycles, rounds or steps.
+        Cycles, rounds or steps of the route.
     timings : dict from str to float
         Seconds: "setup", "solve", "certify", "total".
     solver : str
@@ -77,12 +77,12 @@ class Solution:
     history : dict from str to array
         One array for each recorded quantity.
     citation : str
-        What to cite for the method that ran.
+        Reference of the method that ran.
     iteration_bound : float or None
-        On the iterations that the route can need for the tolerance, where its theory has one.
+        Bound on the iterations of the route for the tolerance, if its theory has one.
     dimacs : array of shape (6,) or None
-        The errors of the 7th DIMACS challenge, by which solvers of semidefinite programs are compared. None
-        where they are not defined: for divergences, soft rows, and without an answer.
+        The errors of the 7th DIMACS challenge, the standard comparison of semidefinite solvers. None if not
+        defined: for divergences, soft rows, and without an answer.
     """
 
     status: str
@@ -102,22 +102,22 @@ class Solution:
     history: dict[str, Array]
     citation: str
     iteration_bound: float | None = None
-    _stop: StopReason | None = field(default=None, repr=False)  # without the route's own words
+    _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
-    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, where it is unbounded
+    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, the ray if it is unbounded
 
     def __post_init__(self) -> None:
         _protect(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _protect(state)  # pickle does not keep it
+        _protect(state)  # pickle does not keep the flag
         vars(self).update(state)
 
     @cached_property
     def rank(self) -> Any:
-        """The rank of the answer, or of each of its matrices; None where there is none."""
+        """The rank of the answer, or of each of its matrices; None if there is none."""
         if isinstance(self.X, tuple):
             return tuple(_rank(part) for part in self.X)
         return None if self.X is None else _rank(self.X)
@@ -161,7 +161,7 @@ class Solution:
 
 
 def _protect(value: Any) -> None:
-    """Make every array in something read-only."""
+    """Make every array in a value read-only, recursively."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
     elif isinstance(value, dict):
@@ -173,7 +173,7 @@ def _protect(value: Any) -> None:
 
 
 def _rank(X: Matrix) -> int:
-    """Return how many eigenvalues count."""
+    """Return the numerical rank."""
     eigenvalues = X.eigenvalues() if isinstance(X, LowRank) else np.linalg.eigvalsh(X)
     return int(np.sum(eigenvalues > _RANK_TOL * max(eigenvalues[-1], 0.0)))
 

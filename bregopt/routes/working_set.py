@@ -1,11 +1,11 @@
-"""Methods for all rows at once, on the rows that act: where many may rest, few of them do.
+"""Methods for all rows at once, run on a working set of the rows, as few of many inequalities are active.
 
-A row that may rest has no multiplier where it holds, and a hinge that has given way has its price for one. So
-a method runs on a *working set* of rows; the others are held at one of the two, which makes constants and
-linear terms of them. Then all rows are looked at in one product, those that are not where they are held join,
-and the method runs again. Every term so replaced is at most the true one: what the working set proves, the
-whole program proves, and multipliers that show it to be infeasible show the whole to be so. Only a ray may
-lead where a row that is held would stop it; such rows join too.
+A row that can be inactive has multiplier zero where it holds strictly; a violated hinge has its price as
+multiplier. A method therefore runs on a *working set* of rows. The others are fixed at one of these two
+multipliers, which turns them into constants and linear terms. All activities are then computed in one
+product, the rows on the wrong side of their bounds join the working set, and the method runs again. Each
+fixed term is at most the true one. So a bound for the working set is a bound for the whole program, and a
+Farkas vector for the working set is one for the whole. Only a ray may violate a fixed row; such rows join too.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
-_BROKEN = 0.1  # of the tolerance: what rows may be out of place by in the end
-_ENOUGH = 0.5  # of the tolerance, that a certificate is to meet
-_JOIN = 0.1  # of the rows out of place join at once, the worst first,
-_GROWTH = 0.5  # and as many as this share of the working set, or the order, at least
-_LOOSE = 1e-2  # the tolerance of the first rounds
-_SHARPER = 0.02  # times the gap of the last round: the tolerance of the next
-_SHARPEST = 1e-3  # of the tolerance: the least that a round is asked for
-_SETTLED = 0.1  # the gap from which rows leave the working set
-_CLEAR = 1e-3  # of its price: how near a hinge's multiplier is to an end when its row leaves
+_BROKEN = 0.1  # fraction of the tolerance by which rows may be on the wrong side at the end
+_ENOUGH = 0.5  # fraction of the tolerance that a certificate has to meet
+_JOIN = 0.1  # fraction of the rows on the wrong side that joins at once, the worst first
+_GROWTH = 0.5  # least number that joins, relative to the working set (at least the order)
+_LOOSE = 1e-2  # tolerance of the first rounds
+_SHARPER = 0.02  # tolerance of the next round, relative to the gap of the last
+_SHARPEST = 1e-3  # least tolerance of a round, relative to the tolerance asked for
+_SETTLED = 0.1  # largest gap at which rows leave the working set
+_CLEAR = 1e-3  # distance of a hinge's multiplier from an end, relative to its price, at which its row leaves
 _ROUNDS = 60
 _CUT_SHORT = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 
@@ -42,13 +42,13 @@ _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 @dataclass(frozen=True, eq=False)
 class ActiveSet:
-    """Which rows work, and where the others are held.
+    """The working set, and the multipliers at which the other rows are fixed.
 
     Parameters
     ----------
     working : boolean array of shape (m,)
     held : array of shape (m,)
-        Multipliers of the rows that do not work: zero, or plus or minus the price of a hinge.
+        Multipliers of the fixed rows: zero, or plus or minus the price of a hinge.
     """
 
     working: Mask
@@ -56,26 +56,26 @@ class ActiveSet:
 
     @classmethod
     def resting(cls, bounds: Bounds, y: Array | None = None) -> ActiveSet:
-        """Return the active set in which all rows rest that may, but those with a multiplier in `y`."""
+        """Return the active set with every row inactive that can be, except rows with a multiplier in `y`."""
         working = ~can_be_inactive(bounds)
         if y is not None:
             working |= bounds.clip(y) != 0
         return cls(working, np.zeros(bounds.m))
 
     def joined(self, rows: IntArray) -> ActiveSet:
-        """Return the active set with more rows working."""
+        """Return the active set with more rows in the working set."""
         working = self.working.copy()
         working[rows] = True
         return replace(self, working=working)
 
     def multipliers(self, own: Array) -> Array:
-        """Return multipliers of all rows from those of the rows that work."""
+        """Return the multipliers of all rows from those of the working set."""
         y = np.where(self.working, 0.0, self.held)
         y[self.working] = own
         return y
 
     def of(self, program: Program) -> Program:
-        """Return the program in the rows that work, what the others are held at in its linear terms."""
+        """Return the program in the working set, with the fixed rows in its linear terms."""
         rows = np.flatnonzero(self.working)
         held = np.where(self.working, 0.0, self.held)
         own = replace(
@@ -91,7 +91,7 @@ class ActiveSet:
         return replace(own, blocks=blocks, c=program.c - program.B.T @ held, offset=offset)
 
     def out_of_place(self, program: Program, activity: Array) -> Array:
-        """Return how far each row is on the side of its bound on which it is not held."""
+        """Return the distance of each fixed row from its bound on the wrong side, zero for other rows."""
         bounds = program.bounds
         out = bounds.violation(activity)
         up, down = self.held > 0, self.held < 0
@@ -100,7 +100,7 @@ class ActiveSet:
         return np.where(self.working, 0.0, out)
 
     def opposing(self, program: Program, activity: Array) -> Array:
-        """Return what held rows would add to the rate of the objective along a ray, infinite where hard.
+        """Return the rate at which fixed rows increase the objective along a ray, infinite for hard rows.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class ActiveSet:
         return along
 
     def reach(self, program: Program) -> tuple[Array, Array]:
-        """Return the least and the largest ``B'y`` that the multipliers of the rows that work allow."""
+        """Return the least and the largest ``B'y`` over the multipliers of the working set."""
         lower, upper = program.bounds.dual_range()
         lower = np.where(self.working, lower, self.held)
         upper = np.where(self.working, upper, self.held)
@@ -130,9 +130,9 @@ class ActiveSet:
         return least, largest
 
     def paying(self, program: Program) -> ActiveSet:
-        """Return the active set with so many more rows that ``B'y = c`` may hold, variable by variable.
+        """Return the active set with enough more rows that ``B'y = c`` is possible for each variable.
 
-        Without them a free variable would lead the rows that work along a ray.
+        Otherwise a free variable would give a ray of the working set.
         """
         active_set = self
         lower, upper = program.bounds.dual_range()
@@ -156,22 +156,22 @@ class ActiveSet:
 
 
 def can_be_inactive(bounds: Bounds) -> Mask:
-    """Return which rows may have no multiplier: those with room between their bounds.
+    """Return the mask of the rows that may have a zero multiplier: those with room between their bounds.
 
-    Rows with a smooth penalty are left to the methods, to which they cost little.
+    Rows with a smooth penalty are left to the methods, for which they are cheap.
     """
     mask: Mask = (bounds.lo < bounds.hi) & (bounds.kind <= Penalty.HINGE)
     return mask
 
 
 def newton_flops(program: Program) -> float:
-    """Return about how many operations a Newton step on all rows takes, in the rows or in the entries."""
+    """Return an estimate of the operations of a Newton step on all rows, in the rows or the entries."""
     entries = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     return float(program.m) * min(program.m, entries) ** 2
 
 
 def sizes_at(program: Program, X: Sequence[Array], u: Array) -> Array:
-    """Return the most that each row could be on matrices of these diagonals, or its bounds; never zero."""
+    """Return the largest activity of each row for these diagonals, or its bounds if larger; never zero."""
     size = np.abs(program.B) @ np.abs(u) + TINY
     for term in program.A.terms:
         size[term.at] += term.rows.magnitude(np.sqrt(np.maximum(X[term.block].diagonal(), 0.0)))
@@ -187,7 +187,7 @@ def on_working_set(
     progress: Progress,
     loose: bool = False,
 ) -> Answer:
-    """Solve a program by a method that is given the rows that act.
+    """Solve a program by a method that is applied to a working set of the rows.
 
     Parameters
     ----------
@@ -198,10 +198,10 @@ def on_working_set(
     active_set : ActiveSet
         The first one.
     start : Start or None
-        What the first round starts from; every round starts from the last where there is one.
+        The start of the first round; later rounds start from the last answer.
     progress : Progress
     loose : bool
-        Whether the first rounds may be less exact than asked, and rounds start from matrices too.
+        Whether the first rounds have a larger tolerance, and rounds also start from matrices.
     """
     return _Rounds(method, program, settings, progress, loose).run(active_set, start)
 
@@ -216,7 +216,7 @@ class _Rounds:
         self._loose = loose
         self._tol = max(_LOOSE, settings.tol) if loose else settings.tol
         self._rest = can_be_inactive(program.bounds)
-        self._left = np.zeros(program.m, dtype=bool)  # rows leave once
+        self._left = np.zeros(program.m, dtype=bool)  # a row leaves at most once
         self._best: tuple[float, Answer] | None = None
         self._steps = 0
 
@@ -233,7 +233,7 @@ class _Rounds:
         return replace(self._best[1], stop=stop, iterations=self._steps)
 
     def _run(self, active_set: ActiveSet, start: Start | None) -> Answer | StopReason:
-        """Return a proof, or why the best answer is the last."""
+        """Return a proof, or the reason why the best answer is the last."""
         program, asked = self._program, self._settings.tol
         for _ in range(_ROUNDS):
             active_set = active_set.paying(program) if self._loose else active_set
@@ -275,7 +275,7 @@ class _Rounds:
         return answer
 
     def _look(self, answer: Answer, active_set: ActiveSet) -> Certificate:
-        """Return the certificate of an answer with the best of what there is, and keep these."""
+        """Return the best certificate of the answer combined with the best so far, and keep the best."""
         program = self._program
         candidates = [answer]
         if self._best is not None:
@@ -290,7 +290,7 @@ class _Rounds:
         return certificates[k]
 
     def _joining(self, active_set: ActiveSet, answer: Answer) -> IntArray:
-        """Return the rows that are most out of place."""
+        """Return the rows farthest on the wrong side of their bounds."""
         activity = self._program.activity(answer.X, answer.u)
         out = np.where(self._rest, active_set.out_of_place(self._program, activity), 0.0)
         out /= sizes_at(self._program, answer.X, answer.u)
@@ -301,7 +301,7 @@ class _Rounds:
         return joining
 
     def _against(self, active_set: ActiveSet, ray: Answer) -> IntArray:
-        """Return rows that stop a ray: those that oppose it most, until it would rise as fast as it falls."""
+        """Return the rows that oppose a ray most, enough that they outweigh its decrease of the objective."""
         program = self._program
         opposing = active_set.opposing(program, program.activity(ray.X, ray.u))
         order = np.argsort(-opposing)[: int((opposing > 0).sum())]
@@ -312,7 +312,7 @@ class _Rounds:
         return joining
 
     def _nearest(self, active_set: ActiveSet, answer: Answer) -> IntArray:
-        """Return as many rows again as work, those nearest to their bounds."""
+        """Return as many more rows as the working set has, those nearest to their bounds."""
         bounds, activity = self._program.bounds, self._program.activity(answer.X, answer.u)
         room = np.minimum(np.abs(activity - bounds.lo), np.abs(bounds.hi - activity))
         room[active_set.working] = np.inf
@@ -321,19 +321,19 @@ class _Rounds:
         return nearest
 
     def _may_sharpen(self, stop: StopReason) -> bool:
-        """Whether the same rows may lead to more."""
+        """Whether a smaller tolerance with the same rows may improve the answer."""
         return self._loose and stop is StopReason.CONVERGED and self._tol > _SHARPEST * self._settings.tol
 
     def _sharpen(self, certificate: Certificate, settled: bool) -> None:
-        """Ask for more in the next round."""
+        """Decrease the tolerance of the next round."""
         enough = _ENOUGH * self._settings.tol
-        if settled and self._tol <= enough:  # the gap of the whole is relative to something smaller
+        if settled and self._tol <= enough:  # the gap of the whole program has a smaller reference value
             self._tol *= _SHARPER
         else:
             self._tol = float(np.clip(0.0 if settled else _SHARPER * certificate.gap, enough, self._tol))
 
     def _without_clear(self, active_set: ActiveSet, y: Array, certificate: Certificate) -> ActiveSet:
-        """Return the active set without the rows that are clearly at one end of their range, each once."""
+        """Return the active set without rows clearly at one end of their range; each leaves at most once."""
         if not self._loose or certificate.gap > _SETTLED:
             return active_set
         bounds = self._program.bounds
