@@ -174,7 +174,7 @@ class Solver(Protocol):
         ...
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        """Solve a reduced program. Its blocks are dense, with low-rank ones restricted to their range space."""
+        """Solve a reduced program with dense blocks; low-rank blocks are restricted to their range space."""
         ...
 
 

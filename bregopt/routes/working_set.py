@@ -5,7 +5,7 @@ multiplier. A method therefore runs on a *working set* of rows. The others are f
 multipliers, which turns them into constants and linear terms. All activities are then computed in one
 product, the rows on the wrong side of their bounds join the working set, and the method runs again. Each
 fixed term is at most the true one. So a bound for the working set is a bound for the whole program, and a
-Farkas vector for the working set is one for the whole. Only a ray may violate a fixed row; such rows join too.
+Farkas vector for the working set is one for the whole. Only a ray may violate a fixed row, which then joins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Matrix generation (Shen et al. 2008, Algorithm 1), for the general problem and with either master.
+"""Matrix generation (Shen et al. 2008, Algorithm 1), for the general problem with either master.
 
-Each round solves the master over the directions found so far, and asks the oracle for directions ``v``
-with ``v'(A*(y) - C) v > 0`` at its multipliers ``y``: they would lower the objective. For any ``y`` the
+Each round solves the master over the directions so far. At its multipliers ``y`` the pricing oracle searches
+for directions ``v`` with ``v'(A*(y) - C) v > 0``, which would decrease the objective. For any ``y`` the
 oracle's bound on the largest eigenvalue gives a bound on the optimum; the best one is kept with its ``y``.
 """
 
@@ -30,19 +30,18 @@ __all__ = ["ROUNDS", "matrix_generation"]
 
 ROUNDS = 5_000  # the limit where the user gives none
 _PROMISE = 1e-11  # reduced costs below this fraction of the size of A*(y) - C are round-off
-_SHARE = 0.02  # of the gap: what the proof of a bound may lose
-_ITERATED, _COARSE = 0.1, 1e-2  # of that, the accuracy of eigenvalues that are iterated; and at worst
-_SAMPLE, _TENTH, _MANY = (
-    1_000,
-    0.1,
-    2_000,
-)  # rows of a first look, at least; and from how many on there is one
-_ROUGH = 1e-2  # to which it goes
-_IN_QUESTION = 0.5  # of the sample: as many rows stay in question after it
+_SHARE = 0.02  # relative to the gap: largest loss in the proof of a bound
+# Accuracy of Lanczos's eigenvalues: relative to that loss, and the coarsest.
+_ITERATED, _COARSE = 0.1, 1e-2
+# Sample of the hinge rows solved first: its least size, its size relative to all, and the number of hinge
+# rows from which there is one.
+_SAMPLE, _TENTH, _MANY = 1_000, 0.1, 2_000
+_ROUGH = 1e-2  # tolerance of the problem of the sample
+_IN_QUESTION = 0.5  # size of the first working set, relative to the rows of the sample's problem
 _PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
-_BETTER = 0.9  # of a gap
-_SLOW = 0.5  # of a gap: where a round leaves more, the next one adds twice as many directions
-_LEFT = 0.9  # of the tolerance: up to where eigenvalues are dropped from an answer
+_BETTER = 0.9  # ratio of gaps that counts as better
+_SLOW = 0.5  # ratio of gaps above which the next round adds twice as many directions
+_LEFT = 0.9  # fraction of the tolerance up to which eigenvalues are dropped from an answer
 
 
 def matrix_generation(
@@ -93,7 +92,7 @@ class _Generation:
         self._gap, self._waited, self._patience = np.inf, 0, _PATIENCE[master]
 
     def run(self, start: Start | None) -> Answer:
-        """Return the answer; interrupted or out of time, the best point and bound so far."""
+        """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
         round_, limit = 0, self._settings.max_iter or ROUNDS
         try:
             self._begin(start)
@@ -118,7 +117,7 @@ class _Generation:
         return Answer((X,), best.u, best.y, stop, round_)
 
     def _begin(self, start: Start | None) -> None:
-        """Give the master its first directions: of an earlier answer, or of uniform multipliers."""
+        """Add the master's first directions: from an earlier answer, a sample or uniform multipliers."""
         y = _uniform(self._program)
         if start is not None:
             y = self._program.bounds.clip(start.y)
@@ -132,7 +131,7 @@ class _Generation:
         self._master.add(found.vectors)
 
     def _look_at(self, sample: Program) -> None:
-        """Solve the problem of a sample of the rows roughly: it shows where all rows stand."""
+        """Solve the problem of a sample of the rows roughly, for a first point and working set."""
         rough = replace(self._settings, tol=max(_ROUGH, self._settings.tol), verbose=False)
         first = _Generation(sample, rough, "psd", Progress("sample"))
         answer = first.run(None)
@@ -173,10 +172,11 @@ class _Generation:
         return None if pays else StopReason.STALLED
 
     def _price(self, outcome: Outcome) -> bool:
-        """Add directions that pay at the master's multipliers; False where nothing is gained any more.
+        """Add directions of positive reward at the master's multipliers; False if there is no progress.
 
-        They are sought at smoothed multipliers first, whose bound is better and whose directions last
-        longer; where none of those pays at the master's own multipliers, at these.
+        Pricing is at smoothed multipliers first, whose bound is better and whose directions stay useful
+        longer. If none of these has a positive reward at the master's own multipliers, pricing is at the
+        latter.
         """
         if self._semidefinite:
             found = self._leading(outcome.y, self._cuts)
@@ -203,14 +203,14 @@ class _Generation:
         return self._add_paying(found.vectors, times, own.size)
 
     def _add_paying(self, V: Array, times: Any, size: float) -> bool:
-        """Add the directions with a positive reward; False where there is none."""
+        """Add the directions with a positive reward; False if there is none."""
         pays = np.einsum("ik,ik->k", V, times(V)) > _PROMISE * size
         if pays.any():
             self._master.add(V[:, pays])
         return bool(pays.any()) and self._waited < self._patience
 
     def _repair(self, outcome: Outcome) -> StopReason | None:
-        """Add directions that break the master's proof of infeasibility (Farkas pricing)."""
+        """Add directions that refute the master's proof of infeasibility (Farkas pricing)."""
         if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
         reward = Reward(self._program, outcome.y, costs=False)
@@ -220,13 +220,13 @@ class _Generation:
         return self._progress.stop()
 
     def _proven(self, outcome: Outcome) -> StopReason | None:
-        """Return whether multipliers that grew with the price of missing rows prove that they are missed."""
+        """Return INFEASIBLE if the multipliers are a Farkas vector, STALLED at the largest price."""
         if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
         return StopReason.STALLED if self._master.dearest else None
 
     def _leading(self, y: Array, count: int) -> Leading:
-        """Return what the oracle finds at some multipliers, as accurately as the gap asks."""
+        """Return the oracle's result at given multipliers, as accurate as the gap requires."""
         gap = self._best.width
         slack = _SHARE * gap / self._bound.value if np.isfinite(gap) and self._bound.value > 0 else 0.0
         tol = min(_ITERATED * _SHARE * self._gap, _COARSE) if np.isfinite(self._gap) else _COARSE
@@ -234,7 +234,7 @@ class _Generation:
 
 
 def _uniform(program: Program) -> Array:
-    """Return multipliers of equal weight for every row, on the side on which it has a bound."""
+    """Return multipliers of equal weight for every row, with the sign of a finite bound."""
     norms = program.A.norms()
     side = np.where(np.isfinite(program.bounds.lo), 1.0, -1.0)
     weight = side / np.where(norms > 0, norms, 1.0)
@@ -242,13 +242,13 @@ def _uniform(program: Program) -> Array:
 
 
 def _directions(X: Array) -> Array:
-    """Return the directions that a matrix needs."""
+    """Return the eigenvectors of a matrix with eigenvalues beyond round-off."""
     eigenvalues, V = np.linalg.eigh(X)
     return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
 
 
 def _sampled(program: Program, seed: Seed) -> Program | None:
-    """Return the program with a sample of its hinge rows at a higher price, None where there are few."""
+    """Return the program with a sample of its hinge rows at a higher price, None if it has few."""
     bounds = program.bounds
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
     if len(hinge) < _MANY:

@@ -1,4 +1,4 @@
-"""What a run holds: its best feasible point, its best bound, and what the two prove together."""
+"""The incumbent: the best feasible point, the best bound, and their certificate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from bregopt.routes.matrix_generation.oracle import Leading
 
 __all__ = ["Incumbent", "balanced"]
 
-_NOTHING = 1e-14  # of the trace: an eigenvalue that is round-off
-_SHARES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)  # of the trace: eigenvalues that may do without
-_CORRECTIONS = 3
+_NOTHING = 1e-14  # relative to the trace: a smaller eigenvalue is round-off
+# Limits below which eigenvalues are dropped, relative to the trace, tried in order.
+_SHARES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
+_CORRECTIONS = 3  # limit on the corrections of multipliers in `balanced`
 
 
 class Incumbent:
@@ -32,7 +33,7 @@ class Incumbent:
     program : Program
     bound : TraceBound
     tol : float
-        Points and multipliers that miss what they must meet by no more count as feasible.
+        Largest residual of points and multipliers that count as feasible.
     """
 
     def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
@@ -47,13 +48,13 @@ class Incumbent:
 
     @property
     def width(self) -> float:
-        """Objective less bound, infinite where one of them is missing."""
+        """Objective minus bound, infinite if one of them is missing."""
         return self._primal - self.dual
 
     def offer_point(self, X: LowRank, u: Array) -> None:
-        """Keep a point that is nearer to an answer: by what it misses and by its gap, the larger of the two.
+        """Keep a point if it is better in the larger of residual and gap.
 
-        Without a bound yet, one that misses the rows by less, or as little, and has the lower objective.
+        Without a bound, it is better if its residual is smaller, or equal with a lower objective.
         """
         program = self._program
         activity = program.activity((X,), u)
@@ -66,16 +67,17 @@ class Incumbent:
             self._missed, self._primal = missed, primal
 
     def _merit(self, missed: float, primal: float, size: float) -> tuple[float, float]:
-        """Return by what points are ordered, the best first; of one size, or worse ones could seem nearer."""
+        """Return the sort key of points, least first; `size` is the same for both points of a comparison."""
         if not np.isfinite(self.dual):
             return missed, primal
         return max(missed, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
-        """Keep multipliers that leave less of free variables, or as little, and have the better bound.
+        """Keep multipliers with a smaller dual residual, or an equal one and a better bound.
 
-        The rows that bound the trace take up the proven bound on the largest eigenvalue of ``A*(y) - C``,
-        so that ``C - A*(y)`` is psd and Lagrange's bound is what the rows and the box add up to.
+        The multipliers of the rows that bound the trace absorb the proven bound on the largest eigenvalue of
+        ``A*(y) - C``. Then ``C - A*(y)`` is psd, and Lagrange's bound is the sum of the terms of rows and
+        box.
         """
         if self._bound.exact or found.bound > 0:
             y = y - found.bound * self._bound.multipliers
@@ -85,14 +87,14 @@ class Incumbent:
             self.dual, self.y, self._left = dual - worth, y, left
 
     def certificate(self) -> Certificate:
-        """Return what point and multipliers prove."""
+        """Return the certificate of point and multipliers."""
         return self._certificate(self.X, self._activity)
 
     def of_least_rank(self, tol: float) -> LowRank:
-        """Return the point with orthogonal columns, as few as the certificate can do with.
+        """Return the point with as few orthogonal columns as the certificate allows.
 
-        The smallest eigenvalues go as long as gap and residuals stay within `tol`, or become no wider; the
-        others make up for the trace where it is fixed.
+        The smallest eigenvalues are dropped while gap and residuals stay within `tol` or do not increase. If
+        the trace is fixed, the others are scaled up to keep it.
         """
         Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
         held = self.certificate()
@@ -108,7 +110,7 @@ class Incumbent:
         return LowRank(Q[:, :rank] * s[:rank])
 
     def _grown(self, s: Array, rank: int) -> float:
-        """Return by what the columns grow that are left, to keep the trace."""
+        """Return the factor of the remaining columns that keeps a fixed trace."""
         left = float(s[:rank] @ s[:rank])
         return float(np.sqrt(float(s @ s) / left)) if self._bound.exact and left > 0 else 1.0
 
@@ -120,10 +122,10 @@ class Incumbent:
 
 
 def balanced(program: Program, y: Array) -> Array:
-    """Return multipliers near `y` that leave nothing of variables without end, so that they bound something.
+    """Return multipliers near `y` with zero dual residual for unbounded variables, so that a bound exists.
 
-    ``c - B'y`` is to be zero where a variable is free, and of one sign where it has one end. What is missing
-    is spread over the rows by the room that their multipliers have.
+    ``c - B'y`` must be zero for a free variable, and of one sign for a variable with one bound. The residual
+    is distributed over the rows by the distance of their multipliers from the ends of their ranges.
     """
     lower, upper = program.bounds.dual_range()
     for _ in range(_CORRECTIONS if program.k else 0):

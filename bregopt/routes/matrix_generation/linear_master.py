@@ -5,7 +5,7 @@
                 theta, up, down >= 0,  u in its box
 
 The slacks ``up`` and ``down`` belong to the soft rows. Rows, columns and the objective are scaled to size
-one inside, so that HiGHS's absolute tolerances mean the same at every scale of the data.
+one, so that HiGHS's absolute tolerances have the same meaning at every scale of the data.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from bregopt.routes.matrix_generation.scale import Scale
 __all__ = ["LinearMaster"]
 
 _TOLERANCE = 1e-9
-# Columns that may stay, of those in use, and rounds without use.
+# Columns are dropped beyond this number and this multiple of those in use, after this many rounds without
+# use.
 _FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
-_SHELF = 2_000  # directions that may come back
-_NO_WEIGHT = 1e-4  # of the largest singular value of a factor
+_SHELF = 2_000  # largest number of dropped directions that are kept for later
+_NO_WEIGHT = 1e-4  # relative to the largest singular value of a factor: smaller ones are dropped
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
-_SLICE = 0.2  # seconds after which it is asked whether to go on
-_LONGER = 1.1  # by which slices grow, so that one is long enough for a step of the simplex method at last
+_SLICE = 0.2  # seconds between two checkpoints
+_LONGER = 1.1  # growth of the slices, so that one is eventually long enough for a simplex step
 
 
 _FINISHED = {
@@ -84,16 +85,16 @@ class LinearMaster:
         return self._program.m
 
     def solve(self, gap: float) -> Outcome:
-        """Solve the master, from its last basis; exactly, whatever the gap."""
+        """Solve the master exactly from its last basis; `gap` is not used."""
         model = self._model
         self._run()
-        if model.getModelStatus() not in _FINISHED:  # once more, from nothing
+        if model.getModelStatus() not in _FINISHED:  # again, without the last basis
             model.clearSolver()
             _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
             self._run()
         state = _FINISHED.get(model.getModelStatus(), State.FAILED)
         columns, rows = self._vectors(state)
-        if state is State.OPTIMAL:  # from now on only columns are added: the basis stays primal feasible
+        if state is State.OPTIMAL:  # as only columns are added from now on, the basis stays primal feasible
             _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
         k = self._program.k
         theta = np.maximum(columns[k + self._slacks :], 0.0)
@@ -106,7 +107,7 @@ class LinearMaster:
         )
 
     def _run(self) -> None:
-        """Run HiGHS; it goes on from its last basis after each slice of time, as Ctrl-C does not reach it."""
+        """Run HiGHS in slices of time, each from the last basis, as Ctrl-C does not reach HiGHS."""
         cut_short, length = highspy.HighsModelStatus.kTimeLimit, _SLICE
         while True:
             checkpoint()
@@ -118,7 +119,7 @@ class LinearMaster:
             length *= _LONGER
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
-        """Take back from the shelf up to `count` directions that pay most.
+        """Add up to `count` directions of largest reward from the shelf.
 
         Parameters
         ----------
@@ -136,10 +137,10 @@ class LinearMaster:
         self.add(back)
 
     def compress(self, X: LowRank) -> None:
-        """Put directions on the shelf that were long not used, once there are far more than used ones.
+        """Move long unused directions to the shelf, once they far outnumber the used ones.
 
-        What the present point is made of comes in as its eigenvectors, fewer directions with the same sum
-        (the aggregation of bundle methods, Shen et al. 2008, §5.1).
+        The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
+        of bundle methods, Shen et al. 2008, §5.1).
         """
         used = int((self._idle == 0).sum())
         if len(self._idle) <= max(_FEW_COLUMNS, _SPARE * used):
@@ -167,7 +168,7 @@ class LinearMaster:
         return LowRank(self.directions[:, used] * np.sqrt(self._tau * theta[used]))
 
     def _vectors(self, state: State) -> tuple[Array, Array]:
-        """Return the solution by columns and by rows, or the ray that takes its place."""
+        """Return the solution by columns and by rows, or the ray instead."""
         nothing = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
         if state is State.OPTIMAL:
             solution = self._model.getSolution()
@@ -197,7 +198,7 @@ class LinearMaster:
         self._add_columns(cost, p.u_lo / scale.variable, p.u_hi / scale.variable, entries)
 
     def _add_slacks(self) -> int:
-        """Add one slack for each finite bound of a soft row; return how many."""
+        """Add one slack for each finite bound of a soft row; return their number."""
         bounds = self._program.bounds
         soft = bounds.kind == Penalty.HINGE
         over, under = (np.flatnonzero(soft & np.isfinite(end)) for end in (bounds.hi, bounds.lo))
@@ -212,7 +213,7 @@ class LinearMaster:
     def _add_columns(self, cost: Array, lower: Array, upper: Array, entries: Any) -> None:
         """Add columns; `entries` is CSR with one row for each of them."""
         for name, values in (("cost", cost), ("entries", entries.data)):
-            if not np.isfinite(values).all():  # HiGHS takes NaN without a word
+            if not np.isfinite(values).all():  # HiGHS accepts NaN silently
                 raise SolverError(f"a column of the restricted master has NaN or Inf in its {name}")
         if len(cost):
             starts, index = (part.astype(np.int32) for part in (entries.indptr[:-1], entries.indices))

@@ -1,10 +1,9 @@
-"""The oracle: the rank-one matrices that promise most, by eigenvectors (Shen et al. 2008, (B1) and §5.1).
+"""The pricing oracle: rank-one matrices of largest reward, by eigenvectors (Shen et al. 2008, (B1) and §5.1).
 
-The reward of a direction ``v`` is ``v'(A*(y) - C)v``. Where the order is small the matrix is decomposed;
-where it is large it is only multiplied with (Lanczos's method, two thin products where rows are of low
-rank). What Lanczos finds is a lower estimate of the largest eigenvalue and bounds nothing, however small its
-residual: an eigenvalue may be missed. So the bound is proven apart, by a Cholesky factorization of
-``t I - H``.
+The reward of a direction ``v`` is ``v'(A*(y) - C)v``. For a small order the matrix is decomposed; for a large
+one Lanczos's method uses products only (two thin products for rows of low rank). A Ritz value is a lower
+estimate of the largest eigenvalue and proves no bound, however small its residual, as an eigenvalue may be
+missed. A Cholesky factorization of ``t I - H`` therefore proves the bound.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from bregopt.program.rows import Rows
 
 __all__ = ["Leading", "Reward", "leading"]
 
-_DENSE_TO = 700  # the order up to which all of the matrix is decomposed
-_EXTRA = 2.5  # Lanczos vectors for each one asked for
+_DENSE_TO = 700  # largest order at which the whole matrix is decomposed
+_EXTRA = 2.5  # Lanczos vectors for each requested one
 _SWEEPS = 30  # restarts of Lanczos's method
 _ROUND_OFF = 4 * EPS
 
@@ -44,7 +43,7 @@ class Leading:
     vectors : array of shape (n, count)
         Orthonormal, on the face.
     bound : float
-        No eigenvalue is larger.
+        An upper bound on all eigenvalues.
     """
 
     values: Array
@@ -60,14 +59,14 @@ class Reward:
     program : Program
     y : array of shape (m,)
     costs : bool
-        Whether ``C`` counts; without, the reward is that of breaking a proof of infeasibility.
+        Whether to include ``C``; without it, a positive reward refutes a proof of infeasibility.
 
     Attributes
     ----------
     n : int
-        Its order.
+        The order of the matrix.
     size : float
-        At least its norm.
+        An upper bound on its norm.
     """
 
     def __init__(self, program: Program, y: Array, costs: bool = True) -> None:
@@ -90,7 +89,7 @@ class Reward:
         return H
 
     def product(self) -> _Product:
-        """Return what multiplies the matrix with columns; nothing of order ``n^2`` where rows are thin."""
+        """Return the product of the matrix with columns; it forms nothing of order ``n^2`` for thin rows."""
         parts = [_product_of(rows, y) for rows, y in self._parts]
 
         def times(V: Array) -> Array:
@@ -113,11 +112,11 @@ def leading(
     face : Face
     count : int
     slack : float
-        By how much the bound may be above the largest eigenvalue where it is not computed to round-off.
+        Largest distance of the bound from the largest eigenvalue if that is not computed to round-off.
     start : array of shape (n, k), optional
-        Directions that are likely to lead.
+        Directions that are likely to be leading.
     tol : float
-        Relative accuracy of eigenvalues where not all are computed; zero for full accuracy.
+        Relative accuracy of Lanczos's eigenvalues; zero for full accuracy.
     """
     count = min(count, face.order)
     if face.order <= max(_DENSE_TO, 2 * count):
@@ -138,14 +137,14 @@ def _decomposed(H: Array, face: Face, count: int) -> Leading:
 
 
 def _round_off(H: Array) -> float:
-    """Return what the eigenvalues of a symmetric matrix may be wrong by."""
+    """Return a bound on the round-off in the eigenvalues of a symmetric matrix."""
     return _ROUND_OFF * float(np.linalg.norm(H))
 
 
 def _iterated(
     reward: Reward, face: Face, count: int, start: Array | None, tol: float
 ) -> tuple[Array, Array] | None:
-    """Return eigenpairs by Lanczos's method, None where it fails."""
+    """Return eigenpairs by Lanczos's method, None if it fails."""
     times = reward.product()
     n = face.order
 
@@ -172,7 +171,7 @@ def _iterated(
 
 
 def _product_of(rows: Rows, y: Array) -> _Product:
-    """Return what multiplies ``sum_k y_k A_k`` with columns."""
+    """Return the product of ``sum_k y_k A_k`` with columns."""
     forms = rows.products()
     if forms is not None:
         U, W, weight = forms.U, forms.W, (forms.weight * y)[:, None]

@@ -1,4 +1,4 @@
-"""How a restricted master ends."""
+"""The result of a restricted master."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Outcome", "State"]
 
 
 class State(Enum):
-    """How a master ended."""
+    """The status of a restricted master."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
     FAILED = "failed"
     CUT_SHORT = "cut short"
-    AGAIN = "again"  # rows came in that it had not looked at
+    AGAIN = "again"  # rows joined that it had not included
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +31,11 @@ class Outcome:
     state : State
     X : LowRank
     u : array of shape (k,)
-        Ordinary variables; a direction where the master is unbounded.
+        Ordinary variables; a ray if the master is unbounded.
     y : array of shape (m,)
-        Multipliers, positive at lower bounds; a Farkas vector of the master where it is infeasible.
+        Multipliers, positive at lower bounds; a Farkas vector of the master if it is infeasible.
     joined : int
-        Rows that the next master will look at for the first time.
+        Number of rows that join the next master.
     """
 
     state: State

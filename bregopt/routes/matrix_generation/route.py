@@ -17,8 +17,8 @@ __all__ = ["PSDBoost", "PSDBoostSettings"]
 
 
 _MASTERS = ("auto", "lp", "psd")
-_LINEAR_CUTS, _CUTS, _FEW_CUTS = 5, 16, 8  # eigenvectors a round, where the user does not say
-_MANY_ROWS = 2_500  # from which on the semidefinite master has the smaller number
+_LINEAR_CUTS, _CUTS, _FEW_CUTS = 5, 16, 8  # default numbers of eigenvectors a round
+_MANY_ROWS = 2_500  # rows from which the semidefinite master uses _FEW_CUTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,17 @@ class PSDBoostSettings(base.Settings):
     Parameters
     ----------
     master : {"auto", "lp", "psd"}
-        What is solved over the directions found so far: a linear program, or a small semidefinite one.
+        The master problem over the directions so far: a linear or a small semidefinite program.
     cuts_per_round : int, optional
-        Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one and
-        8 where that has many rows, and there twice as many after each round that leaves half of the gap.
+        Eigenvectors added in each round; by default 5 for the linear master, 16 for the semidefinite one, and
+        8 if that has many rows. For the latter two it doubles after a round that leaves more than half of the
+        gap.
     smoothing : float in [0, 1) or "auto"
-        Weight of the best multipliers so far in those that are priced (Wentges), against the tailing off of
-        the linear master. The semidefinite master's multipliers are central and need none.
+        Weight of the best multipliers so far in the priced ones (Wentges), against the tailing-off of the
+        linear master. The semidefinite master's multipliers are central and need no smoothing.
     trace_bound : float, optional
-        What the trace is known not to exceed, where no rows say so. It is taken for a row of the problem: the
-        answer and its certificate are those of ``tr X <= trace_bound``.
+        An upper bound on the trace, if no rows give one. It becomes a row of the problem: the answer and its
+        certificate are those of ``tr X <= trace_bound``.
     """
 
     master: str = "auto"
@@ -68,18 +69,18 @@ class PSDBoostSettings(base.Settings):
             raise ValueError(f"smoothing is {self.smoothing}; expected 0 <= smoothing < 1")
 
     def completed(self, program: Program) -> Program:
-        """Return the program with the bound on the trace as its last row, where one is given."""
+        """Return the program with the bound on the trace, if given, as its last row."""
         if self.trace_bound is None or len(program.blocks) != 1:
             return program
         return with_trace_row(program, 0, float(self.trace_bound))
 
     @property
     def published(self) -> bool:
-        """Whether the linear master is to be the paper's, of which no direction ever goes."""
+        """Whether the linear master is the paper's, which keeps every direction."""
         return self.cuts_per_round == 1 and self.smoothing == 0
 
     def cuts(self, master: str, rows: int) -> int:
-        """Return how many eigenvectors are added in each round of a master with so many rows."""
+        """Return the number of eigenvectors added in each round of a master with `rows` rows."""
         if self.cuts_per_round is not None:
             return self.cuts_per_round
         if master == "lp":
@@ -122,7 +123,7 @@ class PSDBoost:
 
 
 def _master(settings: Any) -> tuple[str, str]:
-    """Return the master that is used, and why."""
+    """Return the name of the master, and the reason for it."""
     if settings.master != "auto":
         return settings.master, "as asked"
     if settings.smoothing != "auto":

@@ -1,4 +1,4 @@
-"""The scale of a master: its solvers' tolerances are to mean the same at every scale of the data."""
+"""The scale of a master, which makes its solvers' tolerances independent of the scale of the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Scale"]
 
 
 class Scale:
-    """Factors that bring rows, ordinary variables and the objective to size one, as the trace is.
+    """Factors that scale rows, ordinary variables and the objective to size one, like the trace.
 
     Parameters
     ----------

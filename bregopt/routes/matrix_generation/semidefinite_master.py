@@ -1,14 +1,14 @@
-"""The semidefinite master: ``X = V Z V'`` with a small ``Z``, over the rows that are in question.
+"""The semidefinite master problem: ``X = V Z V'`` with a small ``Z``, over a working set of the rows.
 
-    minimize    <V'(C - A*(h)) V, Z>  +  (c - B'h)'u  +  what the rows in question pay
+    minimize    <V'(C - A*(h)) V, Z>  +  (c - B'h)'u  +  the penalties of the rows in the working set
     subject to  Z psd,  tr Z <= tau,  u in its box
 
-``V`` is an orthonormal basis of what the last rounds found and used. A row that has come to an end of its
-multiplier's range is held there at ``h``: at rest, ``h = 0``, where it holds with room; at the price of its
-hinge where it is broken for good. So a hundred thousand comparisons cost what the few in between cost. Hard
-rows pay for being missed, more and more where that is not enough: the master always has an interior, and
-its multipliers become a Farkas vector where the rows cannot be met. Once next to nothing is paid they are
-held, so that they are met to round-off.
+``V`` is an orthonormal basis of the directions found and used in the last rounds. A row whose multiplier is
+at an end of its range is fixed there, at ``h``: an inactive row at ``h = 0``, a violated hinge at its price.
+So 100,000 comparisons cost as much as the few that are active. Hard rows have a price, which is raised if
+they stay violated. The master thus always has an interior, and its multipliers become a Farkas vector if the
+rows are infeasible. Once the penalties are negligible the rows are imposed as hard rows, and hold to
+round-off.
 
 The master is solved on the central path, to a tolerance that follows the gap.
 """
@@ -43,21 +43,23 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["SemidefiniteMaster"]
 
-_FIRST_TOL, _TIGHTER, _FINEST = 1e-2, 0.1, 0.2  # of a master: at first, of the gap, of the tolerance
-_REMEMBERED = 3  # rounds for which a direction stays that is not used
-_IN_USE = 1e-2  # times the root of the tolerance: an eigenvalue's share of the trace
-_SAME = 1e-8  # of the largest singular value: directions that are others' combinations
-_FEW = 300  # rows in question that are not worth taking out
-_GROWTH = 0.5  # of the rows in question, that join at once at most
-_AT_END = 1e-2  # of a multiplier's range: how near to its end it counts as there
-_SETTLED = 2  # rounds at an end, after which a row is held there
-_PRICE, _DEARER, _RAISES = 3.0, 10.0, 9  # of missing a hard row: over its guess, by what and how often raised
-_FAR_OUT = 1e6  # times the largest variable that the bounds speak of
-_CLOSED = 0.5  # of what is paid for missing hard rows: a gap below it says that they stay missed
+# Tolerances of a master: the first, relative to the gap, and relative to the whole problem's (the least).
+_FIRST_TOL, _TIGHTER, _FINEST = 1e-2, 0.1, 0.2
+_REMEMBERED = 3  # rounds for which an unused direction is kept
+_IN_USE = 1e-2  # times the root of the tolerance: least eigenvalue of a used direction, relative to the trace
+_SAME = 1e-8  # relative to the largest singular value: smaller ones are dependent directions
+_FEW = 300  # size of the working set up to which no rows leave
+_GROWTH = 0.5  # relative to the working set: rows that join at once, beyond _FEW
+_AT_END = 1e-2  # distance of a multiplier from an end that counts as at the end, relative to its range
+_SETTLED = 2  # rounds at an end after which a row is fixed there
+# Price of violating a hard row: relative to the guess, its factor at each raise, and the number of raises.
+_PRICE, _DEARER, _RAISES = 3.0, 10.0, 9
+_FAR_OUT = 1e6  # relative to the scale of the bounds: a variable beyond this is on a ray
+_CLOSED = 0.5  # relative to the penalties of hard rows: a smaller gap shows that the rows stay violated
 
 
 class SemidefiniteMaster:
-    """The restricted master over a subspace and the rows in question.
+    """The restricted master over a subspace and a working set of the rows.
 
     Parameters
     ----------
@@ -65,12 +67,12 @@ class SemidefiniteMaster:
         One block, linear objective, hard and hinge rows.
     bound : TraceBound
     tol : float
-        Of the whole problem.
+        Tolerance of the whole problem.
 
     Attributes
     ----------
     used : array of shape (n, k)
-        The directions that the last answer needs.
+        The directions that the last answer uses.
     """
 
     def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
@@ -88,7 +90,7 @@ class SemidefiniteMaster:
         self._settled = np.zeros(program.m, dtype=int)
         self._left = np.zeros(program.m, dtype=bool)
         self._raised = 0
-        self._strict, self._may_be_strict = False, True  # whether hard rows are held, once that costs nothing
+        self._strict, self._may_be_strict = False, True  # whether hard rows are imposed, and may be
         self._price = np.where(bounds.hard, _PRICE * _guesses(program), bounds.gamma)
 
     @property
@@ -98,16 +100,16 @@ class SemidefiniteMaster:
 
     @property
     def rows(self) -> int:
-        """The number of rows in question."""
+        """The number of rows in the working set."""
         return int(self._inside.sum())
 
     @property
     def dearest(self) -> bool:
-        """Whether the price of missing hard rows is as high as it gets."""
+        """Whether the price of violating hard rows has its largest value."""
         return self._raised >= _RAISES
 
     def place(self, X: LowRank, u: Array, count: int) -> None:
-        """Hold the rows where a good point shows them, but for the `count` nearest to their bounds."""
+        """Fix the rows at their ends at a good point, except the `count` rows nearest to their bounds."""
         bounds, activity = self._program.bounds, self._program.activity((X,), u)
         sure = self._to_bounds(activity) / self._program.row_sizes.clip(TINY)
         sure[~self._may_be_held()] = -1.0
@@ -119,18 +121,18 @@ class SemidefiniteMaster:
         self._activity = activity
 
     def add(self, V: Array) -> None:
-        """Add directions, orthonormal columns; those that were not used for some rounds go."""
+        """Add directions, orthonormal columns; those not used for some rounds are dropped."""
         self._pool = [*self._pool, np.hstack([self.used, V])][-_REMEMBERED:]
         Q, s, _ = np.linalg.svd(np.hstack(self._pool), full_matrices=False)
         self._V = Q[:, s > _SAME * s.max(initial=0.0)]
 
     def solve(self, gap: float) -> Outcome:
-        """Solve the master, and see which rows are in question next.
+        """Solve the master, and update the working set.
 
         Parameters
         ----------
         gap : float
-            Of the whole problem, which the master's tolerance follows.
+            Gap of the whole problem, which the master's tolerance follows.
         """
         self._inner = max(min(self._inner, _TIGHTER * gap), _FINEST * self._tol)
         inside = np.flatnonzero(self._inside)
@@ -154,7 +156,7 @@ class SemidefiniteMaster:
         return Outcome(state, X, u, y, joined)
 
     def dearer(self, outcome: Outcome, dual: float) -> bool:
-        """Raise the price of missing hard rows where these are missed for good; whether it was raised.
+        """Raise the price of violating hard rows if they stay violated; return whether it was raised.
 
         Parameters
         ----------
@@ -207,7 +209,7 @@ class SemidefiniteMaster:
         )
 
     def _point(self, answer: Answer) -> LowRank:
-        """Return ``V Z V'``, and keep which directions it needs."""
+        """Return ``V Z V'``, and store the directions that it uses."""
         eigenvalues, Q = np.linalg.eigh(np.asarray(answer.X[0]))
         eigenvalues = np.maximum(eigenvalues, 0.0)
         VQ = self._V @ Q
@@ -215,7 +217,7 @@ class SemidefiniteMaster:
         return LowRank(VQ * np.sqrt(self._bound.value * eigenvalues))
 
     def _along(self, u: Array) -> Outcome:
-        """Take in the rows that are met first along a ray of the master; it is the problem's if none is."""
+        """Add the rows that a ray of the master meets first; if there are none, it may be the problem's."""
         program = self._program
         none = LowRank(np.zeros((program.blocks[0].n, 1)))
         slope = program.B @ u
@@ -227,14 +229,14 @@ class SemidefiniteMaster:
             way = np.where(met, self._to_bounds(self._activity) / np.abs(slope), np.inf)
         joining = np.argsort(way)[: min(int(met.sum()), _FEW + int(_GROWTH * self.rows))]
         self._inside[joining], self._held[joining] = True, 0.0
-        if len(joining) == 0:  # only the prices stand against it
+        if len(joining) == 0:  # only prices bound the ray
             self._price[program.bounds.hard] *= _DEARER
             self._raised += 1
         state = State.FAILED if self.dearest else State.AGAIN
         return Outcome(state, none, u, np.zeros(program.m), len(joining))
 
     def _look(self, activity: Array, y: Array) -> int:
-        """Hold rows that stayed at an end of their range, let others in that are held at the wrong one."""
+        """Fix rows that stayed at an end of their range, and add rows that are fixed at the wrong end."""
         bounds = self._program.bounds
         end = self._end(activity)
         self._activity, missed = activity, bounds.violation(activity)
@@ -252,13 +254,13 @@ class SemidefiniteMaster:
         return len(joining)
 
     def _end(self, activity: Array) -> Array:
-        """Return the ends of the multipliers' ranges at which rows of such activities are."""
+        """Return the ends of the multipliers' ranges that belong to these activities."""
         bounds = self._program.bounds
-        gamma = np.where(bounds.hard, 1.0, bounds.gamma)  # of a hard row: not zero, so that it is wrong there
+        gamma = np.where(bounds.hard, 1.0, bounds.gamma)  # of a hard row nonzero: zero is the wrong end
         return np.where(activity < bounds.lo, gamma, np.where(activity > bounds.hi, -gamma, 0.0))
 
     def _to_bounds(self, activity: Array) -> Array:
-        """Return how far activities are from the nearer of their bounds."""
+        """Return the distances of activities from the nearer of their bounds."""
         bounds = self._program.bounds
         nearer: Array = np.minimum(np.abs(activity - bounds.lo), np.abs(activity - bounds.hi))
         return nearer
@@ -269,7 +271,7 @@ class SemidefiniteMaster:
 
 
 def _implied(program: Program, bound: TraceBound) -> Mask:
-    """Return the rows that say of the trace what the master's own row says."""
+    """Return the mask of the rows that the master's own bound on the trace implies."""
     rng = np.random.default_rng(0)
     alone = program.bounds.hard & program.alone
     weight: list[Array] = []
@@ -285,7 +287,7 @@ def _implied(program: Program, bound: TraceBound) -> Mask:
 
 
 def _guesses(program: Program) -> Array:
-    """Return guesses at how large the multipliers may be, from the objective and the size of each row."""
+    """Return guesses of the size of the multipliers, from the objective and the size of each row."""
     cost = program.blocks[0].cost
     largest = 0.0 if cost is None else float(cost.norms()[0])
     soft = program.bounds.gamma[~program.bounds.hard] * program.row_sizes[~program.bounds.hard]
@@ -299,6 +301,6 @@ def _guesses(program: Program) -> Array:
 
 
 def _runs_away(program: Program, answer: Answer) -> bool:
-    """Whether the engine stopped far out along a ray of the variables, of which its matrices kept it."""
+    """Whether the engine stalled far out along a ray of the variables, with matrices that obstruct it."""
     far = _FAR_OUT * program.bound_scale
     return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far

@@ -1,4 +1,4 @@
-"""Dual smoothing: multipliers are priced between the best ones so far and the master's (Wentges 1997)."""
+"""Dual smoothing: the priced multipliers are between the best so far and the master's (Wentges 1997)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _UP, _DOWN = 0.1, 0.1
 
 
 class Smoothing:
-    """The weight of the best multipliers so far in those that are priced.
+    """The weight of the best multipliers so far in the priced ones.
 
-    Automatically, after Pessoa, Sadykov, Uchoa and Vanderbeck (2018): where the bound rises from the priced
-    multipliers towards the master's, the weight was too large.
+    The automatic rule is that of Pessoa, Sadykov, Uchoa and Vanderbeck (2018): if the bound increases from
+    the priced multipliers towards the master's, the weight was too large.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Smoothing:
         return self.weight * best + (1 - self.weight) * own
 
     def learn(self, program: Program, X: LowRank, u: Array, priced: Array, best: Array, own: Array) -> None:
-        """Adapt the weight to how the bound goes on from the priced multipliers.
+        """Adapt the weight to the slope of the bound at the priced multipliers.
 
         Parameters
         ----------

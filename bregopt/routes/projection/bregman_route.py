@@ -28,7 +28,7 @@ __all__ = ["Bregman", "BregmanSettings"]
 
 _WHITENING = ("whitening",)  # of the program, or of each working set of its rows
 _METHODS = ("auto", "newton", "cyclic")
-_MANY = 300  # rows that may rest, from which a working set pays
+_MANY = 300  # least number of rows that can be inactive for a working set
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
@@ -43,7 +43,8 @@ _QI_SUN_WEIGHTED = (
     "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
     "for Convex Programming, Math. Oper. Res. 22"
 )
-# What a divergence has to offer for what a method runs, the first that it does, and what to cite for it.
+# Each entry: a method, the features of a divergence that it requires, its function and its citation. The
+# first match is used.
 _ALGORITHMS: tuple[tuple[str, set[str], Method, str], ...] = (
     ("newton", {"barrier"}, behind(_WHITENING, logdet_newton), _KULIS),
     ("newton", {"weights"}, weighted_frobenius, _QI_SUN_WEIGHTED),
@@ -61,8 +62,8 @@ class BregmanSettings(base.Settings):
     Parameters
     ----------
     method : {"auto", "newton", "cyclic"}
-        "newton" moves all rows at once, "cyclic" projects on one row at a time; "auto" takes "cyclic" for
-        LogDet with a single row, which one projection settles, and "newton" otherwise.
+        "newton" moves all rows at once, "cyclic" projects on one row at a time. "auto" uses "cyclic" for
+        LogDet with a single row, where one projection gives the solution, and "newton" otherwise.
     """
 
     method: str = "auto"
@@ -117,7 +118,7 @@ class Bregman:
 
 
 def _reduced(program: Program, settings: Any) -> Program:
-    """Return the program as the driver would hand it over."""
+    """Return the program as the driver passes it to the route."""
     return presolve(program, reductions(("boxes", "slacks")), settings).program
 
 
@@ -144,7 +145,7 @@ def _kind(program: Program) -> type[Divergence]:
 
 @lru_cache
 def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None:
-    """Return what a method runs for a divergence, and its citation; None where it has nothing for it."""
+    """Return the function of a method for a divergence, and its citation; None if there is none."""
     for name, needs, run, citation in _ALGORITHMS:
         if name == method and all(map(kind.offers, needs)):
             return run, citation
@@ -152,7 +153,7 @@ def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None
 
 
 def _has_start(program: Program) -> bool:
-    """Whether the dual of a LogDet problem is defined where no row acts."""
+    """Whether the dual of a LogDet problem is defined at zero multipliers."""
     block = program.blocks[0]
     if block.cost is None or block.nearness is None or isinstance(block.nearness.X0, LowRank):
         return True
@@ -161,7 +162,7 @@ def _has_start(program: Program) -> bool:
 
 
 def _method(program: Program, settings: Any) -> str:
-    """Return what runs: "auto" projects on a single LogDet row, and takes Newton's method if there is one."""
+    """Return the method: "auto" means "cyclic" for a single LogDet row, else "newton" if available."""
     if settings.method != "auto":
         return str(settings.method)
     kind = _kind(program)
@@ -170,9 +171,9 @@ def _method(program: Program, settings: Any) -> str:
 
 
 def _many_inactive(program: Program) -> bool:
-    """Whether so many rows may rest that a method had better see those that act.
+    """Whether so many rows can be inactive that a method runs on a working set.
 
-    On the dual, rows that are orthogonal to each other do not hold each other up, however many they are.
+    On the dual, mutually orthogonal rows do not slow each other down, however many they are.
     """
     rest = can_be_inactive(program.bounds)
     if not _kind(program).barrier:
@@ -183,7 +184,7 @@ def _many_inactive(program: Program) -> bool:
 
 
 def _boundary(program: Program) -> str | None:
-    """Return why no interior matrix meets the rows, where one of them alone shows it."""
+    """Return the reason why no positive definite matrix satisfies the rows, if a single row shows it."""
     bounds = program.bounds
     for term in program.A.terms:
         sign, hard = term.rows.definite_signs(), bounds.hard[term.at]

@@ -1,8 +1,8 @@
 """Cyclic Bregman projection with dual corrections (Kulis et al. 2009, Algorithms 2 and 3).
 
-One row at a time, the point moves to where the dual function is largest in that row's multiplier: onto the
-row where it is violated, and back towards it by at most what earlier projections moved away (eq. 8). The
-loop does not know which divergence it runs; a :class:`~bregopt.divergences.Point` does.
+The method maximizes the dual function in the multiplier of one row at a time. A violated row is projected
+onto; other rows move back towards their bound, by at most the earlier projections (eq. 8). The loop is
+independent of the divergence, which a :class:`~bregopt.divergences.Point` implements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CYCLES = 20_000  # the limit where the user gives none
 
 @dataclass(frozen=True)
 class Row:
-    """One row as the inner loop needs it: factor, targets at its two bounds, cap on its multiplier."""
+    """One row for the inner loop: factor, targets at its two bounds, limit on its multiplier."""
 
     U: Array
     d: Array
@@ -61,7 +61,7 @@ def cyclic_projection(
         y = program.bounds.clip(start.y)
     try:
         point.reset(program.blocks[0].C - program.A.adjoint(y))
-    except LinAlgError:  # a start that is no longer in the domain of the dual
+    except LinAlgError:  # a start outside the domain of the dual
         y = np.zeros(program.m)
         point.reset(program.blocks[0].C)
     monitor = Monitor(program, settings, progress)
@@ -73,7 +73,7 @@ def cyclic_projection(
             cycle += 1
             sweep(point, rows, y, nearness.mu)
             if cycle >= limit or _due(cycle):
-                # Round-off of the updates does not build up: the point is rebuilt from the multipliers.
+                # Rebuilding the point from the multipliers removes the round-off of the updates.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
                 stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
@@ -121,7 +121,7 @@ def _capped(new: float, cap: float, old: float) -> float:
 
 
 def _due(cycle: int) -> bool:
-    """Whether to look after this cycle: always at first, later each time a tenth more are done."""
+    """Whether to certify after this cycle: always at first, later after every tenth of the cycles so far."""
     return cycle % max(1, cycle // 10) == 0
 
 

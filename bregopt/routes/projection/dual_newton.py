@@ -1,11 +1,11 @@
-"""Newton's method on the dual, all rows at once, where the point is a function of a spectrum.
+"""Newton's method on the dual, all rows at once, if the primal point is a function of a spectrum.
 
-For multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``: for von Neumann an
-exponential, for the squared Frobenius distance a positive part. The divergence gives it as a spectrum. The
-dual function is concave, with gradient ``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``,
-in the generalized sense where points may be singular (Qi and Sun 2006). Newton's equation is solved by
-conjugate gradients; multipliers that have a sign stay on their side by projection, and those that a step
-along their own axis would take to the end of their range are sent there (a primal-dual active set).
+For multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``: an exponential for von
+Neumann, a positive part for the squared Frobenius distance. The divergence returns it as a spectrum. The dual
+function is concave, with gradient ``b(y) - A(X)`` and Hessian ``-(H - b'(y))``, ``H v = A(X'[A*(v)])``, in
+the generalized sense where points may be singular (Qi and Sun 2006). Conjugate gradients solve Newton's
+equation. Projection keeps the signs of multipliers. A multiplier that a step along its own axis would take to
+an end of its range is set to that end (a primal-dual active set).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal,
 __all__ = ["STEPS", "dual_newton"]
 
 STEPS = 500  # the limit where the user gives none
-_ARMIJO = 1e-4
-_HEAVIER = 8  # how often the weight may be taken tenfold to find a start
-_LEAST_CURVATURE = 1e-8  # of a row's own, where the point has none along it
+_ARMIJO = 1e-4  # least increase, relative to the slope
+_HEAVIER = 8  # largest number of tenfold increases of the weight in the search for a start
+_LEAST_CURVATURE = 1e-8  # least diagonal entry of the Hessian, relative to that of the row alone
 _CG_STEPS = 200
-_SHORTEST = 1e-3  # of Newton's step: shorter, and it is the wrong direction
-_NOTHING = 1e-12  # of a step, that is none
+_SHORTEST = 1e-3  # least step length along Newton's direction; below it the gradient is the direction
+_NOTHING = 1e-12  # least step length along the gradient
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Multipliers, and what belongs to them."""
+    """Multipliers, their primal point and the value of the dual function."""
 
     y: Array
     spectrum: Spectrum
@@ -62,10 +62,10 @@ def dual_newton(
     Parameters
     ----------
     program : Program
-        One block with such a term, and no ordinary variables.
+        One block with such a term, no ordinary variables.
     restore : bool
-        Whether a squared Frobenius problem with rows of the diagonal alone may end with a matrix scaled onto
-        them: a step sooner, with multipliers of half the digits.
+        Whether a squared Frobenius problem with rows on the diagonal alone may end with a matrix scaled to
+        satisfy them: this saves a step, and the multipliers have half the digits.
     """
     return _DualNewton(program, settings, progress, restore).run(start)
 
@@ -90,7 +90,7 @@ class _DualNewton(Method):
         self._restores = restore and self._diagonal is not None and self._diagonal.alone
 
     def run(self, start: Start | None) -> Answer:
-        """Return the answer; interrupted or out of time, the last point."""
+        """Return the answer; after an interrupt or at the time limit it is the last point."""
         first = self._first(start)
         if first is None:
             resting = self._divergence.spectrum(0 * self._C, self._mu)
@@ -103,10 +103,10 @@ class _DualNewton(Method):
         return Answer((self._on_rows(at),), np.zeros(0), y, stop, step)
 
     def _first(self, start: Start | None) -> _Point | None:
-        """Return the first point: of an earlier answer, where no row acts, or of a heavier divergence.
+        """Return the first point: of an earlier answer, of zero multipliers, or of a larger weight.
 
-        A large linear cost takes the exponential beyond the largest number until the rows hold it back; with
-        ten times the weight, and its answer for a start, they do.
+        With a large linear cost the exponential overflows at zero multipliers. At ten times the weight it
+        does not; the answer for a larger weight is then the start for a smaller one.
         """
         if start is None and self._diagonal is not None and self._diagonal.complete:
             return self._of_right_trace(self._diagonal)
@@ -133,10 +133,10 @@ class _DualNewton(Method):
         return self._point(y)
 
     def _of_right_trace(self, held: HeldDiagonal) -> _Point | None:
-        """Return a point of the trace that the rows ask for, which hold the whole diagonal.
+        """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
 
-        But for the cone its matrix would have their diagonal; and along the multipliers of the identity the
-        spectrum only shifts, to where its positive part has their trace.
+        Without the cone its matrix would have the prescribed diagonal. Along the multipliers of the identity
+        the spectrum is shifted until its positive part has the prescribed trace.
         """
         unit = 2 * self._mu / held.weight
         checkpoint(len(self._C))
@@ -151,10 +151,10 @@ class _DualNewton(Method):
         return self._point_of(y, shifted)
 
     def _on_rows(self, at: _Point) -> Array:
-        """Return the point's matrix, scaled onto the rows where these are of the diagonal alone.
+        """Return the point's matrix, scaled to satisfy the rows if these are on the diagonal alone.
 
-        The matrix and its dual are complementary, so that ``D X D`` costs what is of second order in
-        ``D - I``: it proves now what the next step would. A point that is far from its rows goes on instead.
+        The matrix and its dual are complementary, so ``D X D`` changes the gap to second order in ``D - I``:
+        it proves now what the next step would. A point far from its rows is not scaled.
         """
         if not self._restores:
             return at.X
@@ -172,7 +172,7 @@ class _DualNewton(Method):
         return certificate_of(self._program, at.X, at.y, at.activity, divergence, at.term)
 
     def _point(self, y: Array) -> _Point | None:
-        """Return the point of some multipliers, None outside the domain of the dual."""
+        """Return the point of given multipliers, None outside the domain of the dual."""
         checkpoint(len(self._C))
         spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
         return None if spectrum is None else self._point_of(y, spectrum)
@@ -185,7 +185,7 @@ class _DualNewton(Method):
         return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
 
     def advance(self, at: _Point) -> _Point | None:
-        """Return a point of larger dual value, None where there is none in floating point."""
+        """Return a point of larger dual value, None if there is none in floating point."""
         gradient, slope, side = self._gradient(at)
         diagonal = self._hessian.curvature(at.spectrum) - slope
         lower = np.where(self._free | (side < 0), self._lower, np.maximum(self._lower, 0.0))
@@ -204,9 +204,9 @@ class _DualNewton(Method):
     def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
         """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
 
-        Where points are exponentials, so, nearly, are the activities of definite rows. ``log a =
-        log b`` instead of ``a = b``, for what the bounds bend to, makes Newton's steps longer where rows are
-        far too small, and shorter where they are far too large.
+        For an exponential the activities of definite rows are nearly exponential too. The equation ``log a =
+        log b`` instead of ``a = b``, with the relaxed bound ``b``, makes Newton's steps longer where
+        activities are far too small, and shorter where they are far too large.
         """
         a, b = at.activity, gradient + at.activity
         exponential = self._definite & (a * b > 0) & (gradient != 0)
@@ -216,7 +216,7 @@ class _DualNewton(Method):
         yield gradient, slope
 
     def _gradient(self, at: _Point) -> tuple[Array, Array, Array]:
-        """Return gradient and bend of the dual, on the side where it rises, and which side that is."""
+        """Return the gradient, the slope of the relaxed bounds, and the ascent side of each multiplier."""
         bounds, y, a = self._program.bounds, at.y, at.activity
         side = np.where(y != 0, np.sign(y), np.where(a < bounds.lo, 1.0, np.where(a > bounds.hi, -1.0, 0.0)))
         acting = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
@@ -227,7 +227,7 @@ class _DualNewton(Method):
     def _direction(
         self, at: _Point, gradient: Array, slope: Array, diagonal: Array, sent: Mask, known: Array
     ) -> Array:
-        """Return Newton's step, in which the multipliers that are sent move as is `known`."""
+        """Return Newton's step, in which the multipliers in `sent` move by `known`."""
         d = known.copy()
         free = ~sent
         right = gradient[free]
@@ -250,7 +250,7 @@ class _DualNewton(Method):
     def _searched(
         self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array, least: float
     ) -> _Point | None:
-        """Return the first point along the projected step that rises enough (Armijo)."""
+        """Return the first point along the projected step with sufficient increase (Armijo)."""
         alpha = 1.0
         round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
         while alpha > least:
@@ -275,7 +275,7 @@ def _silent() -> Progress:
 
 
 class _Hessian:
-    """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and about its diagonal."""
+    """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and its approximate diagonal."""
 
     def __init__(self, program: Program) -> None:
         self._action, self._n = RowAction(program.A), program.blocks[0].n
@@ -292,7 +292,7 @@ class _Hessian:
         return activity
 
     def curvature(self, spectrum: Spectrum) -> Array:
-        """Return about the diagonal of ``H``."""
+        """Return the approximate diagonal of ``H``, bounded away from zero."""
         diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
         for family in self._families:
@@ -310,10 +310,10 @@ class _Hessian:
 
 
 class _Family:
-    """One row family in the form that suits its number of rows.
+    """One row family in the form with the lower cost.
 
-    `terms` are its entries where it has few for a row, `pieces` its rank-one pieces where they tell the
-    curvature at less cost than all entries together.
+    `terms` are its entries if each row has few; `pieces` are its rank-one terms if they give the curvature at
+    less cost than all entries together.
     """
 
     def __init__(self, at: IntArray, rows: Rows, n: int) -> None:

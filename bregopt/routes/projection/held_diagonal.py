@@ -1,4 +1,4 @@
-"""Rows that hold the diagonal, as of a correlation matrix: a good start, and a short end."""
+"""Rows that bound the diagonal, such as those of a correlation matrix: start and final scaling."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["HeldDiagonal", "held_diagonal", "simplex_shift"]
 
 @dataclass(frozen=True, eq=False)
 class HeldDiagonal:
-    """Hard rows ``lo <= X[i, i] <= hi``, written without their weights.
+    """Hard rows ``lo <= X[i, i] <= hi``, divided by their weights.
 
     Parameters
     ----------
     at, index : int array of shape (k,)
-        The rows, and the entries ``i`` that they hold.
+        The rows, and their diagonal entries ``i``.
     weight, lo, hi : array of shape (k,)
     complete : bool
-        Whether every entry of the diagonal is held to one value.
+        Whether every diagonal entry is fixed.
     alone : bool
         Whether there are no other rows.
     """
@@ -36,7 +36,7 @@ class HeldDiagonal:
     alone: bool
 
     def scaled(self, X: Array, most: float) -> Array:
-        """Return ``D X D`` on the rows; `X` itself where these miss it by more than `most`, relatively."""
+        """Return ``D X D`` within the bounds; `X` itself if the relative change would exceed `most`."""
         there = X.diagonal()[self.index]
         held = np.clip(there, self.lo, self.hi)
         if (np.abs(held - there) > most * there).any():
@@ -48,7 +48,7 @@ class HeldDiagonal:
 
 
 def held_diagonal(program: Program) -> HeldDiagonal | None:
-    """Return the rows on the diagonal of a program in one block; None where they are not simple."""
+    """Return the rows on the diagonal of a program in one block; None if they are not simple."""
     bounds, n = program.bounds, program.blocks[0].n
     rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
     for term in program.A.terms:
@@ -68,13 +68,13 @@ def held_diagonal(program: Program) -> HeldDiagonal | None:
 def simplex_shift(theta: Array, total: float) -> float:
     """Return the ``s`` for which the positive parts of ``theta - s`` sum to `total`.
 
-    The projection onto a simplex, from sorted numbers.
+    This is the projection onto a simplex, from sorted numbers.
 
     Parameters
     ----------
     theta : array of shape (n,), ascending
     total : float
-        Not negative.
+        Nonnegative.
     """
     falling = theta[::-1]
     excess = np.cumsum(falling) - total

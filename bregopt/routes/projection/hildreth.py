@@ -1,8 +1,8 @@
 """Cyclic projection for the squared Frobenius distance: Hildreth on the rows, Dykstra with the psd cone.
 
-The dual is maximized in blocks: the multipliers of the rows with the multiplier ``S`` of ``X psd`` held
-(Hildreth's coordinate ascent), then ``S``, which is one eigendecomposition. Rows whose matrices are
-orthogonal to each other do not interact; they move together as arrays.
+The dual is maximized in two blocks: the multipliers of the rows for a fixed multiplier ``S`` of ``X psd``
+(Hildreth's coordinate ascent), then ``S``, by one eigendecomposition. Rows with orthogonal matrices are
+independent; they move together as arrays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bregopt.routes.projection.cyclic import CYCLES
 
 __all__ = ["dykstra_hildreth"]
 
-_INNER_SWEEPS = 20  # over the rows for one eigendecomposition, where rows interact
-_PATIENCE = 25  # rounds between two looks for infeasibility
+_INNER_SWEEPS = 20  # over the rows for one eigendecomposition, if rows are not orthogonal
+_PATIENCE = 25  # rounds between two tests for infeasibility
 
 
 def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
@@ -68,7 +68,7 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
 
 
 class _RowAscent:
-    """Hildreth's method on the rows, in the coordinates of their activities and Gram matrix."""
+    """Hildreth's method on the rows, in terms of their activities and Gram matrix."""
 
     def __init__(self, program: Program, mu: float) -> None:
         self._program, self._mu, self._bounds = program, mu, program.bounds
@@ -78,7 +78,7 @@ class _RowAscent:
         self._columns = [sp.csr_array(self._gram[:, group]) for group in self._groups]
 
     def ascend(self, y: Array, X: Array) -> Array:
-        """Return better multipliers, with that of ``X psd`` held; `X` is the psd point they give now."""
+        """Return better multipliers for a fixed multiplier of ``X psd``; `X` is their psd point."""
         y, activity = y.copy(), self._program.A.apply((X,))
         first = 0.0
         for number in range(_INNER_SWEEPS if len(self._groups) > 1 else 1):
@@ -100,8 +100,8 @@ class _RowAscent:
 def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, mu: float) -> Array:
     """Return the multipliers of orthogonal rows that maximize the dual function, all others fixed.
 
-    Moving a multiplier by ``2 mu alpha`` moves its activity by ``alpha square``; a squared penalty lets the
-    bound give way by ``y / (2 gamma)``.
+    Increasing a multiplier by ``2 mu alpha`` increases its activity by ``alpha square``; a squared penalty
+    relaxes the bound by ``y / (2 gamma)``.
     """
     bend = np.where(bounds.kind == Penalty.SQUARE, 1 / bounds.gamma, 0.0)
     complementarity_diagonal = square + mu * bend
@@ -125,7 +125,7 @@ def _gram(program: Program) -> Any:
 
 
 def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
-    """Return the rows in groups whose members are orthogonal to each other (greedy coloring)."""
+    """Return the rows in groups of mutually orthogonal rows (greedy coloring)."""
     color = np.full(gram.shape[0], -1)
     for k in rows:
         checkpoint()

@@ -1,11 +1,11 @@
-"""A weighted nearness problem in scaled entries, as both of its methods take it.
+"""A weighted nearness problem in scaled entries, the common form of its two methods.
 
     minimize    <K o Y, Y> / 2 - <L, Y>
     subject to  Y psd,  lower <= Y <= upper entry by entry,  lo <= B(Y) <= hi or a penalty for that
 
-``X = T Y T`` for a diagonal matrix ``T`` that gives the rows of ``K`` equal means (Sinkhorn and Knopp 1967).
-``K`` has the mean one, ``Y`` eigenvalues of the order of one, and every row of ``B`` about the norm one. Hard
-rows of single entries are the box, whose ends may be equal; all others are the rows.
+Here ``X = T Y T`` with a diagonal matrix ``T`` that gives the rows of ``K`` equal means (Sinkhorn and Knopp
+1967). ``K`` has mean one, ``Y`` eigenvalues of the order of one, and each row of ``B`` norm about one. Hard
+rows of single entries form the box, whose bounds may be equal; all others are the rows.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from bregopt.program import LinearMap, Penalty, Program
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
 
 _SINKHORN_STEPS = 60
-_FLOOR = 1e-3  # of the mean weight, added to all: zero weights may have no scaling of equal row means
+_FLOOR = 1e-3  # relative to the mean weight; added to all, as zero weights may prevent equal row means
 
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """How rows answer activities in the augmented Lagrangian.
+    """The rows' terms in the augmented Lagrangian at given activities.
 
     Parameters
     ----------
     y : array of shape (m,)
         The next multipliers.
     slope : array of shape (m,)
-        Their derivative in the activity, without its sign.
+        Minus their derivative in the activity.
     cost : float
-        What the rows add to the augmented Lagrangian.
+        The rows' terms of the augmented Lagrangian.
     """
 
     y: Array
@@ -78,7 +78,7 @@ class ScaledRows:
         return self.A.apply((self.scale * Y,)) / self.size if len(self.at) else np.zeros(0)
 
     def adjoint(self, y: Array) -> Array | float:
-        """Return ``B*(y)``, shape ``(n, n)``; zero where there are no rows."""
+        """Return ``B*(y)``, shape ``(n, n)``; zero without rows."""
         return self.scale * self.A.adjoint(y / self.size) if len(self.at) else 0.0
 
     def response(self, a: Array, y: Array, sigma: float) -> Response:
@@ -96,7 +96,7 @@ class ScaledRows:
 
 @dataclass(frozen=True, eq=False)
 class ScaledNearness:
-    """The scaled problem, see the module's text.
+    """The scaled problem of the module's docstring.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ class ScaledNearness:
     scale : array of shape (n, n)
         ``X / Y``, entry by entry.
     unit : float
-        The program's objective over the scaled one.
+        The ratio of the program's objective and the scaled one.
     K, L, lower, upper : array of shape (n, n)
     lower_row, upper_row : int array of shape (n, n)
-        The row of the program that gives an entry its end of the box; -1 where there is none.
+        The row of the program that gives the bound of an entry; -1 without one.
     factor : array of shape (m,)
-        What a row of a single entry multiplies it with; of the program's rows.
+        The factor of the entry in a row of a single entry; over the program's rows.
     rows : ScaledRows
     """
 
@@ -133,22 +133,22 @@ class ScaledNearness:
 
     @property
     def fixed(self) -> Mask:
-        """Mask of the entries whose box has one value."""
+        """Mask of the entries that the box fixes."""
         mask: Mask = self.lower == self.upper
         return mask
 
     @property
     def target(self) -> Array:
-        """The matrix of least objective in the box; zero where entries have no weight, or nearest to it."""
+        """The minimizer of the objective in the box; zero, or nearest to it, for entries without weight."""
         return self.best(self.L)
 
     def best(self, pull: Array) -> Array:
-        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
+        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``, the least if not unique."""
         free = np.divide(pull, self.K, out=np.zeros_like(pull), where=self.K > 0)
         return np.clip(free, self.lower, self.upper)
 
     def value(self, Y: Array) -> float:
-        """Return the objective, but for a constant."""
+        """Return the objective up to a constant."""
         return float(np.vdot(self.K * Y / 2 - self.L, Y))
 
     def gradient(self, Y: Array) -> Array:
@@ -158,7 +158,7 @@ class ScaledNearness:
     def dual_point(self, Z: Array, y: Array) -> tuple[Array, Array]:
         """Return the program's multipliers and that of ``X psd``, from those of the scaled problem.
 
-        The multipliers of the box make the Lagrangian's minimizer in the box its minimizer at large.
+        With the multipliers of the box, the minimizer of the Lagrangian in the box is its global minimizer.
         """
         program, rows = self.program, self.rows
         multipliers = np.zeros(program.m)
@@ -206,7 +206,7 @@ def scaled_nearness(program: Program) -> ScaledNearness:
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """The tightest ends that hard rows of single entries give, the rows that do, and their factors."""
+    """The tightest bounds from hard rows of single entries, these rows, and their factors."""
 
     lower: Array
     upper: Array
@@ -217,7 +217,7 @@ class _Box:
 
 @dataclass(frozen=True, eq=False)
 class _Singles:
-    """Hard rows ``factor X[i, j]``, and the ends that they give the entry; arrays of one length."""
+    """Hard rows ``factor X[i, j]``, and their bounds on the entry; arrays of equal length."""
 
     at: IntArray
     i: IntArray
@@ -228,7 +228,7 @@ class _Singles:
 
 
 def _box(program: Program) -> _Box:
-    """Return the box; of rows that leave an entry no value only the first counts."""
+    """Return the box; of rows with contradictory bounds on an entry only the first counts."""
     n = program.blocks[0].n
     singles = _singles(program)
     pair = np.minimum(singles.i, singles.j) * n + np.maximum(singles.i, singles.j)
@@ -254,7 +254,7 @@ def _box(program: Program) -> _Box:
 
 
 def _singles(program: Program) -> _Singles:
-    """Return the hard rows that hold a single entry."""
+    """Return the hard rows of a single entry."""
     none = np.zeros(0, dtype=np.intp)
     at, i, j, factor = [none], [none], [none], [np.zeros(0)]
     for term in program.A.terms:
@@ -272,7 +272,7 @@ def _singles(program: Program) -> _Singles:
 
 
 def _row_scaling(W: Array) -> Array:
-    """Return ``t`` for which the rows of ``W o (tt')`` have about equal means: half of what ``K`` takes."""
+    """Return ``t`` for which the rows of ``W o (tt')`` have about equal means; ``K`` uses it twice."""
     if not W.any():
         return np.ones(len(W))
     W = W / W.mean() + _FLOOR
@@ -283,7 +283,7 @@ def _row_scaling(W: Array) -> Array:
 
 
 def _size(program: Program, target: Array, square: float) -> float:
-    """Return about the mean eigenvalue of the scaled matrix: of the target's psd part, or from the rows."""
+    """Return an estimate of the mean eigenvalue of the scaled matrix, from the target and the rows."""
     n = len(target)
     checkpoint(n)
     size = float(np.trace(psd_part(target))) / n
@@ -294,7 +294,7 @@ def _size(program: Program, target: Array, square: float) -> float:
 
 
 def _scaled_rows(program: Program, at: IntArray, scale: Array, unit: float) -> ScaledRows:
-    """Return the given rows, divided by about their norms."""
+    """Return the given rows, divided by approximations of their norms."""
     size = program.A.norms()[at] * float(scale.diagonal().mean())
     size = np.where(size > 0, size, 1.0)
     bounds = program.bounds.slice(at)

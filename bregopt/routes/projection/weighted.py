@@ -1,7 +1,7 @@
 """Elementwise weights: ``||H o (X - X0)||_F^2`` with rows, by an interior point or an augmented Lagrangian.
 
-Small problems with hard rows take the direct interior point, all others the augmented Lagrangian. Each takes
-over where the other leads no further.
+Small problems with hard rows start with the direct interior point, all others with the augmented Lagrangian.
+Each takes over when the other makes no progress.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from bregopt.routes.projection.weighted_lagrangian import AugmentedLagrangian
 
 __all__ = ["STEPS", "weighted_frobenius"]
 
-STEPS = 2_000  # Newton's, the limit where the user gives none
-_ROUNDS_IN_VAIN = 8  # in which no certificate was better than the best before
-# The methods in turn: up to how many unknowns of the interior point each runs, and for how many steps. Up to
-# order 25 the interior point is faster; up to order 60 it settles what the augmented Lagrangian does not.
+STEPS = 2_000  # Newton steps, the limit where the user gives none
+_ROUNDS_IN_VAIN = 8  # rounds without a better certificate after which the method changes
+# The methods in order: largest number of unknowns of the interior point, and steps. Up to order 25 the
+# interior point is faster; up to order 60 it solves problems that the augmented Lagrangian does not.
 _PLAN = (
     (InteriorPoint, 330, 100),
     (AugmentedLagrangian, math.inf, 80),
     (InteriorPoint, 2_000, 100),
     (AugmentedLagrangian, math.inf, STEPS),
 )
-# The complementarity of an interior point, over tol times the objective's scale, above which only every tenth
-# step is certified: a certificate costs half a step.
+# Complementarity of an interior point, relative to tol times the objective's scale, above which only every
+# tenth step is certified, as a certificate costs half a step.
 _PROMISING, _LOOKS = 3.0, 10
 _NO_VARIABLES = np.zeros(0)
 
@@ -51,7 +51,7 @@ def weighted_frobenius(
 
 @dataclass(frozen=True, eq=False)
 class _Proven:
-    """A point, and what it proves."""
+    """A point and its certificate."""
 
     X: Array
     y: Array
@@ -60,12 +60,12 @@ class _Proven:
 
     @property
     def miss(self) -> float:
-        """How far it is from an answer."""
+        """The error: the larger of gap and primal residual."""
         return max(self.certificate.gap, self.certificate.primal_residual)
 
 
 class _Weighted:
-    """The best point so far, and the methods that look for better ones."""
+    """The best point so far, and the methods in turn."""
 
     def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
@@ -76,7 +76,7 @@ class _Weighted:
         self._diagonal = held_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
-        """Return the answer; interrupted or out of time, the best point."""
+        """Return the answer; after an interrupt or at the time limit it is the best point."""
         try:
             stop = self._solved(start)
         except CutShort as cut:
@@ -88,7 +88,7 @@ class _Weighted:
         return Answer((best.X,), _NO_VARIABLES, y, stop, self._steps, S=(best.S,))
 
     def _solved(self, start: Start | None) -> StopReason:
-        """Return why the last of the methods stopped; each begins with the best point so far."""
+        """Return the reason why the last method stopped; each starts at the best point so far."""
         if start is not None and start.X and start.S is not None and start.S[0] is not None:
             stop = self._look(np.asarray(start.X[0]), self._program.bounds.clip(start.y), start.S[0])
             if stop is not None:
@@ -104,7 +104,7 @@ class _Weighted:
         return StopReason.STALLED
 
     def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
-        """Return why the interior point stopped, None where it leads no further."""
+        """Return the reason to stop, None if the interior point makes no more progress."""
         method = InteriorPoint(scaled)
         scale, moves = scale_of(self._program).objective, True
         while moves and self._steps < limit:
@@ -120,7 +120,7 @@ class _Weighted:
         return None
 
     def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
-        """Return why the augmented Lagrangian stopped, None where it leads no further."""
+        """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
         Z, y = self._multipliers(scaled)
         before, vain = self._steps, 0
         method = AugmentedLagrangian(scaled, Z, y, limit - before)
@@ -135,19 +135,19 @@ class _Weighted:
         return None
 
     def _multipliers(self, scaled: ScaledNearness) -> tuple[Array, Array]:
-        """Return where the multipliers start: at the best point so far, or at zero."""
+        """Return the first multipliers: those of the best point so far, or zero."""
         if self._best is not None:
             return scaled.scaled_dual(self._best.y, self._best.S)
         return np.zeros((scaled.n,) * 2), np.zeros(len(scaled.rows.at))
 
     def _look(self, X: Array, y: Array, S: Array) -> StopReason | None:
-        """Certify a point, keep it where it is the best, and return why to stop."""
+        """Certify a point, keep it if it is the best, and return the reason to stop, if any."""
         point = self._proven(X, y, S)
         if self._best is None or point.miss < self._best.miss:
             self._best = point
         stop = self._monitor.look(self._steps, point.certificate, point.y)
         if stop is StopReason.STALLED:
-            stop = None  # the methods know better whether they lead on
+            stop = None  # the methods themselves detect this
         return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
 
     def _proven(self, X: Array, y: Array, S: Array) -> _Proven:
@@ -157,7 +157,7 @@ class _Weighted:
         return _Proven(X, y, S, certificate)
 
     def _without(self, stop: StopReason) -> Answer:
-        """Return the diagonal of ``X0``, where nothing is certified yet."""
+        """Return the diagonal of ``X0``, if nothing is certified yet."""
         nearness = self._program.blocks[0].nearness
         assert nearness is not None
         X = np.diag(np.maximum(np.asarray(nearness.X0).diagonal(), 0.0))

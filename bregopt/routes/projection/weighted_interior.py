@@ -1,8 +1,8 @@
 """A primal-dual interior point for small weighted nearness problems with hard rows.
 
 The unknowns are the entries that are not fixed. Directions are those of Nesterov and Todd (1997) with the
-corrector of Mehrotra (1992): with ``P Y P = Z`` for the matrix ``Y`` and its multiplier ``Z``, Newton's
-equation ``K o D + P D P + B' w B D = r`` is set up entry by entry and factorized.
+corrector of Mehrotra (1992). With ``P Y P = Z`` for the matrix ``Y`` and its multiplier ``Z``, Newton's
+equation ``K o D + P D P + B' w B D = r`` is formed entry by entry and factorized.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from bregopt.routes.projection.scaled_nearness import ScaledNearness
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
 
-_LONGEST = 0.99  # of the way to the boundary
-_SHORTEST = 1e-5  # a step below this leads nowhere
-_LEAST_CENTER = 1e-10  # of the complementarity: what the corrector aims at, at least
+_LONGEST = 0.99  # fraction of the step to the boundary that is taken
+_SHORTEST = 1e-5  # step length at which the method stops
+_LEAST_CENTER = 1e-10  # least centering parameter
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 def interior_unknowns(scaled: ScaledNearness) -> float:
-    """Return the order of Newton's equation; infinite where the interior point does not take the problem.
+    """Return the order of Newton's equation; infinite if the interior point does not take the problem.
 
-    It has no soft rows, and nothing to do where all entries are fixed.
+    It takes no soft rows, and no problem in which all entries are fixed.
     """
     unknowns = int(np.triu(~scaled.fixed).sum())
     if unknowns == 0 or not np.isinf(scaled.rows.gamma).all():
@@ -40,14 +40,14 @@ def interior_unknowns(scaled: ScaledNearness) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """The lower or the upper ends of what is held: the room left there, and the multipliers.
+    """The lower or the upper bounds of box entries and rows: slacks (`room`) and multipliers.
 
     Parameters
     ----------
     sign : float
-        1 for lower ends, -1 for upper ones.
+        1 for lower bounds, -1 for upper ones.
     bounded : mask of shape (m,)
-        Where there is an end; elsewhere the room is one and the multiplier zero.
+        Marks the finite bounds; elsewhere the slack is one and the multiplier zero.
     end, room, multiplier : array of shape (m,)
     """
 
@@ -59,21 +59,21 @@ class _Side:
 
     @property
     def weight(self) -> Array:
-        """How much an end resists."""
+        """The quotient of multiplier and slack, the diagonal ``w`` of Newton's equation."""
         return np.where(self.bounded, self.multiplier / self.room, 0.0)
 
     @property
     def product(self) -> float:
-        """The sum of the products of room and multiplier."""
+        """The sum of the products of slack and multiplier."""
         return float(self.room @ self.multiplier)
 
     def moved(self, step: _SideStep, alpha: float) -> _Side:
-        """Return the side after a step."""
+        """Return the bounds after a step."""
         room, multiplier = self.room + alpha * step.room, self.multiplier + alpha * step.multiplier
         return _Side(self.sign, self.bounded, self.end, room, multiplier)
 
     def longest(self, step: _SideStep) -> float:
-        """Return the longest step with no negative number."""
+        """Return the largest step length that keeps slacks and multipliers nonnegative."""
         longest = np.inf
         for value, move in ((self.room, step.room), (self.multiplier, step.multiplier)):
             falling = self.bounded & (move < 0)
@@ -81,11 +81,11 @@ class _Side:
         return longest
 
     def miss(self, activity: Array) -> Array:
-        """Return by how much the activities leave more room than is taken into account."""
+        """Return the residual of the slacks at these activities."""
         return np.where(self.bounded, self.sign * (activity - self.end) - self.room, 0.0)
 
     def wish(self, mu: float, second: Array) -> Array:
-        """Return how multipliers should move where the room stays."""
+        """Return the step of the multipliers for unchanged slacks."""
         return np.where(self.bounded, (mu - second) / self.room - self.multiplier, 0.0)
 
 
@@ -121,7 +121,7 @@ class _Scaling:
 
 
 def _scaling(X: Array, Z: Array) -> _Scaling | None:
-    """Return the scaling point of Nesterov and Todd; None where a matrix is not definite."""
+    """Return the scaling point of Nesterov and Todd; None if a matrix is not positive definite."""
     root_X, root_Z = root_of(X), root_of(Z)
     if root_X is None or root_Z is None:
         return None
@@ -132,17 +132,17 @@ def _scaling(X: Array, Z: Array) -> _Scaling | None:
 
 
 class InteriorPoint:
-    """The iterate; :meth:`step` moves it.
+    """The iterate, which :meth:`step` updates.
 
     Parameters
     ----------
     scaled : ScaledNearness
-        With some entries that are not fixed, and no soft rows.
+        With entries that are not fixed, and no soft rows.
 
     Attributes
     ----------
     Y : array of shape (n, n)
-        Has the fixed entries; psd and on the rows in the limit, mostly from the first full step on.
+        Has the fixed entries; psd and feasible in the limit, mostly from the first full step on.
     Z : array of shape (n, n)
         Its multiplier.
     """
@@ -174,11 +174,11 @@ class InteriorPoint:
 
     @property
     def complementarity(self) -> float:
-        """The gap, where the point meets its rows and the multipliers their equations."""
+        """The duality gap of a primal and dual feasible point."""
         return float(np.vdot(self._X, self.Z)) + sum(side.product for side in self._sides)
 
     def step(self) -> bool:
-        """Move once; False where no step leads on."""
+        """Do one step; False if no step is possible."""
         checkpoint()
         scaling = _scaling(self._X, self.Z)
         if scaling is None:
@@ -197,7 +197,7 @@ class InteriorPoint:
         return bool(np.isfinite(self.Y).all())
 
     def _corrected(self, scaling: _Scaling) -> _Step:
-        """Return the step to the center that a step without one shows to be in reach."""
+        """Return the corrector step; the predictor determines its centering parameter."""
         solve, s = self._equation(scaling.P), scaling.s
         nothing = tuple(np.zeros(len(self._value)) for _ in self._sides)
         predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
@@ -217,19 +217,19 @@ class InteriorPoint:
         )
 
     def _entries(self, S: Array) -> Array:
-        """Return ``e`` for which ``<S, D>`` is ``e`` times the unknowns of ``D``."""
+        """Return ``e`` with ``<S, D>`` equal to ``e`` times the unknowns of ``D``."""
         entries: Array = self._twice * S[self._at]
         return entries
 
     def _matrix(self, unknowns: Array) -> Array:
-        """Return the matrix of some unknowns, zero where it is fixed."""
+        """Return the matrix of given unknowns, zero at the fixed entries."""
         D = np.zeros((self._scaled.n,) * 2)
         i, j = self._at
         D[i, j] = D[j, i] = unknowns
         return D
 
     def _activity(self, unknowns: Array) -> Array:
-        """Return how the held entries and the rows move with the unknowns."""
+        """Return the changes of the bounded entries and the rows for given changes of the unknowns."""
         return np.concatenate([unknowns[self._held], self._rows @ unknowns])
 
     def _gathered(self, y: Array) -> Array:
@@ -257,7 +257,7 @@ class InteriorPoint:
         factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
         if info != 0:
             raise LinAlgError("Newton's equation is not definite")
-        E = self._rows[self._equal[h:]]  # no held entry has a single value
+        E = self._rows[self._equal[h:]]  # no bounded unknown is fixed
         half = lapack.dpotrs(factor, E.T, lower=1)[0] if len(E) else E.T
 
         def solve(right: Array, left: Array) -> tuple[Array, Array]:
@@ -272,15 +272,15 @@ class InteriorPoint:
     def _direction(
         self, solve: _Solve, scaling: _Scaling, target: Array, second: tuple[Array, ...], mu: float
     ) -> _Step:
-        """Return the step for products of the scaled matrices that move by `target`.
+        """Return the step that changes the products of the scaled matrices by `target`.
 
         Parameters
         ----------
         target : array of shape (n, n)
         second : tuple of arrays of shape (m,)
-            The products of room and multiplier in a step before, for each side.
+            The products of the slack and multiplier steps of the predictor, for lower and upper bounds.
         mu : float
-            The aim of those products.
+            The target of those products.
         """
         scaled, P, s = self._scaled, scaling.P, scaling.s
         gap = self.Y - self._X
@@ -304,7 +304,7 @@ class InteriorPoint:
         return _Step(D, D + gap, symmetrize(aim - P @ (D + gap) @ P), multipliers, tuple(sides))
 
     def _longest(self, step: _Step, scaling: _Scaling) -> float:
-        """Return the longest step inside all cones."""
+        """Return the largest step length inside all cones."""
         root = np.sqrt(scaling.s)
         longest = [side.longest(own) for side, own in zip(self._sides, step.sides, strict=True)]
         for S in (scaling.of_primal(step.X), scaling.of_dual(step.Z)):
@@ -313,7 +313,7 @@ class InteriorPoint:
         return min(longest)
 
     def _mean_product(self, step: _Step, alpha: float) -> float:
-        """Return the mean product of what is complementary, after a step."""
+        """Return the mean complementarity product after a step."""
         total = float(np.vdot(self._X + alpha * step.X, self.Z + alpha * step.Z))
         sides = [side.moved(own, alpha) for side, own in zip(self._sides, step.sides, strict=True)]
         count = len(self._X) + sum(int(side.bounded.sum()) for side in sides)

@@ -1,13 +1,13 @@
 """Augmented Lagrangian for weighted nearness, each round by a semismooth Newton method (Qi and Sun 2010).
 
-The unknown ``Y`` need not be psd. With a multiplier ``Z`` of that, multipliers ``y`` of the rows and a
+The unknown ``Y`` need not be psd. With a multiplier ``Z`` of ``Y psd``, multipliers ``y`` of the rows and a
 penalty parameter ``sigma`` each round minimizes over the box
 
-    f(Y) + ||P(Z - sigma Y)||^2 / (2 sigma) + the costs of the rows,
+    f(Y) + ||P(Z - sigma Y)||^2 / (2 sigma) + the penalties of the rows,
 
-where ``P`` takes the psd part. ``P(Z - sigma Y)`` is the next ``Z``, which is psd, so that every point has a
-bound. Newton's equation ``(K + sigma P' + B' slope B) D = -gradient`` is solved by conjugate gradients in the
-entries that the box does not hold; steps are clipped to the box.
+where ``P`` is the psd part. The next ``Z`` is ``P(Z - sigma Y)``, which is psd, so every point has a bound.
+Conjugate gradients solve Newton's equation ``(K + sigma P' + B' slope B) D = -gradient`` in the entries
+inside the box; steps are clipped to the box.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness
 
 __all__ = ["AugmentedLagrangian"]
 
-# The first penalty parameter, where the mean weight is one, its growth from round to round, and its largest
-# value. With a growth of four or more, later rounds take many Newton steps (benchmarks/nearness.py, weights).
+# First penalty parameter (for a mean weight of one), its growth from round to round, and its largest value.
+# With a growth of four or more, later rounds take many Newton steps (benchmarks/nearness.py, weights).
 _FIRST_SIGMA, _GROWTH, _LARGEST_SIGMA = 2.0, 2.5, 1e9
-_INNER = 1.0  # of the change of the multipliers over sigma: the gradient at which a round ends
-_ROUND_OFF = 1e-13  # of the linear term: a gradient that is none
-_NEWTON_STEPS = 50  # of a round
+_INNER = 1.0  # gradient norm at the end of a round, relative to the change of the multipliers over sigma
+_ROUND_OFF = 1e-13  # norm of a gradient that counts as zero, relative to the linear term
+_NEWTON_STEPS = 50  # limit for one round
 _CG_STEPS, _CG_TOL = 200, 0.03
-_ARMIJO, _SHORTEST = 1e-4, 1e-6  # of the slope, what a step must fall; and the shortest fraction of a step
-_NOISE = 1e-11  # of the objective: differences below it are round-off
-# The identity that is added to Newton's equation, in units of the mean weight: at first and at least, its
-# factors after a full and after a short step, and the fraction of a step that is short.
+# Least decrease relative to the slope, and least step length.
+_ARMIJO, _SHORTEST = 1e-4, 1e-6
+_NOISE = 1e-11  # differences of the objective below this fraction of it are round-off
+# Multiple of the identity added to Newton's equation, relative to the mean weight: its first and least value,
+# its factors after a full and after a short step, and the largest length of a short step.
 _FIRST_DAMPING, _LEAST_DAMPING = 1e-3, 1e-6
 _LIGHTER, _HEAVIER, _SHORT = 0.1, 10.0, 0.3
 
@@ -44,7 +45,7 @@ _Linear = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A matrix, and the eigenvalues and eigenvectors of ``Z - sigma Y``."""
+    """A matrix, the eigenvalues and eigenvectors of ``Z - sigma Y``, the rows' terms and the value."""
 
     Y: Array
     theta: Array
@@ -73,8 +74,9 @@ class _Point:
     def derivative(self, sigma: float, inverse: bool) -> _Linear:
         """Return ``sigma`` times the derivative of the psd part, or the inverse of that plus the identity.
 
-        In the eigenvectors it multiplies each entry: by one for two positive eigenvalues, by zero for two
-        others, by ``a / (a + b)`` for ``a`` and ``-b``. It needs only the eigenvectors of the smaller group.
+        In the basis of eigenvectors it multiplies each entry: by one for two positive eigenvalues, by zero
+        for two others, by ``a / (a + b)`` for ``a`` and ``-b``. Only the eigenvectors of the smaller group
+        are needed.
         """
         k, n = self.negative, len(self.theta)
         positive, negative = slice(k, n), slice(0, k)
@@ -105,26 +107,26 @@ class _Point:
 
 
 class AugmentedLagrangian:
-    """The rounds; after each, the primal and the dual point.
+    """The rounds of the method, with the primal and the dual point after each.
 
     Parameters
     ----------
     scaled : ScaledNearness
     Z, y : array of shape (n, n), array of shape (m,)
-        Where the multipliers start, scaled.
+        The first multipliers, scaled.
     limit : int
-        Newton steps at most.
+        Limit on Newton steps.
 
     Attributes
     ----------
     Y : array of shape (n, n)
-        A psd matrix that nearly meets the rows.
+        A psd matrix that satisfies the rows approximately.
     Z, y
         The multipliers.
     steps : int
         Newton steps so far.
     moved : float
-        How far the last round's ``Y`` is from psd and from the rows.
+        Distance of the last round's ``Y`` from the psd cone and the rows.
     """
 
     def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
@@ -135,7 +137,7 @@ class AugmentedLagrangian:
         self.steps, self.moved = 0, np.inf
 
     def round(self) -> None:
-        """Minimize the augmented Lagrangian, and move the multipliers."""
+        """Minimize the augmented Lagrangian, and update the multipliers."""
         at, settled = self._point(self._Y), False
         for _ in range(_NEWTON_STEPS):
             gradient = self._gradient(at)
@@ -173,7 +175,7 @@ class AugmentedLagrangian:
         return gradient
 
     def _free(self, at: _Point, gradient: Array) -> Array:
-        """Return one for each entry that the gradient does not hold at an end of the box, else zero."""
+        """Return zero for each entry that the gradient keeps at a bound of the box, one for the others."""
         scaled = self._scaled
         held = ((at.Y <= scaled.lower) & (gradient >= 0)) | ((at.Y >= scaled.upper) & (gradient <= 0))
         return (~(held | scaled.fixed)).astype(float)
@@ -183,7 +185,7 @@ class AugmentedLagrangian:
         return float(np.hypot(cone, rows)) / self._sigma
 
     def _searched(self, at: _Point, gradient: Array, D: Array) -> tuple[_Point, float]:
-        """Return the first point along a step, clipped to the box, that falls enough, and how far that is."""
+        """Return the first point along a clipped step with sufficient decrease, and its step length."""
         alpha, scaled = 1.0, self._scaled
         round_off = _NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
         while alpha >= _SHORTEST:
@@ -196,7 +198,7 @@ class AugmentedLagrangian:
                 return new, alpha
             near = new.value <= at.value + round_off
             if near and float(np.vdot(self._gradient(new), Y - at.Y)) <= (2 * _ARMIJO - 1) * fall:
-                return new, alpha  # where values are round-off the slope decides (Hager and Zhang 2005)
+                return new, alpha  # at round-off the slope decides (Hager and Zhang 2005)
             alpha *= 0.5
         return at, 0.0
 
