@@ -1,4 +1,4 @@
-"""The augmented Lagrangian of the rows that the surface does not hold, as a function of ``R``.
+"""The augmented Lagrangian of the rows that the surface does not satisfy by itself, as a function of ``R``.
 
 L(R) = <C, R R'> + sum over rows of  rho / 2 dist(a - y / rho, [lo, hi])^2,    a = A(R R').
 """
@@ -20,32 +20,32 @@ from bregopt.routes.burer_monteiro.surface import Surface, Tangent
 __all__ = ["Lagrangian", "Point", "lagrangian"]
 
 _UNIT = EPS
-_STIFF = 10.0  # times the mean of the cost's rows: the first penalties
-_STIFFER = 4.0  # by which they grow
-_HEAVY = 1e3  # times the size of the rest: the weight of planes that are to be out of the way
-_FLAT = 1e-6  # of the range of multipliers that prove all there is to prove, if any do
-_NARROW = 1e-4  # of the largest singular value of R: columns that do not count
-_LEFT = 0.25  # of what a row was missed by before: more, and its penalty grows
+_STIFF = 10.0  # first penalties, relative to the mean of the cost's rows
+_STIFFER = 4.0  # growth factor of the penalties
+_HEAVY = 1e3  # eigenvalue assigned to the planes, relative to the size of the rest
+_FLAT = 1e-6  # accuracy of the best multipliers along a dependent direction, relative to their range
+_NARROW = 1e-4  # relative to the largest singular value of R: smaller ones are replaced by this
+_LEFT = 0.25  # ratio of residuals above which the penalty of a row grows
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """``R`` and what the Lagrangian is there.
+    """``R`` and the Lagrangian with its derivatives there.
 
     Parameters
     ----------
     R : array of shape (n, k)
     value : float
     y : array of shape (m,)
-        What the multipliers of the rows become.
+        The updated multipliers of the rows.
     slack : SparsePlusLowRank
-        ``C - A*(y)`` without the rows of the surface,
+        ``C - A*(y)`` without the rows of the surface.
     share, across : arrays of shape (n, 1) or (1, 1), and (q, k)
-        and the multipliers of those: of the spheres and of the planes.
+        The multipliers of the spheres and of the planes.
     gradient : array of shape (n, k)
         Half of the Riemannian gradient.
     bent : array of shape (m,)
-        The penalties of the rows that act.
+        The penalties of the active rows, zero for the others.
     tangent : Tangent
     """
 
@@ -66,17 +66,17 @@ class Point:
 
     @cached_property
     def round_off(self) -> float:
-        """What the value may be wrong by."""
+        """A bound on the round-off in the value."""
         return _UNIT * max(map(abs, self.slack.ends())) * float(np.vdot(self.R, self.R))
 
     @cached_property
     def curvature(self) -> SparsePlusLowRank:
-        """``C - A*(y)`` with the rows of the spheres: psd along the planes at the answer."""
+        """``C - A*(y)`` with the rows of the spheres; psd along the planes at the solution."""
         share = np.broadcast_to(self.share[:, 0], (self.slack.n,))
         return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(share)))
 
     def off_planes(self, surface: Surface) -> SparsePlusLowRank:
-        """Return the curvature, with the planes moved up to where they pull at the lowest no more."""
+        """Return the curvature with large eigenvalues along the planes, so that the lowest lie off them."""
         W, Q = self.curvature, surface.Q
         level = _HEAVY * max(map(abs, W.ends()))
         return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
@@ -91,13 +91,13 @@ class Lagrangian:
     cost : SparsePlusLowRank
     surface : Surface
     rows : SparseLowRankRows
-        The rows besides the surface's,
+        The rows other than those of the surface.
     at : int array of shape (m,)
-        which these are,
+        Their indices in the program.
     lo, hi : array of shape (m,)
-        their bounds,
+        Their bounds.
     y, rho : array of shape (m,)
-        their multipliers and their penalties.
+        Their multipliers and penalties.
     """
 
     cost: SparsePlusLowRank
@@ -119,7 +119,7 @@ class Lagrangian:
         G = slack @ R
         tangent = Tangent(self.surface, R)
         share, across, gradient = tangent.split(G)
-        # <C, R R'> is <G, R> and what the rows were worth in it.
+        # <C, R R'> is <G, R> plus the rows' terms y'a.
         value = float(np.vdot(G, R)) + float(y @ a) + float(self.rho @ miss**2) / 2
         bent = np.where(miss != 0, self.rho, 0.0)
         return Point(R, value, y, slack, share, across, gradient, bent, tangent)
@@ -133,17 +133,18 @@ class Lagrangian:
         return at.tangent.project(H)
 
     def retract(self, R: Array) -> Point:
-        """Return the Lagrangian at a point of the surface near by."""
+        """Return the Lagrangian at a nearby point of the surface."""
         return self.at_point(self.surface.retract(R))
 
     def missed(self, at: Point) -> Array:
-        """Return how far each row is from its bounds, or from the one at which it has a multiplier."""
+        """Return the distance of each row from its bounds, or from its active bound."""
         return np.abs(at.y - self.y) / self.rho
 
     def updated(self, at: Point, before: Array, tol: float) -> Lagrangian:
         """Return the Lagrangian with the multipliers of a minimizer.
 
-        Penalties grow where rows are missed by nearly as much as `before`, and that is worth more than `tol`.
+        The penalty of a row grows if its residual is more than a quarter of `before` and costs more than
+        `tol`.
         """
         miss = self.missed(at)
         slow = (miss > _LEFT * before) & (np.maximum(np.abs(at.y), np.abs(self.y)) * miss > tol)
@@ -152,8 +153,9 @@ class Lagrangian:
     def multipliers(self, at: Point, m: int, loss: float) -> Array:
         """Return the multipliers of all `m` rows of the program.
 
-        Those of the planes may be any number, and are not attained where planes and spheres pull against
-        each other: then the smallest eigenvalue nears zero as they grow. It is to cost `loss` at most.
+        The multipliers of the planes can be arbitrarily large. If planes and spheres oppose each other, the
+        optimal ones are not attained: the smallest eigenvalue tends to zero as they grow. The loss in the
+        bound is at most `loss`.
         """
         at = self._best(at)
         y = np.zeros(m)
@@ -168,20 +170,20 @@ class Lagrangian:
         return y
 
     def _best(self, at: Point) -> Point:
-        """Return the point with those of its multipliers of planes and spheres that prove most.
+        """Return the point with the multipliers of planes and spheres that give the best bound.
 
-        Where the normals of the two depend on each other there are more than one.
+        They are not unique if the normals of planes and spheres are linearly dependent.
         """
         try:
             for B in at.tangent.dependent:
                 at = self._along(at, B)
         except CutShort:
-            pass  # the first ones are right too
+            pass  # the first multipliers are valid too
         return at
 
     def _along(self, at: Point, B: Array) -> Point:
         """Return the best of the points whose multipliers differ by ``B`` on the planes."""
-        from scipy.optimize import minimize_scalar  # slow to import, seldom needed
+        from scipy.optimize import minimize_scalar  # slow to import, rarely needed
 
         share = self.surface.share(self.surface.Q @ B, at.R)
 
@@ -207,7 +209,7 @@ def lagrangian(program: Program, thin: SparseLowRankProgram, surface: Surface, y
     level = level if level > 0 else 1.0
     size, steep = _steepness(rows, surface, bounds.lo, bounds.hi)
     if y is None:
-        # Squares that are to be far smaller than they are at random begin as if they were held to zero.
+        # Squares whose bounds are far smaller than their random value start as if they were fixed to zero.
         sign = np.zeros(rows.m)
         sign[rows.at] = np.sign(rows.weight)
         small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / thin.cost.n
@@ -218,7 +220,7 @@ def lagrangian(program: Program, thin: SparseLowRankProgram, surface: Surface, y
 
 
 def _steepness(rows: SparseLowRankRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:
-    """Return the norms of the rows, and about the squared norms of ``2 A_k R`` at their bounds."""
+    """Return the norms of the rows, and estimates of the squared norms of ``2 A_k R`` at their bounds."""
     t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
     size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))

@@ -23,9 +23,9 @@ class LowRankSettings(base.Settings):
     Parameters
     ----------
     rank : int, optional
-        Columns of the first ``R``; more join where they are needed. By default 12, and 24 for large orders.
+        Columns of the first ``R``; more are added if needed. By default 12, and 24 for orders above 5000.
     factor : LowRank, array of shape (n, k) or (n,), optional
-        Where ``R`` begins: a factor, such as that of an earlier answer, or a vector of signs, a partition.
+        The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
     """
 
     rank: int | None = None
@@ -42,7 +42,7 @@ class LowRankSettings(base.Settings):
 
 
 class LowRankRoute:
-    """Burer and Monteiro's factorization, with bounds that are proven whatever point it ends at."""
+    """Burer and Monteiro's factorization, with bounds that are proven at any final point."""
 
     name: ClassVar[str] = "lowrank"
     summary: ClassVar[str] = "large sparse problems with a fixed diagonal or trace (cuts of graphs)"

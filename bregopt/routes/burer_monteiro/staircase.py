@@ -1,8 +1,8 @@
-"""From one rank to the next, until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
+"""The rank is increased until the bound meets the value (Boumal, Voroninski, Bandeira 2016).
 
-A minimizer ``R`` of given rank gives multipliers in closed form, and with them ``W = C - A*(y)`` and
-``W R = 0``. If ``W`` is psd, ``R R'`` is the answer. If not, an eigenvector of ``W`` below zero is a
-direction in which one column more lets the value fall. What the multipliers prove is certified at each stage.
+A minimizer ``R`` of given rank determines multipliers in closed form, ``W = C - A*(y)`` and ``W R = 0``. If
+``W`` is psd, ``R R'`` is the solution. Otherwise an eigenvector of ``W`` with a negative eigenvalue is a
+direction in which one more column decreases the value. Each stage certifies its multipliers.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Staircase", "first_columns"]
 
-_MAX_ITER = 3_000
-_FIRST_STAGE = 1e-3  # what the first stage's gradient leaves of the value,
-_SHARPER = 0.1  # by which each stage asks for less,
-_SHARPEST = 1e-13  # down to this,
-_OFF_ROWS = 1e-2  # but for less than this share of what rows are off
-_SHARE = 0.3  # of the tolerance, that a stage at the end aims for
-_DIRECTIONS, _GROWTH = 4, 0.5  # as many columns join at a time at most, or this share of those there are
-_NEARLY = 0.1  # of the lowest eigenvalue: others that join with it
-_LANCZOS = 120  # steps that find them
-_ABOVE_NOISE = 3.0  # times what is left of the gradient: an eigenvalue that tells a saddle
-_RANK_TOL = 1e-5  # of the largest singular value: columns that go before others join
-_SHORT = 0.2  # of the mean length: rows that are tried at zero where the bound meets the value
-_NARROW = 1e-4  # those that go at the end of each stage
-_FEW, _MANY = 12, 24  # columns to begin with,
-_LARGE = 5_000  # up to this order, and beyond
+_MAX_ITER = 3_000  # steps, the limit where the user gives none
+_FIRST_STAGE = 1e-3  # gradient norm of the first stage, relative to the value
+_SHARPER = 0.1  # factor of this tolerance from stage to stage
+_SHARPEST = 1e-13  # least tolerance of a stage
+_OFF_ROWS = 1e-2  # least tolerance of a stage, relative to the primal residual
+_SHARE = 0.3  # fraction of the tolerance that the last stages aim for
+_DIRECTIONS, _GROWTH = 4, 0.5  # most columns added at a time: this number, or this fraction of the columns
+_NEARLY = 0.1  # relative to the lowest eigenvalue: limit of the others that are added
+_LANCZOS = 120  # Lanczos steps for these eigenvalues
+_ABOVE_NOISE = 3.0  # relative to the remaining gradient: least eigenvalue that shows a saddle point
+_RANK_TOL = 1e-5  # relative to the largest singular value: columns dropped before others are added
+_SHORT = 0.2  # relative to the mean length: rows tried at zero if the gap is within the tolerance
+_NARROW = 1e-4  # relative to the largest singular value: columns dropped after each stage
+_FEW, _MANY = 12, 24  # columns of the first R
+_LARGE = 5_000  # order up to which R starts with _FEW columns
 _CUT_SHORT = (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-_STALL, _STALL_OFF_ROWS = 4, 12  # stages without the gap's falling by half, where rows hold and where not
+# Stages without halving the gap after which the method stalls: for rows within the tolerance, and otherwise.
+_STALL, _STALL_OFF_ROWS = 4, 12
 
 
 class Staircase:
@@ -85,19 +86,19 @@ class Staircase:
             stop = reason(cut)
             if self._best is None:
                 self._y = self._multipliers()
-        # Where the surface holds all rows the last point is the lowest.
+        # If the surface satisfies all rows the last point has the lowest value.
         R = self._at.R
         if self._best is not None and (stop not in _CUT_SHORT or len(self._L.y)):
             R = self._best[1]
         return Answer((LowRank(_narrowed(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
 
     def _multipliers(self) -> Array:
-        """Return the multipliers of all rows at the present point."""
+        """Return the multipliers of all rows at the current point."""
         loss = _SHARE * self._settings.tol * self._scale
         return self._L.multipliers(self._at, self._program.m, loss)
 
     def _climb(self) -> StopReason:
-        """Go from stage to stage."""
+        """Run the stages."""
         tol, share = self._settings.tol, _FIRST_STAGE
         missed = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
@@ -123,11 +124,11 @@ class Staircase:
 
     @property
     def _scale(self) -> float:
-        """The magnitude that the gap is relative to."""
+        """The reference value of the gap."""
         return max(objective_size(self._program, self._at.value + self._program.offset), TINY)
 
     def _descend(self, tol: float) -> StopReason | None:
-        """Minimize at the present rank; return why it was cut short, if it was."""
+        """Minimize at the current rank; return the reason if it was cut short."""
         limit = self._settings.max_iter or _MAX_ITER
         for point in descend(self._L, self._at, tol):
             self._at = point
@@ -137,7 +138,7 @@ class Staircase:
         return None
 
     def _certified(self) -> Certificate:
-        """Return what the present point proves; the best bound and the best matrix are kept."""
+        """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
         short = _short(R)
@@ -146,7 +147,7 @@ class Staircase:
             cleared = certify(self._program, (LowRank(bare),), np.zeros(0), y)
             R, certificate = (bare, cleared) if cleared.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
-        # An earlier bound may be above the answer, by round-off of large multipliers.
+        # Round-off of large multipliers may put an earlier bound above the solution.
         if certificate.dual > self._bound or certificate.meets(tol):
             self._y, self._bound = y, certificate.dual
         error = max(certificate.gap, certificate.primal_residual)
@@ -155,7 +156,7 @@ class Staircase:
         return certificate
 
     def _grown(self) -> bool:
-        """Whether the rank had to grow, as a direction below zero leads away from a saddle."""
+        """Whether the rank was increased along a direction of negative curvature."""
         L, at = self._L, self._at
         R = _narrowed(at.R, _RANK_TOL)
         more = max(_DIRECTIONS, int(_GROWTH * R.shape[1]))
@@ -179,21 +180,21 @@ class Staircase:
 
 
 def first_columns(program: Program, settings: Any) -> int:
-    """Return the number of columns to begin with: what is asked for, if not more than ever needed."""
+    """Return the number of columns of the first ``R``, at most the number that can be needed."""
     columns = settings.rank or (_FEW if program.blocks[0].n <= _LARGE else _MANY)
     return int(min(columns, most_columns(program)))
 
 
 def most_columns(program: Program) -> int:
-    """Return the rank that some answer does not exceed, and one more (Barvinok 1995, Pataki 1998)."""
+    """Return one more than a rank that some solution does not exceed (Barvinok 1995, Pataki 1998)."""
     return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
 
 
 def _short(R: Array) -> Mask:
-    """Return which rows of a factor may be on their way to zero, where Newton's steps are slow.
+    """Return the mask of the rows of a factor that may converge to zero, where Newton steps are slow.
 
-    There the value is flat to the fourth order, and rows of the program on what is almost zero are missed by
-    as much as they can be.
+    There the value is flat to fourth order, and rows of the program on these entries have their largest
+    violations.
     """
     length = np.linalg.norm(R, axis=1)
     short: Mask = (length > 0) & (length < _SHORT * np.sqrt(np.mean(length**2)))
@@ -201,7 +202,7 @@ def _short(R: Array) -> Mask:
 
 
 def _narrowed(R: Array, tol: float) -> Array:
-    """Return `R` turned such that its columns are orthogonal, without those below `tol` of the largest."""
+    """Return `R` rotated to orthogonal columns, without those below `tol` relative to the largest."""
     columns = turned(R)
     length = np.linalg.norm(columns, axis=0)
     return columns[:, : max(int((length > tol * length[0]).sum()), 1)]

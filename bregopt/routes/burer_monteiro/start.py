@@ -1,4 +1,4 @@
-"""Where ``R`` begins: an earlier answer, what the user gives, or at random."""
+"""The first ``R``: from an earlier answer, from the user, or random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from bregopt.routes.burer_monteiro.surface import Surface
 
 __all__ = ["first_factor"]
 
-_NOISE = 0.1  # of the size of a start with fewer columns than it takes: the size of those that are added
+# Size of the random columns added to a start with too few columns, relative to the start.
+_NOISE = 0.1
 
 
 def first_factor(
@@ -23,7 +24,7 @@ def first_factor(
     columns: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Return the first ``R``, of `columns` columns, or as a start has more; it need not be on the surface."""
+    """Return the first ``R``, with at least `columns` columns; it need not be on the surface."""
     n = program.blocks[0].n
     if settings.factor is not None:
         given = _given(settings.factor, n)
@@ -40,7 +41,7 @@ def first_factor(
 
 
 def _given(value: Any, n: int) -> Array:
-    """Return the start that a user gives as a factor."""
+    """Return the factor that the user gives."""
     if isinstance(value, LowRank):
         factor = value.factor
     else:

@@ -1,6 +1,6 @@
-"""Where ``R`` lives: its rows, or all of it, on spheres, and orthogonal to a few vectors.
+"""The surface of ``R``: its rows, or all of it, on spheres, and orthogonal to a few vectors.
 
-A row ``<z z', X> <= 0``, such as ``e'Xe == 0``, has no point inside: it says ``z'R = 0``, which is linear.
+A row ``<z z', X> <= 0``, such as ``e'Xe == 0``, has no interior point: it means ``z'R = 0``, which is linear.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows
 __all__ = ["Surface", "Tangent", "read_surface"]
 
 _MOST_PLANES = 16
-_RETRACTIONS, _MET = 100, 1e-14  # steps of a retraction, and how nearly it is to meet the planes
+# Limit on the steps of a retraction, and its largest relative distance from the planes.
+_RETRACTIONS, _MET = 100, 1e-14
 _RANK_TOL = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """The matrices ``R`` with rows of given lengths, or of one length as a whole, and with ``Q'R = 0``.
+    """The matrices ``R`` with rows of given lengths, or of one total length, and with ``Q'R = 0``.
 
     Parameters
     ----------
     square : array of shape (n,) or (1,)
-        Squared lengths of the rows, or of the whole.
+        Squared lengths of the rows, or of the whole matrix.
     rows : int array of the same shape
-        The rows of the program that say so,
+        The rows of the program that fix them.
     weight : array of the same shape
-        and by what they multiply a squared length.
+        The factors of the squared lengths in these rows.
     Q : array of shape (n, q)
         Orthonormal.
     planes : int array
-        The rows of the program that hold ``Q'R`` to zero,
+        The rows of the program that fix ``Q'R`` to zero.
     push : array of the same shape
-        and the least multipliers for which these add up to ``Q Q'`` or more.
+        The least multipliers for which the sum of these rows is at least ``Q Q'``.
     """
 
     square: Array
@@ -53,16 +54,16 @@ class Surface:
         return float(self.square.sum())
 
     def share(self, V: Array, R: Array) -> Array:
-        """Return the column ``s`` for which ``V - s R`` is tangent to the spheres, or the one number."""
+        """Return the column ``s`` for which ``V - s R`` is tangent to the spheres, or a single number."""
         dots: Array = np.einsum("nk,nk->n", V, R)
         if len(self.square) == 1:
             dots = dots.sum(keepdims=True)
         return (dots / self.square)[:, None]
 
     def retract(self, R: Array) -> Array:
-        """Return a point of the surface near by, by Newton's method where there are planes.
+        """Return a nearby point of the surface, by Newton's method if there are planes.
 
-        Far from the planes, where that may lead away, it projects on these and on the spheres in turn.
+        Far from the planes, where Newton's method may fail, it projects onto planes and spheres in turn.
         """
         R = self._on_spheres(R)
         off = self.off_planes(R)
@@ -77,11 +78,11 @@ class Surface:
         return R
 
     def off_planes(self, R: Array) -> float:
-        """Return how far `R` is from the planes, relative to its length."""
+        """Return the distance of `R` from the planes, relative to its norm."""
         return float(np.linalg.norm(self.Q.T @ R)) / np.sqrt(self.trace)
 
     def _on_spheres(self, R: Array) -> Array:
-        """Return the nearest point of the spheres; a row that is zero becomes one with a single entry."""
+        """Return the nearest point of the spheres; a zero row becomes one with a single entry."""
         if len(self.square) == 1:
             whole = R if R.any() else np.ones_like(R)
             return whole * np.sqrt(self.square / np.vdot(whole, whole))
@@ -107,18 +108,18 @@ class Tangent:
         self._normals: Array | None = None
         Q, n, size = surface.Q, len(R), surface.Q.shape[1] * R.shape[1]
         if size and len(surface.square) == n:
-            # What moves rows across the planes moves them off the spheres, and back.
+            # A normal of the planes has a component along the normals of the spheres.
             T = (Q[:, :, None] * (R / np.sqrt(surface.square)[:, None])[:, None, :]).reshape(n, size)
             self._normals = np.eye(size) - T.T @ T
             self._inverse = np.asarray(np.linalg.pinv(self._normals, _RANK_TOL, hermitian=True))
 
     def solve(self, across: Array) -> Array:
-        """Return ``B`` for which the tangent part of ``Q B`` is `across` the planes; shape ``(q, k)``."""
+        """Return ``B`` for which ``Q'`` times the tangent part of ``Q B`` is `across`; shape ``(q, k)``."""
         return across if self._inverse is None else (self._inverse @ across.ravel()).reshape(across.shape)
 
     @property
     def dependent(self) -> list[Array]:
-        """The ``B`` whose ``Q B`` is normal to the spheres too, as where all rows of ``R`` are parallel."""
+        """The ``B`` with ``Q B`` also normal to the spheres, as when all rows of ``R`` are parallel."""
         if self._normals is None:
             return []
         values, vectors = np.linalg.eigh(self._normals)
@@ -142,9 +143,9 @@ class Tangent:
 
 
 def read_surface(program: Program, thin: SparseLowRankProgram) -> Surface | None:
-    """Return what rows of a program in one block fix: its diagonal or its trace; None if neither.
+    """Return the surface of a program in one block with fixed diagonal or trace; None if neither.
 
-    The diagonal must be above zero.
+    The diagonal must be positive.
     """
     bound = trace_bound(program, 0)
     if bound is None or not bound.exact or bound.value <= 0:
@@ -160,7 +161,7 @@ def read_surface(program: Program, thin: SparseLowRankProgram) -> Surface | None
 
 
 def _entries(program: Program, bound: TraceBound) -> IntArray:
-    """Return for each row that fixes a diagonal entry, which one."""
+    """Return the diagonal entry that each row fixes, -1 for other rows."""
     entry = np.full(program.m, -1)
     for term in program.A.terms:
         own = np.flatnonzero(bound.multipliers[term.at])
@@ -171,7 +172,7 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
 
 
 def _planes(program: Program, rows: SparseLowRankRows) -> tuple[Array, IntArray, Array]:
-    """Return the planes that rows hold ``R`` in: an orthonormal basis, the rows, and their `push`."""
+    """Return the planes that rows prescribe: an orthonormal basis, the rows, and their `push`."""
     own = np.flatnonzero(_held(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
     for term in program.A.terms:
@@ -196,7 +197,7 @@ def _planes(program: Program, rows: SparseLowRankRows) -> tuple[Array, IntArray,
 
 
 def _held(program: Program, at: IntArray, weight: Array) -> Mask:
-    """Return which squares, of the given weights, are held to zero."""
+    """Return the mask of the squares, of the given weights, that are fixed to zero."""
     lo, hi = program.bounds.lo[at], program.bounds.hi[at]
     mask: Mask = ((weight > 0) & (hi == 0)) | ((weight < 0) & (lo == 0))
     return mask

@@ -1,7 +1,8 @@
 """The Riemannian trust-region method: each step by truncated conjugate gradients (Absil et al. 2007).
 
-Measured against sweeps over the rows of ``R``, one color of the graph at a time, and a limited-memory
-quasi-Newton method, it takes as long as the better of them to 1e-6, and goes on where they tail off.
+To a tolerance of 1e-6 it takes as long as the faster of two alternatives: sweeps over the rows of ``R``, one
+color of the graph at a time, and a limited-memory quasi-Newton method. Beyond 1e-6 these slow down; it does
+not.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from bregopt.routes.burer_monteiro.lagrangian import Lagrangian, Point
 
 __all__ = ["descend"]
 
-_FIRST, _LEAST = 0.125, 1e-10  # radii, of the length of R
-_PRODUCTS = 300  # with the Hessian, in one step
-_LINEAR, _SUPERLINEAR = 0.1, 1.0  # the residual that ends a step: this fraction, or this power more
-_ACCEPT, _POOR, _GOOD = 0.05, 0.25, 0.75  # of the predicted decrease
-_MISSED = 1e-12  # by which a step may miss the planes
-_FLOOR = 1e-3  # of the largest multiplier of the spheres: the least that the preconditioner divides by
+_FIRST, _LEAST = 0.125, 1e-10  # first and least radius, relative to the norm of R
+_PRODUCTS = 300  # limit on products with the Hessian in one step
+# Relative residual that ends a step: this factor, or the relative gradient to this power if smaller.
+_LINEAR, _SUPERLINEAR = 0.1, 1.0
+_ACCEPT, _POOR, _GOOD = 0.05, 0.25, 0.75  # ratios of actual and predicted decrease
+_MISSED = 1e-12  # largest distance from the planes after a step
+_FLOOR = 1e-3  # least divisor in the preconditioner, relative to the largest
 
 
 class _Step(NamedTuple):
@@ -32,7 +34,7 @@ class _Step(NamedTuple):
 
 
 def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
-    """Yield the points of the method until the norm of the gradient is `tol`, or only round-off is left."""
+    """Yield the points of the method until the gradient norm is `tol`, or only round-off is left."""
     longest = np.sqrt(L.surface.trace)
     radius = _FIRST * longest
     while at.steepness > tol and radius > _LEAST * longest:
@@ -57,7 +59,7 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     """Return an approximate minimizer of the quadratic model in the trust region (Steihaug 1983)."""
     shift = at.slack.diagonal()[:, None] - at.share
     M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + TINY)
-    # The region is measured in the preconditioner's norm, in which the steps of the method only grow.
+    # The region is a ball in the preconditioner's norm, in which the conjugate gradient iterates grow.
     rim = radius**2 * float(np.median(M))
     D, HD, r = np.zeros_like(at.R), np.zeros_like(at.R), at.gradient.copy()
     z = at.tangent.project(r / M)

@@ -1,17 +1,17 @@
-"""A matrix of fixed trace that is moved by one row at a time (Tsuda et al. 2005, Algorithm 2).
+"""A matrix of fixed trace, updated by one row at a time (Tsuda et al. 2005, Algorithm 2).
 
 For ``X = t W`` with ``tr W = 1``, a row ``<A, X> = b`` is ``tr(W C) = 0`` with ``C = A - (b/t) I``. A step
-along it is ``log W - alpha C``, scaled back to the trace: ``alpha C`` is ``alpha A`` as far as ``W`` can
-tell. With eigenvalues of ``C`` from ``least < 0`` to ``largest > 0`` and ``r = tr(W C)``, the trace before
+along it is ``log W - alpha C``, rescaled to the trace; ``alpha A`` in place of ``alpha C`` gives the same
+``W``. With eigenvalues of ``C`` from ``least < 0`` to ``largest > 0`` and ``r = tr(W C)``, the trace before
 scaling is at most
 
     exp(-alpha largest) (r - least) / range + exp(-alpha least) (largest - r) / range,
 
-by Golden and Thompson and the convexity of the exponential. The least of that is the approximate step
+by Golden and Thompson and the convexity of the exponential. Its minimizer is the approximate step
 
     alpha = log((1 - r/least) / (1 - r/largest)) / range,
 
-which is eq. 4.6 with its signs put right, and there the dual rises by at least ``2 (r / range)^2``
+which is eq. 4.6 with corrected signs. This step increases the dual by at least ``2 (r / range)^2``
 (Hoeffding).
 """
 
@@ -41,13 +41,13 @@ class Boost:
     A : LinearMap
         The rows, on one matrix.
     exponent : array of shape (n, n)
-        The logarithm of where it begins.
+        The logarithm of the first matrix.
     trace : float
         ``t``.
     exact : bool
-        Whether a step goes onto its row (eq. 4.3), or by the formula above.
+        Whether a step goes exactly onto its row (eq. 4.3), or by the formula above.
     corrections : bool
-        Whether steps lower multipliers, too, where a row holds.
+        Whether steps also decrease nonzero multipliers of satisfied rows.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Boost:
     least, largest : array of shape (m,)
         The smallest and the largest eigenvalue of each row's matrix.
     farthest : float
-        The largest divergence from where it begins, in units of the trace.
+        The largest divergence from the first matrix, in units of the trace.
     """
 
     def __init__(self, A: LinearMap, exponent: Array, trace: float, exact: bool, corrections: bool) -> None:
@@ -72,19 +72,19 @@ class Boost:
         self.farthest = math.log(trace) - self.level - float(self.theta[0])
 
     def reset(self, y: Array) -> None:
-        """Go to given multipliers; round-off of the steps so far is gone."""
+        """Set the multipliers, and remove the round-off of earlier steps."""
         self.y = y.copy()
         self._L = self._exponent + self._A.adjoint(y)
         self._decompose()
 
     def violations(self, lo: Array, hi: Array) -> Array:
-        """Return how far each row is violated, in units of the trace times its range."""
+        """Return the violation of each row, in units of the trace times its range."""
         activity = self._A.apply((self.X,))
         outside = np.maximum(np.maximum(lo - activity, activity - hi), 0.0)
         return self._relative(outside)
 
     def step(self, lo: Array, hi: Array) -> int:
-        """Move on the row that promises the largest rise of the dual; return on how many."""
+        """Step on the row with the largest increase of the dual; return the number of steps."""
         errors = self._errors(self._A.apply((self.X,)), self.y, lo, hi)
         k = int(np.argmax(self._relative(np.abs(errors))))
         if errors[k] == 0 or self.range[k] == 0:
@@ -93,7 +93,7 @@ class Boost:
         return 1
 
     def sweep(self, lo: Array, hi: Array) -> int:
-        """Move on every row in order where it is not as it should be; return on how many."""
+        """Step on every row with an error, in order; return the number of steps."""
         moves = 0
         for k in np.flatnonzero(self.range > 0).tolist():
             error = float(self._errors(self.trace * self._mean(k), self.y[k], lo[k], hi[k]))
@@ -103,9 +103,9 @@ class Boost:
         return moves
 
     def _errors(self, activity: Any, y: Any, lo: Any, hi: Any) -> Any:
-        """Return how far activities are above (or, negative, below) what their rows should go to.
+        """Return the signed distances of activities from the targets of their rows.
 
-        That is the bound that acts, by the sign of the multiplier, or else the nearest value that is allowed;
+        The target is the active bound, by the sign of the multiplier, or else the nearest feasible value;
         without corrections always the latter.
         """
         target = np.clip(activity, lo, hi)
@@ -119,7 +119,7 @@ class Boost:
         return relative
 
     def _move(self, k: int, error: float, equality: bool) -> None:
-        """Step along a row; a multiplier stops at zero rather than change its sign, but for equations."""
+        """Step along a row; the multiplier of an inequality stops at zero instead of changing its sign."""
         checkpoint(len(self.X))
         r = error / self.trace
         alpha = self._exact_step(k, r) if self._exact else self._approximate_step(k, r)
@@ -137,7 +137,7 @@ class Boost:
         return (math.log1p(-r / least) - math.log1p(-r / largest)) / float(self.range[k])
 
     def _exact_step(self, k: int, r: float) -> float:
-        """Return where ``tr(W C)`` vanishes along the row (eq. 4.4), in the eigenvectors of ``log W``."""
+        """Return the ``alpha`` at which ``tr(W C)`` vanishes (eq. 4.4), in the eigenvectors of ``log W``."""
         U, d = self._factors[k]
         w = self.V.T @ U
         C = (w * d) @ w.T - (self._mean(k) - r) * np.eye(len(self.theta))
@@ -175,7 +175,7 @@ def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, A
         singular = len(d) < n  # then zero is an eigenvalue, too
         least[k] = min(eigenvalues[0], 0.0) if singular else eigenvalues[0]
         largest[k] = max(eigenvalues[-1], 0.0) if singular else eigenvalues[-1]
-    # The identity has no range, whatever round-off says.
+    # The identity has range zero, up to round-off.
     level = largest - least <= 1e-12 * np.maximum(np.abs(least), np.abs(largest))
     least[level] = largest[level]
     return least, largest

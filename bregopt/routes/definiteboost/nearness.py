@@ -1,4 +1,4 @@
-"""The von Neumann problem with fixed trace: steps on rows until the certificate is good enough."""
+"""The von Neumann problem with fixed trace: steps on rows until the certificate meets the tolerance."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NO_VARIABLES = np.zeros(0)
 
 
 def iteration_bound(farthest: float, violation: float) -> float:
-    """Return the most steps on rows that are violated by more than `violation`, if any ``X`` meets all rows.
+    """Return a bound on the steps on rows violated by more than `violation`, for a feasible problem.
 
-    Corollary 4.2. Each such step raises the dual by ``2 violation**2`` or more (unless it stops where a
-    multiplier is zero), and the dual stays below `farthest`, the largest divergence there is. Violations are
-    relative to the range of the eigenvalues of the row, which is ``2 lambda`` in the paper.
+    Corollary 4.2. Each such step increases the dual by at least ``2 violation**2`` (unless it stops at a zero
+    multiplier), and the dual is at most `farthest`, the largest divergence. Violations are relative to the
+    range of the eigenvalues of the row, which is ``2 lambda`` in the paper.
     """
     return math.inf if violation == 0 else farthest / (2 * violation**2)
 
 
 def due(step: int) -> bool:
-    """Whether to look after this step: always at first, later each time a twentieth more are done."""
+    """Whether to certify after this step: always at first, later after every twentieth of the steps."""
     return step % max(1, step // 20) == 0
 
 
@@ -63,7 +63,7 @@ def project(program: Program, trace: Trace, settings: Any, start: Start | None, 
 
 
 class _Projection:
-    """The matrix on its way, and what has been seen of it."""
+    """The current matrix, and the records of the run."""
 
     def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
         block = program.blocks[0]
@@ -78,14 +78,14 @@ class _Projection:
         self.steps, self.least_violation = 0, math.inf
 
     def advance(self) -> None:
-        """Do one iteration: a step on the row that promises most, or one on each row."""
+        """Do one iteration: a step on the most promising row, or one on each row."""
         lo, hi = self.program.bounds.lo, self.program.bounds.hi
         self.steps += self.boost.sweep(lo, hi) if self.settings.cyclic else self.boost.step(lo, hi)
 
     def look(self, iteration: int) -> StopReason | None:
-        """Record what has been reached; return why to stop, None where there is no reason."""
+        """Record the current state; return the reason to stop, None if there is none."""
         boost, bounds = self.boost, self.program.bounds
-        boost.reset(boost.y)  # round-off of the steps does not build up
+        boost.reset(boost.y)  # removes the round-off of the steps
         certificate = self.certificate()
         violation = float(boost.violations(bounds.lo, bounds.hi).max(initial=0.0))
         self.least_violation = min(self.least_violation, violation)
@@ -99,16 +99,16 @@ class _Projection:
         tol = self.settings.tol
         if certificate.meets(tol):
             return StopReason.CONVERGED
-        # No divergence is as large as the dual has become; as many steps as the bound allows raise it so far.
+        # The dual exceeds every divergence, so the rows are infeasible. The step bound guarantees this rise.
         rise = (certificate.dual - self.first_dual) / (self.mu * boost.trace)
         if violation > tol and rise > boost.farthest:
             return StopReason.INFEASIBLE
         if not self.settings.corrections and violation <= tol:
-            return StopReason.CONVERGED  # there is no row left to step on
+            return StopReason.CONVERGED  # no row is left to step on
         return self.progress.stop()
 
     def certificate(self) -> Certificate:
-        """Return what the matrix and its multipliers prove, from values at hand."""
+        """Return the certificate of the matrix and its multipliers, from known values."""
         boost, program = self.boost, self.program
         y, activity = self.multipliers(), program.A.apply((boost.X,))
         constant = self.trace_X0 - boost.trace
@@ -117,13 +117,13 @@ class _Projection:
         return certificate_of(program, boost.X, y, activity, divergence, self.mu * constant)
 
     def multipliers(self) -> Array:
-        """Return the multipliers of all rows; that of the trace sets the level of ``log X``."""
+        """Return the multipliers of all rows; that of the trace follows from the level of ``log X``."""
         y = self.mu * self.boost.y
         y[self.trace.row] = self.mu * self.boost.level / self.trace.weight
         return y
 
     def answer(self, stop: StopReason, iteration: int, y: Array) -> Answer:
-        """Return the matrix with its multipliers, or with the proof `y` that there is none."""
+        """Return the matrix with its multipliers, or with the proof `y` of infeasibility."""
         infeasible = stop is StopReason.INFEASIBLE
         return Answer(
             (self.boost.X,),

@@ -24,17 +24,17 @@ _ORDERS = ("most_violated", "cyclic")
 class DefiniteBoostSettings(base.Settings):
     """Options of the route `definiteboost`.
 
-    ``corrections=False`` is Algorithm 2 of Tsuda et al. as published, which finds a matrix that meets the
-    rows, and the nearest one only where no step went too far.
+    ``corrections=False`` is Algorithm 2 of Tsuda et al. as published. It finds a feasible matrix, which is
+    the nearest one only if no step went too far.
 
     Parameters
     ----------
     step : {"approximate", "exact"}
         A step by the formula (4.6), or onto the row (4.3).
     order : {"most_violated", "cyclic"}
-        Which row is next. An iteration is one step, or one cycle over all rows.
+        The order of rows. An iteration is one step, or one cycle over all rows.
     corrections : bool
-        Whether steps go back, too, where a row holds and its multiplier is not zero.
+        Whether steps also go back on satisfied rows with a nonzero multiplier.
     """
 
     step: str = "approximate"
@@ -52,12 +52,12 @@ class DefiniteBoostSettings(base.Settings):
 
     @property
     def exact(self) -> bool:
-        """Whether steps go onto their row."""
+        """Whether steps go exactly onto their row."""
         return self.step == "exact"
 
     @property
     def cyclic(self) -> bool:
-        """Whether rows come in order."""
+        """Whether rows are processed in order."""
         return self.order == "cyclic"
 
 

@@ -1,4 +1,4 @@
-"""What the route asks of the rows: one that fixes the trace, and none that only the boundary meets."""
+"""Conditions on the rows: one fixes the trace, and none is feasible only on the boundary."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Trace:
     value: float
 
     def settle(self, program: Program, y: Array) -> Array:
-        """Return the multipliers with that of the trace such that ``A*(y)`` is just negative semidefinite."""
+        """Return multipliers whose trace part makes ``A*(y)`` just negative semidefinite."""
         rest = np.where(np.arange(program.m) == self.row, 0.0, y)
         rest[self.row] = -float(np.linalg.eigvalsh(program.A.adjoint(rest))[-1]) / self.weight
         return rest
 
 
 def trace_row(program: Program) -> Trace | None:
-    """Return the first hard equation on a multiple of the identity that fixes the trace above zero."""
+    """Return the first hard equality on a multiple of the identity with a positive trace."""
     n = program.blocks[0].n
     for term in program.A.terms:
         if term.rows.rank is not None and term.rows.rank < n:
@@ -42,7 +42,7 @@ def trace_row(program: Program) -> Trace | None:
         own = t.i == t.j
         weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
         norm = term.norms[equations]
-        # The mean is as large as the root mean square over all entries only for multiples of the identity.
+        # The diagonal mean equals the root mean square over all entries only for multiples of the identity.
         flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - _ROUND_OFF)
         for k in np.flatnonzero(flat & (norm > 0)):
             row = int(term.at[equations[k]])
@@ -53,12 +53,12 @@ def trace_row(program: Program) -> Trace | None:
 
 
 def impossible(program: Program, boost: Boost, lo: Array, hi: Array) -> Array | None:
-    """Return the multiplier of a row that no matrix of the trace meets, None where there is none.
+    """Return a Farkas vector of a row that no matrix of the trace satisfies, None if there is none.
 
     Raises
     ------
     UnsupportedProblemError
-        If a row holds only on the boundary of the cone, which no steps reach.
+        If a row holds only on the boundary of the cone, which steps cannot reach.
     """
     size = _ROUND_OFF * boost.trace * np.maximum(np.abs(boost.least), np.abs(boost.largest))
     short = np.maximum(boost.trace * boost.least - hi, lo - boost.trace * boost.largest)

@@ -1,10 +1,10 @@
-"""Margin problems by a search over their one variable (Tsuda et al. 2005, §4.6).
+"""Margin problems by bisection on their one variable (Tsuda et al. 2005, §4.6).
 
     minimize theta   subject to   <A_j, X> <= b_j + w_j theta,  w_j >= 0,   tr X = t.
 
-At a fixed theta this is a question of feasibility. Steps from the multiple of the identity answer it, for the
-better or the worse: a matrix that needs a smaller theta, or multipliers that prove a larger one. Either
-halves what is left, and the multipliers are where the next question starts from.
+A fixed theta gives a feasibility problem. Steps from the multiple of the identity end with a matrix that
+allows a smaller theta, or with multipliers that prove a larger bound. Either halves the interval, and the
+multipliers are the start of the next problem.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["LEAST_TOL", "no_margin", "search"]
 
-# What a search may be asked for; each digit more takes a hundred times as many steps.
+# Least tolerance of a search; each further digit takes 100 times as many steps.
 LEAST_TOL = 1e-2
 
 
 def no_margin(program: Program) -> str | None:
-    """Return why a linear problem is not a margin problem as above, None where it is one."""
+    """Return the reason why a linear problem is not a margin problem as above, None if it is one."""
     if program.blocks[0].cost is not None:
         return "of linear objectives it takes one ordinary variable, without a term in X"
     if program.k != 1 or program.c[0] == 0:
@@ -49,7 +49,7 @@ def no_margin(program: Program) -> str | None:
 
 
 def _give(program: Program) -> Array:
-    """Return by how much each row's bounds move up as the objective grows by one."""
+    """Return the increase of each row's bounds as the objective increases by one."""
     give: Array = -np.asarray(program.B.todense()).ravel() / program.c[0]
     return give
 
@@ -66,7 +66,7 @@ class _Found:
 
 
 def search(program: Program, trace: Trace, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Solve a margin problem by bisection, between the best value and the best bound."""
+    """Solve a margin problem by bisection between the best value and the best bound."""
     run = _Search(program, trace, settings, progress)
     if start is not None:
         y = program.bounds.clip(start.y)
@@ -88,7 +88,7 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
 
 
 class _Search:
-    """The matrix on its way, and the interval of the objective that is left."""
+    """The current matrix, and the remaining interval of the objective."""
 
     def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
         self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
@@ -106,7 +106,7 @@ class _Search:
         return self.program.bounds.lo + shift, self.program.bounds.hi + shift
 
     def ask(self, objective: float) -> StopReason | None:
-        """Step at one value of the objective until it is known to be about too large or about too small."""
+        """Step at a fixed objective until it is known to be, roughly, too large or too small."""
         lo, hi = self.bounds_at(objective)
         slack = (self.high - self.low) / 4
         step = 0
@@ -127,7 +127,7 @@ class _Search:
                 return StopReason.STALLED
 
     def look(self, objective: float) -> StopReason | None:
-        """Keep what is better than before, and record it; return why to stop, or None."""
+        """Keep the better of point and multipliers, and record them; return the reason to stop, or None."""
         self.boost.reset(self.boost.y)
         self.keep(self.boost.X)
         found = self.found
@@ -148,7 +148,7 @@ class _Search:
         return self.progress.stop()
 
     def answer(self, stop: StopReason, farkas: Array) -> Answer:
-        """Return the best point with the best multipliers, or with the proof that there is none."""
+        """Return the best point with the best multipliers, or with the proof of infeasibility."""
         infeasible = stop is StopReason.INFEASIBLE
         return Answer(
             (self.found.X,),
@@ -160,7 +160,7 @@ class _Search:
         )
 
     def keep(self, X: Array) -> None:
-        """Take the matrix if it needs a smaller objective, the multipliers if they prove a larger one."""
+        """Keep the matrix if it allows a smaller objective, the multipliers if they prove a larger bound."""
         program, found = self.program, self.found
         activity = program.A.apply((X,))
         value = self._needed(activity, activity)
@@ -175,9 +175,9 @@ class _Search:
             found.y, found.bound = y, certificate.dual - program.offset
 
     def _needed(self, upper: Array, lower: Array) -> float:
-        """Return the least objective with which all rows hold that have the variable.
+        """Return the least objective at which all rows with the variable hold.
 
-        Activities are `upper` where the row has an upper bound, else `lower`.
+        `upper` holds the activities of rows with an upper bound, `lower` those of the others.
         """
         bounds, has = self.program.bounds, self.give != 0
         above = np.where(np.isfinite(bounds.hi), upper - bounds.hi, bounds.lo - lower)

@@ -210,7 +210,7 @@ class _Terms:
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
     def summed(self, left: Array, right: Array) -> Array:
-        """Return products of rank-one terms with rows of terms, from ``U P`` and ``U Q``."""
+        """Return products of rank-one terms and rows of terms, from ``U P`` and ``U Q``; ``(pieces, m)``."""
         i, j = self._t.i, self._t.j
         products = left[:, i] * right[:, j]
         if not self._diagonal:

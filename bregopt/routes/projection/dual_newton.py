@@ -105,8 +105,8 @@ class _DualNewton(Method):
     def _first(self, start: Start | None) -> _Point | None:
         """Return the first point: of an earlier answer, of zero multipliers, or of a larger weight.
 
-        With a large linear cost the exponential overflows at zero multipliers. At ten times the weight it
-        does not; the answer for a larger weight is then the start for a smaller one.
+        With a large linear cost the exponential overflows at zero multipliers. At a sufficiently larger
+        weight it does not; the answer for a larger weight is then the start for a smaller one.
         """
         if start is None and self._diagonal is not None and self._diagonal.complete:
             return self._of_right_trace(self._diagonal)

@@ -143,7 +143,7 @@ class ScaledNearness:
         return self.best(self.L)
 
     def best(self, pull: Array) -> Array:
-        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``, the least if not unique."""
+        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
         free = np.divide(pull, self.K, out=np.zeros_like(pull), where=self.K > 0)
         return np.clip(free, self.lower, self.upper)
 

@@ -1,4 +1,4 @@
-"""The route `cvxpy`: every problem, by a foreign solver. What the other routes are checked against."""
+"""The route `cvxpy`: every problem, by a foreign solver; the reference for the other routes."""
 
 from bregopt.routes.reference.route import Reference, ReferenceSettings
 

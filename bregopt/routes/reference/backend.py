@@ -1,4 +1,4 @@
-"""Which of CVXPY's solvers solves a program, with what options, and what it says."""
+"""The choice of a CVXPY solver, its options, and its result."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bregopt.program import Program
 
 __all__ = ["Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
 
-# Largest order at which Clarabel takes about a second with a linear objective; a divergence says its own. The
-# time of SCS grows more slowly, and it is less accurate.
+# Largest order at which Clarabel takes about a second with a linear objective; a divergence has its own
+# limit. The time of SCS grows more slowly, and it is less accurate.
 _CLARABEL_ORDER = 50
-# What cvxpy.Problem.solve takes for itself; everything else goes to the backend.
+# Arguments of cvxpy.Problem.solve itself; all others go to the backend.
 _CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
-_PANIC = "PanicException"  # of a solver written in Rust; it derives from BaseException, and none exports it
+_PANIC = "PanicException"  # of a solver in Rust; it derives from BaseException, and no solver exports it
 _SCS_STEPS = 100_000
-_SCS_INTERRUPTED = -5  # SCS listens to Ctrl-C itself, and CVXPY takes its word for a failure
-_FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances they do not get below in reasonable time
+_SCS_INTERRUPTED = -5  # SCS catches Ctrl-C itself, and CVXPY reports it as a failure
+_FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances that they do not get below in reasonable time
 
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """What a backend says: CVXPY's status, and its number of iterations."""
+    """The status and number of iterations that a backend reports, in CVXPY's terms."""
 
     backend: str
     status: str
@@ -37,7 +37,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class Backend:
-    """A CVXPY solver, by its name in CVXPY, and options in its own words that come before ours."""
+    """A CVXPY solver by its CVXPY name, with backend options that override ours."""
 
     name: str
     options: Mapping[str, Any]
@@ -45,26 +45,26 @@ class Backend:
     def solve(
         self, problem: Any, tol: float, steps: int | None, verbose: bool, compiling: float = 0.0
     ) -> BackendStatus:
-        """Solve a CVXPY problem in place, in the time that is left when CVXPY has compiled it.
+        """Solve a CVXPY problem in place, within the time that is left after CVXPY has compiled it.
 
         Parameters
         ----------
         problem : cvxpy.Problem
         tol : float
-            Clarabel and SCS are told; the other solvers keep their own tolerances and limits unless
+            Tolerance for Clarabel and SCS; other solvers keep their own tolerances and limits unless
             `options` set them.
         steps : int or None
             Limit on iterations.
         verbose : bool
         compiling : float
-            Seconds that CVXPY will take to compile it, about.
+            Estimated time of CVXPY's compilation, in seconds.
 
         Raises
         ------
         SolverError
             If the backend fails.
         CutShort
-            If there is no time to compile the problem, or at a Ctrl-C.
+            If there is no time to compile the problem, or on Ctrl-C.
         """
         cp = import_whole("cvxpy")
 
@@ -78,7 +78,7 @@ class Backend:
                     self.name, verbose=verbose, solver_opts=options
                 )
                 checkpoint()
-                options = self._options(tol, steps)  # with the time that is left now
+                options = self._options(tol, steps)  # with the remaining time
                 found = chain.solve_via_data(problem, data, verbose=verbose, solver_opts=options)
                 if isinstance(found, dict) and found.get("info", {}).get("status_val") == _SCS_INTERRUPTED:
                     interrupt()
@@ -97,7 +97,7 @@ class Backend:
 
     def _limits(self, tol: float, steps: int | None, seconds: float | None) -> dict[str, Any]:
         if self.name == "CLARABEL":
-            # Its last steps converge fast: a margin costs little, and our certificate asks for more.
+            # Its last steps converge fast, so a small tolerance costs little; our certificate requires it.
             fine = max(1e-3 * tol, _FINEST[self.name])
             options = {"tol_gap_abs": fine, "tol_gap_rel": fine, "tol_feas": fine}
             limits = {"max_iter": steps, "time_limit": seconds, **_accept_unknown()}
@@ -111,7 +111,7 @@ class Backend:
 
 
 def _accept_unknown() -> dict[str, bool]:
-    """Return the option that keeps an answer short of the tolerance, where this CVXPY has it."""
+    """Return the option that keeps an answer short of the tolerance, if this CVXPY has it."""
     from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
     return {CLARABEL.ACCEPT_UNKNOWN: True} if hasattr(CLARABEL, "ACCEPT_UNKNOWN") else {}
@@ -143,7 +143,7 @@ def check_backend_options(options: Any) -> None:
 
 
 def choose_backend(program: Program, name: str | None) -> str:
-    """Return the asked backend in CVXPY's spelling, or the one that suits the size of the program."""
+    """Return the requested backend in CVXPY's spelling, or one that suits the size of the program."""
     if name is not None:
         return name.upper()
     small = all(

@@ -1,4 +1,4 @@
-"""The programs whose answers prove that another one has none; always feasible, always bounded."""
+"""Programs whose solutions prove infeasibility or unboundedness; always feasible and bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["elastic", "largest_trace", "recession", "recession_box"]
 def elastic(program: Program) -> Program:
     """Return the program that minimizes the violations of the hard rows, relative to the rows' norms.
 
-    Where that minimum is above zero, its multipliers are a Farkas vector.
+    If the minimum is positive, its multipliers are a Farkas vector.
     """
     bounds = program.bounds
     norms = program.row_sizes
@@ -37,10 +37,10 @@ def elastic(program: Program) -> Program:
 
 
 def recession(program: Program) -> Program:
-    """Return the program for the fastest fall along directions of trace and entries at most one.
+    """Return the program for the steepest ray, with trace and entries of directions at most one.
 
-    A direction keeps every row but those with a hinge, which it may break at their price. Where the minimum
-    is below zero, it is a ray. A row for each block, at the end, bounds its trace: by zero where a divergence
+    A direction satisfies every homogeneous row; it may violate hinges at their price. If the minimum is
+    negative, it is a ray. One row for each block, at the end, bounds its trace: by zero if a divergence
     outgrows every linear term. LogDet does not: it adds its recession, ``mu inv(X0)``, to the cost.
     """
     bounds, count = program.bounds, len(program.blocks)
@@ -79,12 +79,12 @@ def _recession(block: Block) -> Array | None:
 
 
 def largest_trace(block: Block) -> float:
-    """Return the largest trace of a direction: zero where the divergence outgrows every linear term."""
+    """Return the largest trace of a direction: zero if the divergence outgrows every linear term."""
     return 1.0 if block.nearness is None or _recession(block) is not None else 0.0
 
 
 def recession_box(program: Program) -> tuple[Array, Array]:
-    """Return the box of directions of ``u``: zero towards a finite end, one towards an open one."""
+    """Return the box of directions of ``u``: zero towards a finite bound, one towards an infinite one."""
     return np.where(np.isfinite(program.u_lo), 0.0, -1.0), np.where(np.isfinite(program.u_hi), 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The route `cvxpy`: solve by a foreign solver, and bring back what proves the answer."""
+"""The route `cvxpy`: solve by a foreign solver, and return the proof of the answer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from bregopt.routes.reference.translate import Translation, as_declared, joined
 
 __all__ = ["Reference", "ReferenceSettings"]
 
-_PROOF_TOL = 1e-9  # to which Farkas vectors and rays are asked for: the driver checks them to as much
-_NOISE = 1e-9  # what a ray of size one has below this is taken for zero
-# Seconds: of the first import of CVXPY, and of a program that it compiles, with its entries and its cones.
+_PROOF_TOL = 1e-9  # tolerance of Farkas vectors and rays; the driver checks them to the same
+_NOISE = 1e-9  # smaller parts of a ray of size one count as zero
+# In seconds: the first import of CVXPY; the compilation of a program, of each entry, and of each cone.
 _IMPORT, _COMPILED, _COMPILED_ENTRY, _COMPILED_CONE = 1.5, 0.05, 1e-5, 0.03
-_INTERIOR = 1e-13  # eigenvalues of a LogDet answer are at least this fraction of the largest
+_INTERIOR = 1e-13  # least eigenvalue of a LogDet answer, relative to the largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class ReferenceSettings(base.Settings):
     Parameters
     ----------
     backend : str, optional
-        Any solver that CVXPY finds installed. None takes Clarabel for small problems and SCS for others.
+        Any installed solver of CVXPY. None uses Clarabel for small problems and SCS for others.
     backend_options : dict, optional
-        Options in the backend's own words; they win over `tol`, `max_iter` and `time_limit`.
+        Options in the backend's terms; they override `tol`, `max_iter` and `time_limit`.
     """
 
     backend: str | None = None
@@ -62,7 +62,7 @@ class ReferenceSettings(base.Settings):
 
 
 class Reference:
-    """Everything that can be declared, by way of CVXPY."""
+    """Every problem that can be declared, by CVXPY."""
 
     name: ClassVar[str] = "cvxpy"
     summary: ClassVar[str] = "every problem, by CVXPY and one of its solvers: the reference"
@@ -82,14 +82,14 @@ class Reference:
         return f"backend {choose_backend(program, settings.backend)}"
 
     def translate(self, program: Program) -> Any:
-        """Return the ``cvxpy.Problem`` of a program whose blocks are dense, one constraint for each declared.
+        """Return the ``cvxpy.Problem`` of a program with dense blocks, one constraint for each declared.
 
         A constraint between two bounds becomes two.
         """
         return as_declared(program).problem
 
     def ask(self, problem: Any, settings: Any, tol: float) -> BackendStatus:
-        """Have a CVXPY problem, which need not be one of ours, solved in place by the backend named."""
+        """Solve any CVXPY problem in place by the backend of the settings."""
         backend = Backend(settings.backend.upper(), settings.backend_options or {})
         with clock.limited(settings.time_limit):
             return backend.solve(problem, tol, settings.max_iter, settings.verbose)
@@ -97,8 +97,8 @@ class Reference:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none.
 
-        Where the backend falls short of the tolerance in our units, it is asked once more in the user's; not
-        where it was told how far to go.
+        If the backend misses the tolerance in our scaled units, it solves once more in the user's units,
+        unless backend options are given.
         """
         answer, certificate = _certified(program, ("scaling",), settings, progress)
         short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
@@ -117,7 +117,7 @@ class Reference:
 def _certified(
     program: Program, reductions: Sequence[str], settings: ReferenceSettings, progress: Progress
 ) -> tuple[Answer, Certificate]:
-    """Return the backend's answer to the program after some reductions, and what it proves."""
+    """Return the backend's answer to the program after reductions, and its certificate."""
     answer = behind(reductions, _outcome)(program, settings, None, progress)
     aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
     answer = replace(answer, y=np.zeros(program.m) if aimless else _cleaned(program, answer.y))
@@ -131,13 +131,13 @@ def _worst(certificate: Certificate) -> float:
 
 
 def _aimless(program: Program) -> bool:
-    """Whether there is nothing to minimize, so that multipliers are round-off of zero."""
+    """Whether the objective is zero, so that multipliers are round-off of zero."""
     costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
     return not costs and not program.c.any() and program.bounds.all_hard
 
 
 def _cleaned(program: Program, y: Array) -> Array:
-    """Return the multipliers without those that are noise beside the rest or the divergence."""
+    """Return the multipliers, with zero for those that are noise relative to the rest or the divergence."""
     size = program.row_sizes
     worth = np.abs(y) * size
     units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
@@ -148,11 +148,11 @@ def _cleaned(program: Program, y: Array) -> Array:
 def _outcome(
     program: Program, settings: ReferenceSettings, start: Start | None, progress: Progress
 ) -> Answer:
-    """Return the backend's answer; where it claims that there is none, the proof of that, if one is found."""
+    """Return the backend's answer; if it claims infeasibility or unboundedness, a proof if found."""
     translation, word = _solved(program, settings, progress, settings.tol)
     if "infeasible" in word.status or "unbounded" in word.status:
         answer = _infeasible(program, settings, progress, word)
-        if is_farkas(program, answer.y):  # a ray means nothing where there is no point to start from
+        if is_farkas(program, answer.y):  # a ray means nothing without a feasible point
             return answer
     if "unbounded" in word.status:
         ray = _unbounded(program, settings, progress, word)
@@ -166,7 +166,7 @@ def _outcome(
 def _infeasible(
     program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
 ) -> Answer:
-    """Return the least infeasible point and a Farkas vector, which CVXPY does not hand on."""
+    """Return the least infeasible point and a Farkas vector, which CVXPY does not return."""
     translation, _ = _solved(elastic(program), settings, progress, _PROOF_TOL)
     return _answer(program, translation, StopReason.INFEASIBLE, word)
 
@@ -174,7 +174,7 @@ def _infeasible(
 def _unbounded(
     program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
 ) -> Answer:
-    """Return a ray: CVXPY does not hand it on."""
+    """Return a ray, which CVXPY does not return."""
     translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
     ray = _answer(program, translation, StopReason.UNBOUNDED, word)
     still = (largest_trace(block) == 0 for block in program.blocks)
@@ -189,7 +189,7 @@ def _unbounded(
 def _solved(
     program: Program, settings: ReferenceSettings, progress: Progress, tol: float
 ) -> tuple[Translation, BackendStatus]:
-    """Solve a program within what is left of the time."""
+    """Solve a program within the remaining time."""
     backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
     if "cvxpy" not in sys.modules:
         checkpoint(seconds=_IMPORT)
@@ -200,7 +200,7 @@ def _solved(
 
 
 def _seconds_to_compile(program: Program) -> float:
-    """Return about how long CVXPY compiles a program, which is one call of it to us."""
+    """Return an estimate of CVXPY's compile time in seconds; it is one call without a checkpoint."""
     entries = program.m + sum(block.n**2 for block in program.blocks)
     cones = sum(b.nearness.kind.cvxpy_cones * b.n for b in program.blocks if b.nearness)
     return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
@@ -225,7 +225,7 @@ def _without_noise(X: Array) -> Array:
 
 
 def _psd(block: Block, X: Array) -> Array:
-    """Return the nearest psd matrix; one just inside the cone where the divergence is finite only there."""
+    """Return the nearest psd matrix, just inside the cone if the divergence is finite only there."""
     eigenvalues, Q = np.linalg.eigh(X)
     inside = block.nearness is not None and not block.nearness.kind.finite_on_boundary
     floor = _INTERIOR * max(eigenvalues[-1], 1.0) if inside else 0.0

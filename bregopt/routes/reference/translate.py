@@ -1,8 +1,8 @@
 """A :class:`~bregopt.program.Program` as a ``cvxpy.Problem`` with vectorized constraints, and the way back.
 
-A soft row becomes a hard one with a bent bound ``b`` that is a variable, as in Kulis et al. 2009, eq. 22, or
-with the bend where the bound has parameters, so that every row has a constraint, and every constraint a
-multiplier. CVXPY is imported when it is first used.
+A soft row becomes a hard one whose relaxed bound ``b`` is a variable (Kulis et al. 2009, eq. 22). If the
+bound has parameters, the relaxation is the variable. So every row has a constraint, and every constraint a
+multiplier. CVXPY is imported on first use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DUAL_SIGN = {"==": -1.0, ">=": 1.0, "<=": -1.0}
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """A constraint, the rows it stands for, and the sign that turns its dual into their multipliers."""
+    """A constraint, its rows, and the sign that turns its dual value into their multipliers."""
 
     constraint: Any
     at: IntArray
@@ -41,7 +41,7 @@ class _Side:
 
 @dataclass(frozen=True, eq=False)
 class Translation:
-    """A CVXPY problem and where the parts of our program are in it.
+    """A CVXPY problem, and the parts of our program in it.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class Translation:
     m: int
 
     def matrices(self) -> list[Array]:
-        """Return the values of the matrices, symmetric; zero where the backend left none."""
+        """Return the values of the matrices, symmetric; zero if the backend returned none."""
         values = [np.zeros(X.shape) if X.value is None else np.asarray(X.value) for X in self.X]
         return [(value + value.T) / 2 for value in values]
 
     def variables(self) -> Array:
-        """Return the values of the ordinary variables, shape ``(k,)``; zero where the backend left none."""
+        """Return the values of the ordinary variables, shape ``(k,)``; zero if the backend returned none."""
         values = [np.zeros(u.size) if u.value is None else u.value for u in self.u]
         return np.concatenate([np.zeros(0), *values])
 
@@ -83,14 +83,14 @@ class Translation:
 
 
 def as_declared(program: Program) -> Translation:
-    """Return a program as a CVXPY problem with the variables, constraints and parameters declared."""
+    """Return a program as a CVXPY problem with the declared variables, constraints and parameters."""
     ends = np.cumsum([0, *(size for _, size in program.labels)])
     groups = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
     return _translated(program, groups, program.columns or _one_variable(program), program.shares)
 
 
 def joined(program: Program) -> Translation:
-    """Return a program as a CVXPY problem with few constraints: what CVXPY compiles fastest."""
+    """Return a program as a CVXPY problem with few constraints, the form that compiles fastest."""
     return _translated(program, [np.arange(program.m)], _one_variable(program), ())
 
 
@@ -104,7 +104,7 @@ def _translated(
     columns: Sequence[tuple[str, int]],
     shares: Sequence[ParameterSlope],
 ) -> Translation:
-    """Return a program, whose blocks are dense, as a CVXPY problem.
+    """Return a program with dense blocks as a CVXPY problem.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _translated(
     columns : sequence of (str, int)
         Names and sizes of the ordinary variables.
     shares : sequence of ParameterSlope
-        Of the bounds, that are to be parameters.
+        Slopes of the bounds in the parameters.
     """
     cp = import_whole("cvxpy")
 
@@ -151,7 +151,7 @@ def _variables(program: Program, columns: Sequence[tuple[str, int]]) -> tuple[An
 
 
 def _placed(u: Sequence[Any]) -> Iterator[tuple[slice, Any]]:
-    """Yield each variable with its place among all elements."""
+    """Yield each variable with its slice of all elements."""
     start = 0
     for part in u:
         yield slice(start, start + part.size), part
@@ -171,7 +171,7 @@ def _coefficients(A: LinearMap) -> list[Any]:
 
 
 def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -> Any:
-    """Return ``A(X) + B u`` of some rows, without the variables that they do not mention."""
+    """Return ``A(X) + B u`` of some rows, without variables that do not occur in them."""
     cp = import_whole("cvxpy")
 
     acting = [(cp.Constant(M), cp.vec(X_b, order="F")) for M, X_b in zip(maps, X, strict=True)]
@@ -184,10 +184,10 @@ def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -
 def _sides(
     bounds: Bounds, at: IntArray, shares: Sequence[ParameterSlope]
 ) -> Iterator[tuple[str, IntArray, Array]]:
-    """Yield a comparison, the rows it holds for, of one penalty, and their bounds."""
+    """Yield a comparison, its rows, which have one penalty, and their bounds."""
     lo, hi = bounds.lo[at], bounds.hi[at]
     equal = lo == hi
-    for share in shares:  # two bounds that are the same now need not stay so
+    for share in shares:  # two bounds that are equal now may differ later
         equal &= np.asarray(abs(share.lower - share.upper)[at].sum(axis=1)).ravel() == 0
     of_sense = {"==": equal, ">=": np.isfinite(lo) & ~equal, "<=": np.isfinite(hi) & ~equal}
     for sense, chosen in of_sense.items():
@@ -199,7 +199,7 @@ def _sides(
 
 
 def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[ParameterSlope, Any]]) -> Any:
-    """Return bounds of rows as what they are of parameters."""
+    """Return bounds of rows as expressions in the parameters."""
     end: Any = bound
     for share, p in held:
         slope = sp.csr_matrix((share.upper if sense == "<=" else share.lower)[rows])
@@ -209,7 +209,7 @@ def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[P
 
 
 def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, list[Any]]:
-    """Return what the activity of rows of one penalty is compared with, and what bending it costs.
+    """Return the right-hand side of rows of one penalty, and the cost of relaxing it.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     bound : array
         Of these rows.
     end : array or cvxpy.Expression
-        The same with parameters, which the divergences of ratios cannot have.
+        The same with parameters; divergences of ratios do not support these.
     """
     cp = import_whole("cvxpy")
 
@@ -230,7 +230,7 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     if end is bound or (not hinge and SCALARS[kind].of_ratios):
         paid = cp.abs(bent - bound) if hinge else SCALARS[kind].cvxpy(cp, bent, bound)
         return bent, [gamma @ paid]
-    bend = cp.Variable(len(rows), name="bend")  # so that parameters stay in the row, and out of the price
+    bend = cp.Variable(len(rows), name="bend")  # keeps parameters in the row and out of the penalty
     return end + bend, [gamma @ (cp.abs(bend) if hinge else SCALARS[kind].cvxpy(cp, bend, 0.0))]
 
 
