@@ -1,4 +1,4 @@
-"""What an answer proves, from the data alone: certificates, proofs that there is none, and their bounds."""
+"""Certificates of answers and proofs of infeasibility and unboundedness, from the data alone."""
 
 from bregopt.certify.certificate import (
     Certificate,

@@ -1,11 +1,11 @@
-"""Certificates: what ``X``, ``u`` and the multipliers ``y`` prove, recomputed from the data alone.
+"""Certificates of ``X``, ``u`` and the multipliers ``y``, recomputed from the data alone.
 
 For any multipliers in their range, Lagrange's bound
 
     dual(y) = sum_k g_k(y_k)  +  sum over blocks min_X <C - A*(y), X> + mu D(X, X0)  +  min_u (c - B'y)'u
 
 lies below the optimum, and for any ``X``, ``u`` that satisfy the hard rows the objective lies above it.
-Their difference is the certified gap. No solver's own word enters.
+Their difference is the certified gap. No value that a solver reports enters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an answer proves.
+    """The bounds and residuals that an answer proves.
 
     Parameters
     ----------
@@ -51,21 +51,21 @@ class Certificate:
         Objective at ``X``, ``u``.
     dual : float
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is not
-        zero it is that of the multipliers less the cost of the residual at ``X`` and ``u``, to first order.
+        zero, it is the bound of the multipliers minus the first-order cost of the residual at ``X``, ``u``.
     gap : float
         `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
         hundredth of the objective's scale.
     primal_residual : float
-        Largest violation of a hard row, of the box of ``u`` and of ``X psd``. That of a row is relative to
-        the most that the row could be on matrices of the diagonal of ``X``, but never to more than the data
-        state: its bound or, if larger, its norm times the scale of ``X``. It counts more where ``X`` or ``u``
-        is a thousand times larger than that scale and nothing bounds the trace.
+        Largest violation of a hard row, of the box of ``u`` and of ``X psd``. The violation of a row is
+        relative to the largest value of the row over psd matrices with the diagonal of ``X``, but to no more
+        than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
+        where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace.
     dual_residual : float
-        How far ``C - A*(y)`` is from psd (blocks with linear objective and no bound on the trace) and
+        Distance of ``C - A*(y)`` from psd (blocks with linear objective and no bound on the trace) and of
         ``c - B'y`` from zero (free variables), relative to the scale of the costs.
     error : float
-        Bound, to first order, on the error of `primal` as the optimum, in its own units: ``|primal - dual|``
-        and the cost of the violations at the multipliers.
+        First-order bound on the distance of `primal` from the optimum, in units of the objective:
+        ``|primal - dual|`` plus the cost of the violations at the multipliers.
 
     See Also
     --------
@@ -81,20 +81,20 @@ class Certificate:
 
     def meets(self, tol: float) -> bool:
         """Whether gap and residuals are all at most `tol`."""
-        # Written such that a NaN meets nothing.
+        # Written such that a NaN does not meet any tolerance.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
 
-# Of the objective's scale: gaps of smaller objectives are relative to this. With a thousandth, games of value
-# zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
+# Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
+# of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
 _NEGLIGIBLE = 1e-2
-# Of a row's norm times the scale of X: violations are not asked to be relative to less.
+# Fraction of a row's norm times the scale of X: the least size that its violation is relative to.
 _ROUND_OFF = 1e-9
-# Times the scale of X, or that of the costs: a larger X has to meet its rows better, and larger multipliers
-# the cone, as both may do so in the limit only.
+# Multiple of the scale of X, or of the costs, beyond which the relative residual is multiplied up: iterates
+# that diverge may meet the rows, or the cone, in the limit only.
 _FAR = 1e3
 _SMALL = 500  # the order up to which matrices are formed
-_CONE_NOISE = 1e-12  # of the mean eigenvalue: by how much a psd matrix may seem not to be one
+_CONE_NOISE = 1e-12  # fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix
 # Computed once for each program; dropped with it.
 _thin: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
 
@@ -108,23 +108,24 @@ def certify(
     sharp: bool = True,
     S: Sequence[Array | None] | None = None,
 ) -> Certificate:
-    """Return what a primal and a dual point prove; `y` is clipped to its range first.
+    """Return the certificate of a primal and a dual point; `y` is clipped to its range first.
 
     Parameters
     ----------
     program : Program
-        Without low-rank divergences: those are certified on their range spaces.
+        Without low-rank ``X0``: such blocks are certified on their range spaces.
     X : sequence of arrays of shape (n_b, n_b) or LowRank
     u : array of shape (k,)
     y : array of shape (m,)
     faces : sequence of Face, optional
-        Where the rows hold ``X`` (:mod:`bregopt.presolve.faces`): ``C - A*(y)`` counts there only.
+        The faces that the rows restrict ``X`` to (:mod:`bregopt.presolve.faces`): ``C - A*(y)`` need be psd
+        there only.
     sharp : bool
-        Whether a smallest eigenvalue of ``C - A*(y)`` above zero is computed where the trace of ``X`` is
-        known, and raises the bound; otherwise a factorization is enough.
+        Whether a positive smallest eigenvalue of ``C - A*(y)`` is computed where the trace of ``X`` is fixed.
+        It raises the bound. Otherwise a factorization is enough.
     S : sequence of arrays of shape (n_b, n_b) or None, optional
         Multipliers of ``X psd``, for blocks with elementwise weights: their minimum over psd matrices has no
-        closed form. Without it the gradient at `X` stands in.
+        closed form. Without it the gradient at `X` is used.
     """
     y = program.bounds.clip(y)
     activity = program.activity(X, u)
@@ -153,7 +154,7 @@ def certificate_of(
 ) -> Certificate:
     """Return the certificate of a nearness problem in one matrix from values that its route has at hand.
 
-    What :func:`certify` finds by decompositions of its own; a route looks with it at every step.
+    It is that of :func:`certify` without its decompositions, cheap enough for every step of a route.
 
     Parameters
     ----------
@@ -167,7 +168,7 @@ def certificate_of(
     matrix_term : float
         ``min_X <C - A*(y), X> + mu D(X, X0)``.
     paid, rows_term : float, optional
-        The sum of the penalties, and that of what the rows add to the dual function.
+        The sum of the penalties, and the sum of the rows' terms of the dual function.
     """
     nearness = program.blocks[0].nearness
     assert nearness is not None
@@ -189,7 +190,7 @@ def certificate_inside(
     activity: Array,
     dual_miss: float = 0.0,
 ) -> Certificate:
-    """Return the certificate of an interior point of a semidefinite program, where no eigenvalue is needed.
+    """Return the certificate of an interior point of a semidefinite program; it needs no eigenvalue.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def certificate_inside(
         In its box.
     y, activity : array of shape (m,)
     dual_miss : float
-        No eigenvalue of ``C - A*(y)`` is further below zero than this.
+        Every eigenvalue of ``C - A*(y)`` is at least ``-dual_miss``.
     """
     primal = _linear_value(program, X, u, activity)
     dual, dual_residual, left = bound_inside(program, u, y)
@@ -213,9 +214,9 @@ def certificate_inside(
 
 
 def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
-    """Return Lagrange's bound of multipliers for which every ``C - A*(y)`` is psd.
+    """Return Lagrange's bound, the dual residual and its cost, for ``y`` with every ``C - A*(y)`` psd.
 
-    And how far ``c - B'y`` is from zero in free variables, relatively, and the cost of that at `u`.
+    The residual is the relative distance of ``c - B'y`` from zero in free variables, its cost is at `u`.
     """
     box, miss, left = _box_minimum(program, u, y)
     return float(program.bounds.conjugate(y).sum()) + box + program.offset, miss, left
@@ -224,7 +225,7 @@ def bound_inside(program: Program, u: Array, y: Array) -> tuple[float, float, fl
 def objective_size(program: Program, *values: float) -> float:
     """Return the magnitude that a gap between objective values is relative to.
 
-    The largest of the finite ones, constants apart, or a hundredth of the objective's scale.
+    It is the largest finite value, constants apart, but at least a hundredth of the objective's scale.
     """
     sizes = [abs(value - program.offset) for value in values if math.isfinite(value)]
     return max([*sizes, _NEGLIGIBLE * scale_of(program).objective])
@@ -233,7 +234,7 @@ def objective_size(program: Program, *values: float) -> float:
 def _certificate(
     program: Program, primal: float, dual: float, loss: float, primal_residual: float, dual_residual: float
 ) -> Certificate:
-    """Return the certificate of two values; `loss` is the cost of the violations at the multipliers."""
+    """Return the certificate of a primal and a dual value; `loss` is the cost of the violations."""
     error = abs(primal - dual) + loss
     size = objective_size(program, primal, dual)
     if not math.isfinite(error):
@@ -246,7 +247,7 @@ def _certificate(
 def slack(
     program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None
 ) -> Array | SparsePlusLowRank:
-    """Return ``C - A*(y)`` of a linear block; by its terms where ``X`` is large and held by its factor."""
+    """Return ``C - A*(y)`` of a linear block; sparse plus low rank where ``X`` is large and a LowRank."""
     block = program.blocks[b]
     if isinstance(X, LowRank) and block.n > _SMALL and faces is None:
         thin = _thin_programs(program)[b]
@@ -276,7 +277,7 @@ def _dual(
     sharp: bool,
     S: Sequence[Array | None] | None,
 ) -> tuple[float, float, float]:
-    """Return Lagrange's bound, how far the multipliers miss its domain, relatively, and the cost of that."""
+    """Return Lagrange's bound, the relative distance of the multipliers from its domain, and its cost."""
     terms, residual, cost = [float(program.bounds.conjugate(y).sum())], 0.0, 0.0
     for b, block in enumerate(program.blocks):
         if block.nearness is not None:
@@ -305,10 +306,9 @@ def _dual(
 
 
 def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
-    """Return how far an eigenvalue is below zero, relative to the scale of the costs.
+    """Return the dual residual of the eigenvalue ``-miss``, relative to the scale of the costs.
 
-    It counts more where the multipliers are far larger than that scale, as that of a row does for matrices
-    far out.
+    It is multiplied up where the multipliers are far larger than that scale (see ``_FAR``).
     """
     eta = max(scale_of(program).dual, TINY)
     largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
@@ -316,7 +316,7 @@ def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
 
 
 def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box; what a free ``u`` leaves, relatively; its cost."""
+    """Return the minimum of ``(c - B'y)'u`` over the box, the relative residual of free ``u``, its cost."""
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.Bt @ y
@@ -330,14 +330,14 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
 
 
 def primal_residual(program: Program, X: Sequence[Matrix], u: Array, activity: Array) -> float:
-    """Return the largest relative violation of a row or of the box, from activities that are at hand."""
+    """Return the largest relative violation of a row or of the box, from given activities."""
     return _misses(program, X, u, np.zeros(program.m), activity)[0]
 
 
 def _misses(
     program: Program, X: Sequence[Matrix], u: Array, y: Array, activity: Array
 ) -> tuple[float, float]:
-    """Return the largest relative violation of a row or of the box, and the cost of those of rows."""
+    """Return the largest relative violation of a row or of the box, and the cost of the rows' violations."""
     residual = loss = 0.0
     if not program.bounds.all_soft:
         missed = program.bounds.missed(activity)
@@ -348,7 +348,7 @@ def _misses(
 
 
 def _of_rows(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> float:
-    """Return the largest violation of a row, relatively."""
+    """Return the largest relative violation of a row."""
     if not missed.any():
         return 0.0
     norms, sizes, rho = program.row_sizes, program.bounds.sizes, scale_of(program).primal
@@ -364,7 +364,7 @@ def _of_rows(program: Program, X: Sequence[Matrix], u: Array, missed: Array) -> 
 
 
 def _of_box(program: Program, u: Array) -> float:
-    """Return the largest violation of the box, relative to the end that it is beyond or to the scale of u."""
+    """Return the largest violation of the box, relative to the larger of its bound and the scale of u."""
     outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
     column = program.column_sizes
     usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
@@ -374,9 +374,9 @@ def _of_box(program: Program, u: Array) -> float:
 
 
 def _distance(program: Program, X: Sequence[Matrix], u: Array) -> float:
-    """Return how many times further out than usual ``X`` and ``u`` are, at least one.
+    """Return the size of ``X`` and ``u`` as a multiple of ``_FAR`` times their scale, at least one.
 
-    Rows that are met only in the limit, by matrices without end, are met to any accuracy far enough out.
+    Rows that only a divergent sequence meets in the limit are met to any accuracy by large enough matrices.
     """
     usual = _FAR * scale_of(program).primal
     variables = float((np.abs(u) * program.column_sizes).max()) if program.k else 0.0
@@ -390,7 +390,7 @@ def _distance(program: Program, X: Sequence[Matrix], u: Array) -> float:
 
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
-    """Return how far the matrices are outside the cone, where no divergence keeps them inside."""
+    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside."""
     worst = 0.0
     for block, X_b in zip(program.blocks, X, strict=True):
         if isinstance(X_b, LowRank) or _keeps_inside(block):
@@ -404,14 +404,17 @@ def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
 
 
 def _keeps_inside(block: Block) -> bool:
-    """Whether the block's divergence says that it is infinite outside the cone; unknown means no."""
+    """Whether the block's divergence declares that it is infinite outside the cone."""
     if block.nearness is None:
         return False
     return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
 
 
 def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
-    """Return the smallest eigenvalue; zero, unless asked, where a Cholesky factorization shows it above."""
+    """Return the smallest eigenvalue; if positive, it is replaced by zero unless `above_zero`.
+
+    A Cholesky factorization then replaces the eigenvalues.
+    """
     if isinstance(S, SparsePlusLowRank):
         return smallest_eigenvalue(S)
     if not above_zero:

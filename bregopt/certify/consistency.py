@@ -1,8 +1,8 @@
-"""Claims of row families and divergences that bregopt does not know, held against their own definitions.
+"""Checks of row families and divergences that are not built in, against their own definitions.
 
-A certificate rests on ``<A*(y), X> = y'A(X)`` and on the bound of a divergence's dual. Those of the built-in
-classes are tested. A class from elsewhere is tried on a few matrices, and where it contradicts itself nothing
-is certified.
+A certificate relies on ``<A*(y), X> = y'A(X)`` and on the bound of a divergence's dual. The tests of bregopt
+cover the built-in classes. Any other class is checked on a few matrices, and nothing is certified where it
+contradicts itself.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from bregopt.program.rows import FAMILIES, Rows
 
 __all__ = ["check_families", "growth_seen", "least_seen"]
 
-_TRIED = 50  # rows of a family that are looked at one by one
-_CLOSE = 1e-9  # relative difference of numbers that should be equal
-_DESCENT = 30  # steps of a projected gradient method, along which a bound is held against the objective
-_FAR = 10.0 ** np.arange(0, 9)  # lengths of a direction, along which a recession function is held against D
+_TRIED = 50  # rows of a family that are checked one by one
+_CLOSE = 1e-9  # relative difference up to which two numbers are taken as equal
+_DESCENT = 30  # steps of the projected gradient method that checks a bound on the minimum
+_FAR = 10.0 ** np.arange(0, 9)  # step lengths along a direction at which a recession function is checked
 
 
 def check_families(program: Program) -> None:
-    """Refuse a row family from elsewhere that contradicts itself.
+    """Refuse a row family that is not built in and contradicts itself.
 
     Raises
     ------
     ValueError
-        Naming the class and two of its methods that disagree.
+        If two methods of a class disagree; the message names them.
     """
     for term in program.A.terms:
         if type(term.rows) not in FAMILIES:
@@ -44,7 +44,7 @@ def check_families(program: Program) -> None:
 
 
 def _contradiction(rows: Rows) -> str | None:
-    """Return which methods of a family disagree on random matrices, None where all agree."""
+    """Return a message on methods of a family that disagree on random matrices, None where all agree."""
     rng, n = np.random.default_rng(0), rows.n
     F, s = rng.normal(size=(n, max(1, min(n, 3)))), rng.random(n)
     X = F @ F.T
@@ -77,9 +77,10 @@ def _contradiction(rows: Rows) -> str | None:
 
 
 def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
-    """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd matrices ``Y``; infinite for known divergences.
+    """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd ``Y``; infinite for built-in divergences.
 
-    No bound on the minimum is above it. The matrices are those of a projected gradient method from `X`.
+    Every valid lower bound on the minimum is at most this. The ``Y`` are the iterates of a projected gradient
+    method from `X`.
     """
     if type(divergence) in BUILT_IN:
         return np.inf
@@ -102,9 +103,9 @@ def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
 
 
 def growth_seen(divergence: Divergence, X: Array, start: Array) -> float:
-    """Return the fastest growth of ``D`` seen along the direction `X`; ``-inf`` for known divergences.
+    """Return the steepest chord of ``D`` found along the direction `X`; ``-inf`` for built-in divergences.
 
-    No recession function is below the slope of a chord, as ``D`` is convex. The chords are from `start`.
+    As ``D`` is convex, its recession function is at least the slope of any chord. Chords begin at `start`.
     """
     if type(divergence) in BUILT_IN:
         return -np.inf

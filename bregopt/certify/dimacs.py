@@ -20,14 +20,14 @@ __all__ = ["dimacs_errors"]
 def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> Array:
     """Return the six DIMACS error measures of a primal and a dual point.
 
-    With ``Z = C - A*(y)``, the reduced costs ``z = c - B'y``, the largest magnitudes ``|b|`` of the bounds of
-    the rows and ``|C|`` of all costs, and the slacks of rows and of the box of ``u`` counted among the
-    variables, they are::
+    Let ``Z = C - A*(y)``, the reduced costs ``z = c - B'y``, ``|b|`` the largest magnitude of a bound of a
+    row, and ``|C|`` that of a cost. The slacks of rows and of the box of ``u`` count among the variables.
+    The measures are::
 
         1  ||violations of the rows||_2 / (1 + |b|)
-        2  (how far X and u are outside their cone and box) / (1 + |b|)
+        2  (distance of X and u from their cone and box) / (1 + |b|)
         3  ||z of free variables||_2 / (1 + |C|)
-        4  (how far Z and z are outside the dual cone) / (1 + |C|)
+        4  (distance of Z and z from the dual cone) / (1 + |C|)
         5  (primal - dual) / (1 + |primal| + |dual|), which may be negative
         6  (<X, Z> + slacks times their multipliers) / (1 + |primal| + |dual|)
 
@@ -47,7 +47,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     Raises
     ------
     ValueError
-        A divergence or a soft row, for which they are not defined.
+        If there is a divergence or a soft row: the measures are not defined for them.
 
     References
     ----------
@@ -59,7 +59,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
     z = program.c - program.B.T @ y
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
-    # The end of its box to which each reduced cost moves; where that is open, the other one stands in.
+    # Each reduced cost prices one bound of its variable; where that is infinite, the other bound replaces it.
     wanted, other = np.where(z > 0, (program.u_lo, program.u_hi), (program.u_hi, program.u_lo))
     free, missed = np.isinf(wanted) & np.isinf(other), np.isinf(wanted) & np.isfinite(other)
     end = np.where(free, 0.0, np.where(missed, other, wanted))
@@ -86,7 +86,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
 
 
 def _beyond(matrices: Sequence[Matrix | SparsePlusLowRank]) -> float:
-    """Return how far the smallest eigenvalue of any of the matrices is below zero."""
+    """Return the largest magnitude of a negative eigenvalue of the matrices."""
     own = [least_eigenvalue(A) for A in matrices if not isinstance(A, LowRank)]
     return max([0.0, *(-value for value in own)])
 
@@ -99,7 +99,7 @@ def _inner(X: Matrix, Z: Array | SparsePlusLowRank) -> float:
 
 
 def _entries(cost: Rows) -> Array:
-    """Return the entries of ``C`` that are not zero, of ``C`` as one row."""
+    """Return the nonzero entries of the ``C`` of a family of one row."""
     t = cost.coordinates()
     half = sp.coo_array((t.value / 2, (t.i, t.j)), (cost.n, cost.n)).tocsr()
     entries: Array = (half + half.T).data

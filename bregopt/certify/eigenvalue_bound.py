@@ -1,14 +1,15 @@
-"""A number that no eigenvalue of a large symmetric matrix is below: proven, in one of three ways.
+"""A proven lower bound on the eigenvalues of a large symmetric matrix.
 
 Lanczos's method only ever finds an upper estimate of the smallest eigenvalue, however small its residual,
-and on meshes it misses the smallest for long. So the estimate says where to look, and what proves it is
+and on meshes it misses the smallest one for many steps. The bound starts from that estimate. One of three
+methods proves it:
 
-- ``L D L'`` of the sparse part, bordered by the vectors, where it stays sparse. The signs of ``D`` count the
-  negative eigenvalues (Sylvester), and what ``L D L'`` misses of the matrix is bounded afterwards;
-- Cholesky's, up to an order of 5,000 (Rump 2006);
-- beyond, a Chebyshev polynomial applied to one random vector. It would have grown if an eigenvalue were below
-  the bound, unless the vector happened to be orthogonal to its eigenvector up to 1e-12 (Kuczynski and
-  Wozniakowski 1992, from whom the argument is).
+- ``L D L'`` of the sparse part, bordered by the vectors, where the factor stays sparse. The signs of ``D``
+  count the negative eigenvalues (Sylvester). The error of ``L D L'`` is bounded afterwards.
+- Cholesky's factorization, up to an order of 5,000 (Rump 2006).
+- Beyond that order, a Chebyshev polynomial of the matrix applied to one random vector. The vector would grow
+  if an eigenvalue were below the bound, unless it is orthogonal to its eigenvector up to 1e-12. The argument
+  is that of Kuczynski and Wozniakowski (1992).
 """
 
 from __future__ import annotations
@@ -33,40 +34,41 @@ __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
 
 _DECOMPOSED = 500  # the order up to which all eigenvalues are computed
 _LARGEST_DENSE = 5_000  # the order up to which the matrix may be formed
-_LARGEST_PROFILE = 5e7  # entries between the diagonal and the first of each row, in a narrow order,
-_NARROW = 0.1  # and of all there are: where the factor is taken for sparse
-_MOST_VECTORS = 20  # that border it
-_FINE = 1e-9  # of the size, below which a step is not made smaller again,
-_CLOSE = 1.5  # and by what factor it may be too large
-_FINEST, _DENSE_FINEST = 1e-13, 1e-10  # of the size: the first bound tried below the estimate
-_WIDER = 10.0  # by which one that was not proven is moved away
-_TRIALS = 12
-_LIGHTER = 0.9  # of the weights of vectors, where they border a matrix,
-_CORNER = 0.01  # and by how little the corner may be missed
+_LARGEST_PROFILE = 5e7  # entries in the profile after reordering, up to which the matrix is factorized
+_NARROW = 0.1  # fraction of the n^2 entries in the profile, up to which the matrix is factorized
+_MOST_VECTORS = 20  # that border the factorized matrix
+_FINE = 1e-9  # fraction of the size: steps up to this are not refined
+_CLOSE = 1.5  # ratio of a proven step to one that failed, at which refinement stops
+_FINEST, _DENSE_FINEST = 1e-13, 1e-10  # fraction of the size: the first step below the estimate
+_WIDER = 10.0  # factor of a step whose bound was not proven
+_TRIALS = 12  # steps at most
+_LIGHTER = 0.9  # factor of the weights of vectors in the border
+_CORNER = 0.01  # largest error of the corner -I for which a factorization is accepted
 _LANCZOS = 60  # steps
-_DEGREES = (250, 500, 1_000, 2_000, 4_000)  # of the polynomial, each where the one before is not enough,
-_NEAR_ENOUGH = 0.5  # which is to say: this near to the estimate, relative to that
-_HEAVY = 100.0  # times the size of the sparse part: vectors that are kept apart from the polynomial
-_HUGE = 1e100  # where the polynomial's vectors are scaled
-_ORTHOGONAL = 1e-12  # the probability that is neglected
+_DEGREES = (250, 500, 1_000, 2_000, 4_000)  # degrees of the polynomial, until the bound is near enough
+_NEAR_ENOUGH = 0.5  # largest distance of the bound from the estimate, relative to the estimate
+_HEAVY = 100.0  # times the size of the sparse part: heavier vectors are left out of the polynomial
+_HUGE = 1e100  # entry above which the polynomial's vectors are scaled down
+_ORTHOGONAL = 1e-12  # the neglected probability that the random vector is too near orthogonal
 _UNIT = EPS
 _ROUND_OFF = 4 * _UNIT
 
-# Relative to the eigendecomposition of the same matrix: the time of two Cholesky factorizations, and that of
-# as many multiplications in a sparse factor as the cube of the order.
+# Times relative to the eigendecomposition of the same matrix. `_DENSE_PROOF` is for two Cholesky
+# factorizations, `_SPARSE_WORK` for n^3 multiplications in a sparse factor.
 _DENSE_PROOF, _SPARSE_WORK = 0.25, 5.0
-_KEPT = 4  # bounds: a route's last proofs are those of its answer, which is certified once more
+_KEPT = 4  # bounds that are cached: the certificate of an answer repeats its route's last proofs
 
 _Proof = Callable[[float], float | None]
 _found_lately: tuple[tuple[bytes, float], ...] = ()
 
 
 def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
-    """Return a number not above the smallest eigenvalue, and near that or, where that is positive, near zero.
+    """Return a lower bound on the smallest eigenvalue, near it or, where it is positive, near zero.
 
-    Up to an order of 500 it is computed, above proven; beyond 5,000, where no sparse factor is at hand, up
-    to a probability of 1e-12 over the random vector of the proof. Where the time is over the number is what
-    Gershgorin's discs prove; where it is too short for a factor, the proof is that of larger orders.
+    Up to an order of 500 the eigenvalue is computed. Above, the bound is proven. Beyond 5,000, without a
+    sparse factor, the proof holds up to a probability of 1e-12 over its random vector. Where the time limit
+    leaves no time for a factor, the proof is that of larger orders. After the time limit, the bound is
+    that of Gershgorin's discs.
     """
     if W.n <= _DECOMPOSED:
         return float(np.linalg.eigvalsh(W.dense())[0])
@@ -79,7 +81,7 @@ def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
 
 
 def _found_now(W: SparsePlusLowRank, size: float, key: bytes) -> float:
-    """Return the bound of a matrix of some size, and keep it if the proof was done; weaker out of time."""
+    """Return the bound of a matrix of the given size, and cache it; after the time limit, a weaker bound."""
     global _found_lately
     try:
         found = _by_proof(W, size)
@@ -91,7 +93,7 @@ def _found_now(W: SparsePlusLowRank, size: float, key: bytes) -> float:
 
 
 def _digest(W: SparsePlusLowRank) -> bytes:
-    """Return what tells a matrix from all others."""
+    """Return a hash of the matrix."""
     digest = hashlib.blake2b()
     for part in (W.S.indptr, W.S.indices, W.S.data, W.U, W.w):
         digest.update(np.ascontiguousarray(part).data)
@@ -99,7 +101,7 @@ def _digest(W: SparsePlusLowRank) -> bytes:
 
 
 def _by_proof(W: SparsePlusLowRank, size: float) -> float:
-    """Return the bound of a matrix of the given size, by the first of the three proofs that takes it."""
+    """Return the bound of a matrix of the given size, by the first of the three proofs that applies."""
     estimate = min(float(lowest(W, 1)[0][0]), 0.0)
     found = None
     if _stays_sparse(W):
@@ -111,7 +113,7 @@ def _by_proof(W: SparsePlusLowRank, size: float) -> float:
 
 
 def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
-    """Return a bound that is proven: from an estimate down in growing steps, and then up again a little."""
+    """Return a proven bound: the step below the estimate grows until it is proven, then is refined."""
     step, found = _FINEST * size, None
     for _ in range(_TRIALS):
         found = proof(estimate - step)
@@ -128,10 +130,10 @@ def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
 
 
 def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> float:
-    """Return a number above the largest eigenvalue: `estimate` and `slack`, or more where that is too low.
+    """Return an upper bound on the largest eigenvalue: `estimate` plus `slack`, or more if that is too low.
 
-    A Cholesky factorization of ``t I - H`` that runs to its end proves ``t`` up to round-off, for which
-    `n` times its unit times the trace is added (Rump 2006).
+    A Cholesky factorization of ``t I - H`` that succeeds proves ``t`` up to round-off. For that a multiple of
+    the unit round-off times ``n + 2`` times the trace is added (Rump 2006).
     """
     n = len(H)
     step = max(slack, _ROUND_OFF * n * abs(estimate), TINY)
@@ -148,9 +150,9 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
 
 
 def _stays_sparse(W: SparsePlusLowRank) -> bool:
-    """Whether the sparse part has a narrow profile, as that of a mesh, and few vectors border it.
+    """Whether the sparse part has a small profile, few vectors border it, and a factorization is in time.
 
-    And whether there is time to factorize it, in one call.
+    The profile of a mesh is small. The factorization is one call, which cannot be interrupted.
     """
     if len(W.w) > _MOST_VECTORS or (W.w < 0).any():
         return False
@@ -166,11 +168,11 @@ def _stays_sparse(W: SparsePlusLowRank) -> bool:
 
 
 def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
-    """Return what ``L D L' ~ W - t I`` proves, None where it does not prove the matrix psd.
+    """Return the bound that ``L D L' ~ W - t I`` proves, None where it does not show the matrix psd.
 
     The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
-    negative eigenvalue for each of them, and none besides if ``W - t I`` is psd. Their weights are taken a
-    tenth smaller there, so that what is missed in the border counts by its square.
+    negative eigenvalue for each of them, and no other if ``W - t I`` is psd. Their weights are a tenth
+    smaller there, so that errors of the border enter by their square.
     """
     n, q = W.n, len(W.w)
     K = sp.csc_array(W.S - t * sp.eye_array(n))
@@ -194,7 +196,7 @@ def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
 def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
     """Return bounds on the norm of ``K - L D L'``: of its first `n` rows and columns, the border, the corner.
 
-    From the computed factors ``L U ~ K`` (Higham 2002, §9.3), and what ``U`` differs from ``D L'`` by.
+    They follow from the computed factors ``L U ~ K`` (Higham 2002, §9.3) and the difference ``U - D L'``.
     """
     size, U = len(lu.perm_c), abs(lu.U)
     L = abs(lu.L)
@@ -216,12 +218,12 @@ def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
 
 
 def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
-    """Return a bound from a Chebyshev polynomial of a random vector, up to the probability of 1e-12.
+    """Return a bound from a Chebyshev polynomial applied to a random vector; it fails with probability 1e-12.
 
-    With ``x`` in ``[-1, 1]`` for eigenvalues in ``[a, b]``, where ``b`` is above all, ``|T_k(x)|`` of one
-    below ``a`` is ``cosh(k arccosh |x|)``, and the vector ``T_k g`` at least that times the part of ``g`` in
-    its direction. Vectors of great weight, which would push ``b`` far up, are kept apart: it is about the
-    rest of the space.
+    Eigenvalues in ``[a, b]``, with ``b`` above all, are mapped to ``x`` in ``[-1, 1]``. For an eigenvalue
+    below ``a``, ``|T_k(x)| = cosh(k arccosh |x|)``, and ``T_k g`` is at least as long as that times the
+    component of ``g`` along its eigenvector. Heavy vectors would make ``b`` large: the polynomial is applied
+    on their orthogonal complement.
     """
     size = max(map(abs, replace(W, U=W.U[:, :0], w=W.w[:0]).ends()))
     heavy = W.w * np.einsum("nq,nq->q", W.U, W.U) > _HEAVY * size
@@ -245,7 +247,7 @@ def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
 
 
 def _growth(W: SparsePlusLowRank, Q: Array, a: float, b: float) -> Iterator[tuple[int, float]]:
-    """Yield degrees, and the logarithm of the length to which ``T_k`` takes a random vector off `Q`."""
+    """Yield degrees ``k`` and ``log ||T_k g||`` for a random vector ``g`` orthogonal to `Q`."""
     scale, center = 2 / (b - a), (b + a) / (b - a)
 
     def moved(v: Array) -> Array:
@@ -266,10 +268,10 @@ def _growth(W: SparsePlusLowRank, Q: Array, a: float, b: float) -> Iterator[tupl
 
 
 def _with_directions(W: SparsePlusLowRank, Q: Array, below: float) -> float:
-    """Return a number below the eigenvalues of `W`, from one below those of ``P W P``, ``P = I - QQ'``.
+    """Return a lower bound on the eigenvalues of `W` from one for ``P W P``, ``P = I - QQ'``.
 
     ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if ``least - t >= |P W Q|^2 / d``,
-    with the least eigenvalue of ``Q'WQ``.
+    where ``least`` is the least eigenvalue of ``Q'WQ``.
     """
     WQ = W @ Q
     inside = Q.T @ WQ
@@ -302,7 +304,7 @@ def lowest(W: SparsePlusLowRank, count: int, steps: int = _LANCZOS) -> tuple[Arr
         checkpoint()
         v = W @ Q[:, k]
         alpha[k] = v @ Q[:, k]
-        for _ in range(2):  # against all before, twice: they stay orthogonal
+        for _ in range(2):  # full reorthogonalization, twice
             v -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ v)
         beta[k] = np.linalg.norm(v)
         if k + 1 == steps or beta[k] <= _ROUND_OFF * n * np.abs(alpha[: k + 1]).max():

@@ -1,4 +1,4 @@
-"""Proofs that there is no answer: Farkas vectors of infeasible programs, and rays of unbounded ones."""
+"""Farkas vectors, which prove programs infeasible, and rays, which prove them unbounded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from bregopt.program.program import Program
 
 __all__ = ["is_farkas", "is_ray"]
 
-_BEYOND = 1e8  # times the largest trace that the bounds state: where no answer is looked for
+_BEYOND = 1e8  # times the largest trace that the bounds state: answers of a larger trace are ignored
 
 
 def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows.
 
-    It does if ``sum_k y_k (A_k(X) + B_k u)`` is at most some number for every psd ``X`` and every ``u`` in
-    its box, while the rows' bounds ask for more. Without a bound on the trace, ``A*(y)`` must be negative
-    semidefinite: to round-off, and so nearly that what it lacks would take a trace far beyond the one that
-    the bounds speak of.
+    It does if ``sum_k y_k (A_k(X) + B_k u)`` has an upper bound over psd ``X`` and ``u`` in its box, and the
+    rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite up to
+    round-off: so nearly that ``X`` of 1e8 times the trace that the bounds state would not meet the demand.
     """
     bounds = program.bounds
     y = np.where(bounds.hard, bounds.clip(y), 0.0)
@@ -45,7 +44,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     bounds_on_traces = trace_bounds(program)
 
     def refutes(largest: Sequence[float]) -> bool:
-        """Whether eigenvalues of ``A*(y)`` that are no larger than these leave a contradiction."""
+        """Whether a contradiction follows if the eigenvalues of ``A*(y)`` are at most these."""
         supply, lacking = 0.0, 0.0
         for b, (bound, value) in enumerate(zip(bounds_on_traces, largest, strict=True)):
             if bound is not None:
@@ -57,17 +56,17 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
         return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
 
     adjoints = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
-    # No diagonal entry is above the largest eigenvalue: mostly that tells already.
+    # The largest diagonal entry is at most the largest eigenvalue: it refutes most candidates cheaply.
     return refutes([float(S.diagonal().max()) for S in adjoints]) and refutes(
         [float(np.linalg.eigvalsh(S)[-1]) for S in adjoints]
     )
 
 
 def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
-    """Whether the objective falls without end along the psd direction `X` and the direction `u`.
+    """Whether the objective is unbounded below along the psd direction `X` and the direction `u`.
 
-    A divergence with a recession ``R``, such as LogDet, grows along a direction as ``mu <R, X>`` does, the
-    others faster than any linear term: in their blocks a ray stands still.
+    A divergence with a recession ``R``, such as LogDet, grows at the rate ``mu <R, X>`` along a direction.
+    The others grow faster than any linear term: in their blocks a ray is zero.
     """
     bounds = program.bounds
     activity = program.activity(X, u)
@@ -98,6 +97,6 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
             rates.append(block.nearness.mu * growth)
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
-    # What falls has to be far more than what the tolerated violations could be worth.
+    # The decrease must be far larger than the cost of the tolerated violations.
     sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
     return fall < -1e3 * tol * (sum(sizes) + paid)

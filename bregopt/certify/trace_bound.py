@@ -37,7 +37,7 @@ class TraceBound:
     value : float
     exact : bool
     multipliers : array of shape (m,)
-        Of the rows that imply it: ``t >= 0`` with ``t'hi = value`` and ``A*(t) - I`` psd, zero where `exact`.
+        Of the rows that imply it: ``t >= 0`` with ``t'hi = value`` and ``A*(t) - I`` psd, zero if `exact`.
     """
 
     value: float
@@ -45,12 +45,12 @@ class TraceBound:
     multipliers: Array
 
     def least(self, smallest_eigenvalue: float) -> float:
-        """Return the least ``<W, X>`` over psd ``X`` of this trace, from the smallest eigenvalue of ``W``."""
+        """Return the least ``<W, X>`` over these psd ``X``, from the smallest eigenvalue of ``W``."""
         return self.value * (smallest_eigenvalue if self.exact else min(0.0, smallest_eigenvalue))
 
 
 def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:
-    """Give a program of some of the rows the trace bounds of the whole, where the other rows are zero."""
+    """Give a program of some rows the trace bounds of the whole; the other rows are zero on its matrices."""
     _found[program] = tuple(
         None if bound is None else replace(bound, multipliers=bound.multipliers[kept])
         for bound in trace_bounds(whole)
@@ -79,7 +79,7 @@ def with_trace_row(program: Program, block: int, value: float) -> Program:
 def trace_bound(program: Program, block: int) -> TraceBound | None:
     """Return the best trace bound that hard rows on the diagonal of one block imply, or None.
 
-    It looks for a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0``, and for bounds on each ``X_ii``.
+    It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
     """
     n = program.blocks[block].n
     W, at = _diagonal_rows(program, block)
@@ -94,7 +94,7 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
         best = _tighter(best, TraceBound(float(upper[full] / w.min()), level, t))
     single = np.flatnonzero(support == 1)
     i, w = W.indices[W.indptr[single]], W.data[W.indptr[single]]
-    # Of the rows on one entry the tightest, the first of equal ones.
+    # The tightest row on each entry, the first of equal ones.
     order = np.lexsort((single, upper[single] / w, i))
     found, first = np.unique(i[order], return_index=True)
     if len(found) == n:
@@ -107,16 +107,16 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
 
 
 def diagonal_bounds(program: Program) -> tuple[Array, ...]:
-    """Return :func:`_diagonal_bound` of every block; found once and kept while the program lives."""
+    """Return :func:`_diagonal_bound` of every block; computed once for each program."""
     if program not in _diagonals:
         _diagonals[program] = tuple(_diagonal_bound(program, b) for b in range(len(program.blocks)))
     return _diagonals[program]
 
 
 def _diagonal_bound(program: Program, block: int) -> Array:
-    """Return the largest that each ``X_ii`` can be by one hard row on the diagonal; infinite without one.
+    """Return upper bounds on each ``X_ii``, each from one hard row on the diagonal; infinite without one.
 
-    A row ``sum_i w_i X_ii <= b`` with all ``w_i`` above zero bounds each entry that it holds by ``b / w_i``.
+    A row ``sum_i w_i X_ii <= b`` with all ``w_i`` positive bounds each of its entries by ``b / w_i``.
     """
     largest = np.full(program.blocks[block].n, np.inf)
     W, at = _diagonal_rows(program, block)
@@ -138,7 +138,7 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
 
 
 def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
-    """Return weights on the diagonal, sparse ``(rows, n)``, of hard rows ``sum w_i X_ii <= b``, and where."""
+    """Return the weights of hard rows ``sum w_i X_ii <= b``, sparse ``(rows, n)``, and their indices."""
     n = program.blocks[block].n
     hi = program.bounds.hi
     alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & program.alone
@@ -167,7 +167,7 @@ def _weights(rows: Rows) -> Any:
 
 
 def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
-    """Return :func:`trace_bound` of every block; found once and kept while the program lives."""
+    """Return :func:`trace_bound` of every block; computed once for each program."""
     if program not in _found:
         _found[program] = tuple(trace_bound(program, b) for b in range(len(program.blocks)))
     return _found[program]
