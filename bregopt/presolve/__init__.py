@@ -1,6 +1,6 @@
-"""Reductions: a program becomes a simpler one, and the answer to that one an answer to the first.
+"""Reductions: each turns a program into a simpler one, and an answer to that into an answer to the first.
 
-:data:`REDUCTIONS` has them in the order in which they are applied.
+:data:`REDUCTIONS` lists them in the order in which they are applied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bregopt.presolve.whitening import Whitening
 
 __all__ = ["REDUCTIONS", "Presolved", "Reduced", "Reduction", "presolve", "reductions", "register_reduction"]
 
-# A new reduction is one line here and its file.
+# A new reduction is one file and one line here.
 REDUCTIONS: list[Reduction] = [
     RangeSpaces(),
     Boxes(),
@@ -31,9 +31,9 @@ REDUCTIONS: list[Reduction] = [
 
 
 def register_reduction(cls: type[Reduction]) -> type[Reduction]:
-    """Add a reduction; also usable as a class decorator. One of the same name is replaced.
+    """Add a reduction; also usable as a class decorator. It replaces one of the same name.
 
-    A universal one comes after the other universal ones, so that those which a route asks for come last.
+    A universal reduction is placed after the other universal ones, before those that routes ask for.
 
     Parameters
     ----------
@@ -46,5 +46,5 @@ def register_reduction(cls: type[Reduction]) -> type[Reduction]:
 
 
 def reductions(names: Collection[str]) -> list[Reduction]:
-    """Return the reductions of some names, in order."""
+    """Return the reductions with the given names, in the order of :data:`REDUCTIONS`."""
     return [reduction for reduction in REDUCTIONS if reduction.name in names]

@@ -1,8 +1,7 @@
-"""Rows that bound one variable and nothing else are its box, and cost a method less there.
+"""Rows that bound a single variable become its box, where a method handles them at less cost.
 
-``u >= 0`` written as a constraint is a row like any other; in the box it needs no place in Newton's system,
-and a slack variable is seen for what it is (:mod:`bregopt.presolve.slacks`). The multipliers of such rows
-are what the variables' reduced costs ``c - B'y`` leave.
+A constraint ``u >= 0`` is a row of Newton's system. In the box it is not, and a slack variable is recognized
+(:mod:`bregopt.presolve.slacks`). The multipliers of such rows follow from the reduced costs ``c - B'y``.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ __all__ = ["Boxed", "Boxes"]
 
 @dataclass(frozen=True, eq=False)
 class Boxed(Reduced):
-    """A program with bounds of single variables in the box.
+    """A program with the bounds on single variables in the box.
 
     Parameters
     ----------
     kept : int array
-        The rows that are left.
+        The remaining rows.
     below, above : int array of shape (k,)
         The row that gives a variable its lower or its upper bound; -1 where the box was as tight before.
     farkas : array of shape (m,), optional
-        A Farkas vector, where such rows leave a variable no room.
+        A Farkas vector, where the bounds on a variable contradict each other.
     """
 
     kept: IntArray
@@ -56,7 +55,7 @@ class Boxed(Reduced):
         return replace(answer, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
 
     def _multipliers(self, own: Array, costs: Array) -> Array:
-        """Return multipliers of all rows: those of the box are what is left of the costs."""
+        """Return multipliers of all rows; the reduced costs give those of the box."""
         y = np.zeros(self.whole.m)
         y[self.kept] = self.program.bounds.clip(own)
         reduced = costs - self.program.B.T @ y[self.kept]
@@ -67,9 +66,9 @@ class Boxed(Reduced):
 
 
 class Boxes:
-    """Hard inequalities in one variable alone become its box.
+    """Move hard inequalities in a single variable to its box.
 
-    Variables that they leave no room, by no more than round-off, stay as they are.
+    The box stays as it is where the bounds cross by no more than round-off.
     """
 
     name: ClassVar[str] = "boxes"
@@ -102,7 +101,7 @@ class Boxes:
 
 
 def _bounding(program: Program) -> IntArray:
-    """Return the hard inequalities in one variable and no matrix."""
+    """Return the indices of the hard inequalities in one variable and no matrix."""
     bounds = program.bounds
     if program.k == 0:
         return np.zeros(0, dtype=np.intp)
@@ -117,7 +116,7 @@ def _only_entries(program: Program, rows: IntArray) -> tuple[IntArray, Array]:
 
 
 def _tightest(own: Array, column: IntArray, ends: Array, rows: IntArray) -> tuple[Array, IntArray]:
-    """Return the largest of each variable's own lower bound and those of rows, and the rows that are it."""
+    """Return each variable's largest lower bound, and the row that gives it; -1 for the variable's own."""
     tightest, giver = own.copy(), np.full(len(own), -1)
     np.maximum.at(tightest, column, ends)
     gives = (ends == tightest[column]) & (ends > own[column])
@@ -126,7 +125,7 @@ def _tightest(own: Array, column: IntArray, ends: Array, rows: IntArray) -> tupl
 
 
 def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntArray) -> Array | None:
-    """Return the multipliers that add two bounds of one variable up to a contradiction, if some do."""
+    """Return a Farkas vector that combines two bounds of one variable, None where there is none."""
     for j in np.flatnonzero(crossed):
         y = np.zeros(program.m)
         for row, sign in ((below[j], 1.0), (above[j], -1.0)):
@@ -138,7 +137,7 @@ def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntA
 
 
 def _labels(program: Program, kept: IntArray) -> tuple[tuple[str, int], ...]:
-    """Return the labels of the constraints with the numbers of their rows that are left."""
+    """Return the labels of the constraints with the numbers of their remaining rows."""
     ends = np.cumsum([0, *(size for _, size in program.labels)])
     left = np.diff(np.searchsorted(kept, ends))
     return tuple((label, int(size)) for (label, _), size in zip(program.labels, left, strict=True))

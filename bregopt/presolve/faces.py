@@ -1,9 +1,9 @@
-"""Faces first: rows that leave ``X`` no interior, removed before any step (Borwein and Wolkowicz 1981).
+"""Facial reduction: the rows leave ``X`` no interior, so it moves to a face (Borwein and Wolkowicz 1981).
 
-A row ``<F, X> <= 0`` with psd ``F`` means ``X F = 0``; so does a combination of rows. What is left is the
-face ``X = V M V'``, ``V`` orthonormal to the range of ``F``, where the search begins again. The multipliers
-of the rows on the face lead back to those of all rows: a large enough multiple of ``F`` makes ``C - A*(y)``
-psd everywhere.
+A row, or a combination of rows, ``<F, X> <= 0`` with psd ``F`` implies ``X F = 0``. Then ``X`` is on the face
+``X = V M V'``, with ``V`` an orthonormal basis of the null space of ``F``. The search for such ``F`` is
+repeated on the face. The multipliers of the rows on the face give those of all rows: adding a large enough
+multiple of ``F`` makes ``C - A*(y)`` psd everywhere.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from bregopt.program.rows import Rows
 
 __all__ = ["Faces", "OnFaces"]
 
-_ROUND_OFF = 1e-12  # of a matrix's size: what counts as zero
-_PSD_PROBES = 10  # random vectors that tell an indefinite row
-_NO_BOUND = 1e-14  # of a row's norm times the trace that the bounds speak of: a bound that is zero
-_PROBES = 3  # random vectors that tell a row that vanishes from one that does not
-_SLACK = 1e-10  # of the size of C - A*(y): by how little it may miss the cone
-_MARGIN = 1e-3  # by which the multiple of F is larger than needed
-_LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, beyond which they are not combined
+_ROUND_OFF = 1e-12  # fraction of a matrix's size: smaller numbers count as zero
+_PSD_PROBES = 10  # random vectors that detect an indefinite row
+_NO_BOUND = 1e-14  # fraction of a row's norm times the bounds' largest trace: smaller bounds count as zero
+_PROBES = 3  # random vectors that detect a row that does not vanish
+_SLACK = 1e-10  # fraction of the norm of C - A*(y): tolerated negative eigenvalue
+_MARGIN = 1e-3  # relative margin of the multiple of F
+_LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, above which no linear program is solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class OnFaces(Reduced):
     Parameters
     ----------
     kept : int array
-        The rows that are left.
+        The remaining rows.
     exposures : tuple of Exposure
         In the order in which they were found.
     """
@@ -90,7 +90,7 @@ class OnFaces(Reduced):
         Raises
         ------
         InfeasibleRowError
-            If there is such a row but no Farkas vector: the rows are infeasible, though only just.
+            If there is such a row but no Farkas vector: the infeasibility is too weak to prove.
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
@@ -114,7 +114,7 @@ class OnFaces(Reduced):
         return replace(start, y=start.y[self.kept])
 
     def restore(self, answer: Answer) -> Answer:
-        """Return the answer with multipliers of all rows, and those that need only be right on the faces."""
+        """Return the answer with multipliers of all rows, and with those that are valid on the faces only."""
         on_faces = _scattered(self.kept, answer.y, self.whole.m)
         y = self._lifted(on_faces, costs=True)
         return replace(answer, y=y, y_on_faces=on_faces)
@@ -128,7 +128,8 @@ class OnFaces(Reduced):
     def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool) -> float:
         """Return ``t`` with ``Z + t F`` psd on the face before the exposure, by a Schur complement.
 
-        ``Z``, with the costs or without, is psd on what the exposure leaves, ``F`` definite on what it takes.
+        ``Z``, with the costs or without, is psd on the smaller face, ``F`` is definite on the directions that
+        the exposure removes.
         """
         b, A = exposure.block, self.whole.A
         before = Face(exposure.before)
@@ -140,7 +141,7 @@ class OnFaces(Reduced):
         corner = after.project(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _ROUND_OFF * size:
-            # At an answer Z is nearly singular on the face, and exactly psd would take any multiple.
+            # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
             slack = _SLACK * size if costs else 0.0
             held = after.compress(Z) + slack * np.eye(after.order)
             try:
@@ -154,7 +155,7 @@ class OnFaces(Reduced):
 
 
 class Faces:
-    """Matrices that the rows leave no interior are put on a face of the cone."""
+    """Restrict matrices to the faces of the cone that the rows imply."""
 
     name: ClassVar[str] = "faces"
     universal: ClassVar[bool] = False
@@ -180,7 +181,7 @@ class Faces:
 
 
 def _exposures(program: Program) -> tuple[Exposure, ...]:
-    """Return what the rows expose, one exposure after the other, until no row exposes more."""
+    """Return the exposures, one after the other, until no row exposes a smaller face."""
     removed = [np.zeros((block.n, 0)) for block in program.blocks]
     exposures: list[Exposure] = []
     used = np.zeros(program.m, dtype=bool)
@@ -197,7 +198,7 @@ def _exposures(program: Program) -> tuple[Exposure, ...]:
 
 
 def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
-    """Return which hard rows are zero on the faces: seen on random matrices of these."""
+    """Return the mask of hard rows that are zero on the faces, tested on random matrices there."""
     rng = np.random.default_rng(0)
     X = [
         LowRank(face.embed(rng.normal(size=(face.order, _PROBES)))) if face.order else None for face in faces
@@ -214,7 +215,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
 
 
 def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
-    """Return what exposes a smaller face of one block than the one without the directions `before`."""
+    """Return an exposure on one block's face without the directions `before`, None where there is none."""
     face = Face(before)
     if face.order == 0:
         return None
@@ -233,7 +234,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
 
 
 def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
-    """Yield hard rows of one block alone that are held to zero on a side, and may be psd for that sign."""
+    """Yield ``(k, sign, A_k)`` for hard rows ``<sign A_k, X> <= 0`` of one block whose matrix may be psd."""
     bounds = program.bounds
     alone = _alone(program, b) & ~used
     for term in program.A.terms:
@@ -252,7 +253,7 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
 
 
 def _alone(program: Program, b: int) -> Mask:
-    """Return which hard rows read one block and nothing else."""
+    """Return the mask of hard rows that depend on one block only."""
     alone = program.bounds.hard.copy()
     alone[~program.alone] = False
     for term in program.A.terms:
@@ -262,7 +263,7 @@ def _alone(program: Program, b: int) -> Mask:
 
 
 def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
-    """Return which ``sign A_k`` may be psd and not zero: by their diagonals, on a face on random vectors."""
+    """Return which ``sign A_k`` may be psd and nonzero: by diagonals, or by random vectors on a face."""
     if face.codimension == 0:
         seen = sign * _diagonals(rows)
     else:
@@ -300,8 +301,8 @@ def _range_of(A: Array) -> Array | None:
 def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     """Return the combination of rows on the diagonal that fixes the most entries to zero, if there is one.
 
-    By linear programming: ``max sum t`` over ``t <= 1``, ``t <= sum_k weight_k diag(A_k)``, ``weight'b <=
-    0``, with a weight for each bound of a row.
+    It solves the linear program ``max sum t`` subject to ``0 <= t <= 1``, ``t <= sum_k weight_k diag(A_k)``,
+    ``weight'b <= 0``, with one weight for each bound of a row.
     """
     at, W = _diagonal_rows(program, b)
     if len(at) < 2 or W.size > _LARGEST_PROGRAM or (W != 0).sum(axis=1).max() < 2:
@@ -325,7 +326,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
 
 
 def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
-    """Return the rows of one block that read its diagonal alone, and their weights there."""
+    """Return the rows that depend on the diagonal of one block only, and their weights there."""
     alone = _alone(program, b)
     places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
     for term in program.A.terms:

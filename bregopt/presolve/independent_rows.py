@@ -1,9 +1,8 @@
-"""Equalities that are nearly dependent are replaced by orthonormal combinations of them.
+"""Nearly dependent equalities are replaced by orthonormal combinations of them.
 
-Newton's system squares the angle between rows: with a row a millionth away from the span of the others its
-matrix has nothing left of that row but round-off. Orthonormal rows by Householder's QR lose only the digits
-that the angle itself costs. With ``A = R'Q'`` and the multipliers ``w`` of ``Q'``, those of ``A`` are
-``y = inv(R) w``.
+Newton's system squares the angle between rows: a row at distance 1e-6 from the span of the others is lost in
+its round-off. Orthonormal rows from Householder's QR lose only the digits that the angle itself costs. With
+``A = R'Q'`` and multipliers ``w`` of ``Q'``, those of ``A`` are ``y = inv(R) w``.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from bregopt.program.rows import DenseRows
 
 __all__ = ["Independent", "IndependentRows"]
 
-_NEAR = 1e-3  # the distance of a unit row from the span of those before: from here Newton's system loses it
-_DEPENDENT = 1e-11  # the distance that round-off of the data alone may be
-_RIGHT_SIDE = 1e-9  # of the largest bound: how far that of a dependent row may be off
-_LARGEST_QR = 5e8  # multiplications: beyond, rows are left as they are
-_SECONDS = 1e-7  # of QR for each entry, at most: where there is no time for it they are left too
+_NEAR = 1e-3  # distance of a unit row from the span of earlier ones, up to which Newton's system loses digits
+_DEPENDENT = 1e-11  # distance up to which a row counts as dependent: round-off of the data alone
+_RIGHT_SIDE = 1e-9  # fraction of the largest bound: tolerated inconsistency of a dependent row
+_LARGEST_QR = 5e8  # multiplications, above which the rows are left as they are
+_SECONDS = 1e-7  # upper estimate of QR's time per entry: rows are left as they are if time is too short
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class Independent(Reduced):
     Parameters
     ----------
     equal, others : int array
-        The equalities that the new ones combine, and the rows that are no equalities, of `whole`.
+        Rows of `whole`: the equalities that are combined, and the rows that are not equalities.
     R : array of shape (e, e)
         Upper triangular, with ``A_equal = R' Q'``.
     """
@@ -65,7 +64,7 @@ class Independent(Reduced):
 
 
 class IndependentRows:
-    """Equalities become orthonormal combinations of them, where two are so close that it matters."""
+    """Replace equalities by orthonormal combinations where some are nearly dependent."""
 
     name: ClassVar[str] = "independent rows"
     universal: ClassVar[bool] = False
@@ -113,7 +112,7 @@ def _vectors(program: Program, rows: IntArray) -> Array:
 
 
 def _weights(n: int) -> Array:
-    """Return by what entries of the upper triangle count in the inner product: off the diagonal twice."""
+    """Return the factors that make the upper triangle a vector with the inner product of matrices."""
     i, j = np.triu_indices(n)
     return np.where(i == j, 1.0, np.sqrt(2))
 

@@ -1,8 +1,8 @@
 """The range space of a low-rank ``X0``: ``X = V M V'`` with ``M`` of the order of the rank.
 
-LogDet and von Neumann keep the range (Kulis et al. 2009, §4), so the whole problem moves there, and nothing
-``n x n`` is ever built. For LogDet, which no congruence changes, ``V`` is scaled such that ``X0`` becomes
-the identity; the others need ``V`` orthonormal.
+LogDet and von Neumann keep the range (Kulis et al. 2009, §4), so the whole problem moves there. No ``n x n``
+array is built. LogDet is invariant under congruence: its ``V`` is scaled such that ``X0`` becomes the
+identity. The others need an orthonormal ``V``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
-_ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of them is zero on the range
+_ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of their size is zero on the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class RangeSpace:
 
 @dataclass(frozen=True, eq=False)
 class OnRangeSpaces(Reduced):
-    """A program with every low-rank block on its range space, without rows that vanish there.
+    """A program with every low-rank block on its range space, without the rows that vanish there.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ class OnRangeSpaces(Reduced):
 
 
 class RangeSpaces:
-    """Blocks with a low-rank ``X0`` move to its range space; rows that vanish there go.
+    """Restrict blocks with a low-rank ``X0`` to its range space; drop rows that vanish there.
 
     Raises
     ------
     InfeasibleRowError
-        A row alone never holds.
+        If no ``X`` meets a row, whatever the other rows are.
     """
 
     name: ClassVar[str] = "range space"
@@ -119,7 +119,7 @@ def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[in
 
 
 def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL) -> RangeSpace:
-    """Return the range space of `X0` in the coordinates that suit the divergence.
+    """Return the range space of `X0`, with ``V`` scaled for the divergence.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL)
 def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array:
     """Return the dense ``X0 + eps N``, with ``N`` the projection on the null space (Kulis et al. 2009, §6.5).
 
-    Eigenvalues that are below `rank_tol` of the largest, either side of zero, become `eps`.
+    Eigenvalues of magnitude at most `rank_tol` times the largest become `eps`.
     """
     eigenvalues, Q = np.linalg.eigh(np.asarray(X0))
     zero = np.abs(eigenvalues) <= rank_tol * np.abs(eigenvalues).max()
@@ -157,10 +157,10 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
 
 
 def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
-    """Return the program without rows that vanish; refuse rows that alone never hold.
+    """Return the program without rows that vanish; refuse rows that no ``X`` meets.
 
-    A row that vanishes on the range of ``X0`` is round-off there, which no method may take for a row. What a
-    soft one pays for being zero is a constant.
+    A row that vanishes on the range of ``X0`` is only round-off there, which would mislead any method. The
+    penalty of a soft one is a constant.
 
     Parameters
     ----------
@@ -169,12 +169,12 @@ def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping
     original : Program
         As declared.
     spaces : mapping from block to RangeSpace
-        Of the blocks that were restricted; they tell a row that is zero there from a small one.
+        Of the restricted blocks; they distinguish a row that is zero there from a small one.
 
     Raises
     ------
     InfeasibleRowError
-        Naming the row and the reason.
+        If no ``X`` meets a row; the message names the row and the reason.
     """
     alone = _alone(program)
     vanishing, noise = _vanishing_rows(program, original, spaces, alone)
@@ -196,7 +196,7 @@ def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping
 def _vanishing_rows(
     program: Program, original: Program, spaces: Mapping[int, RangeSpace], alone: Mask
 ) -> tuple[Mask, Array]:
-    """Return which rows are zero for every ``X``, and how far round-off may take them from there."""
+    """Return the mask of rows that are zero for every ``X``, and a bound on their round-off."""
     vanishing, noise = np.zeros(program.m, dtype=bool), np.zeros(program.m)
     for term, before in zip(program.A.terms, original.A.terms, strict=True):
         space = spaces.get(term.block)
@@ -208,7 +208,7 @@ def _vanishing_rows(
 
 
 def _alone(program: Program) -> Mask:
-    """Return which rows read one matrix and nothing else."""
+    """Return the mask of rows that depend on one matrix only."""
     read = np.zeros(program.m)
     for term in program.A.terms:
         read[term.place] += 1
@@ -217,7 +217,7 @@ def _alone(program: Program) -> Mask:
 
 
 def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: Mask) -> None:
-    """Raise for a row that no psd ``X`` of the given range meets, hard or such that it must not be zero."""
+    """Raise for a row that no psd ``X`` of the given range meets: hard, or of infinite penalty at zero."""
     bounds = program.bounds
     checked = alone & ~bounds.finite_at_zero
     for term in program.A.terms:
@@ -264,7 +264,7 @@ def _extent(space: RangeSpace | None) -> float:
 
 
 def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
-    """Return which rows, of the given norms on the range, are zero there but for round-off."""
+    """Return the mask of rows, of the given norms on the range, that are zero there up to round-off."""
     if space is None:
         return size == 0
     if rows.single:

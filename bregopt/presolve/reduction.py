@@ -1,8 +1,8 @@
-"""What a reduction is: a program becomes a simpler one, and an answer to that one an answer to the first.
+"""The interface of a reduction, which turns a program into a simpler one and restores its answer.
 
-A :class:`Reduction` says whether it applies and makes a :class:`Reduced`: the simpler program, and the way
-there and back. :func:`presolve` applies several, one after the other. Each result is kept with its program,
-so that routing, ``explain`` and the solve pay for it once.
+A :class:`Reduction` that applies makes a :class:`Reduced`: the simpler program, and the maps there and back.
+:func:`presolve` applies several, one after the other. Each result is cached with its program, so that
+routing, ``explain`` and the solve compute it once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _UNTRIED: Any = object()
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A reduced program. What a reduction does not touch goes both ways as it is.
+    """A reduced program. By default, starts and answers are mapped unchanged.
 
     Parameters
     ----------
     whole, program : Program
-        As given, and reduced.
+        The given program and the reduced one.
     """
 
     whole: Program
@@ -36,11 +36,11 @@ class Reduced:
 
     @property
     def summary(self) -> str:
-        """What was done, for ``explain``; empty where there is nothing to say."""
+        """A phrase on the reduction for ``explain``; may be empty."""
         return ""
 
     def contradiction(self) -> Array | None:
-        """Return a Farkas vector of `whole`, shape ``(m,)``, where the reduction has found one."""
+        """Return a Farkas vector of `whole`, shape ``(m,)``, if the reduction has found one."""
         return None
 
     def shrink(self, start: Start) -> Start:
@@ -48,17 +48,17 @@ class Reduced:
         return start
 
     def restore(self, answer: Answer) -> Answer:
-        """Return an answer to `program` as one to `whole`: a point, a Farkas vector or a ray, as it says."""
+        """Return an answer to `program` as one to `whole`: a point, a Farkas vector or a ray."""
         return answer
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
-        """Return what a point of `program` misses in `whole` that its own residual does not show.
+        """Return the part of the residual in `whole` that the residual of `program` does not show.
 
         Parameters
         ----------
-        X, u : the point
+        X, u : the point of `program`
         activity : array of shape (m,)
-            That of the rows of `program`.
+            Of the rows of `program`.
         """
         return 0.0
 
@@ -68,10 +68,10 @@ class Reduction(Protocol):
 
     name: ClassVar[str]
     universal: ClassVar[bool]
-    """Whether it is for every route; the others ask for it by name."""
+    """Whether every route uses it; other reductions are asked for by name."""
 
     def apply(self, program: Program, options: Any) -> Reduced | None:
-        """Return the reduced program, None where the reduction does not apply; `options` are a route's."""
+        """Return the reduced program, None where the reduction does not apply; `options` are the route's."""
         ...
 
 
@@ -82,11 +82,11 @@ class Presolved:
     Parameters
     ----------
     whole : Program
-        As given.
+        The given program.
     steps : tuple of Reduced
-        What the reductions that apply have made, in order; nothing after one that found a contradiction.
+        The results of the reductions that apply, in order; the last one may have found a contradiction.
     farkas : array, optional
-        What the last of them found: a Farkas vector of the program before it.
+        A Farkas vector that the last reduction found, for the program before it.
     """
 
     whole: Program
@@ -100,18 +100,18 @@ class Presolved:
 
     @property
     def summaries(self) -> list[str]:
-        """What each reduction did, for ``explain``."""
+        """The phrases on the reductions for ``explain``."""
         return [step.summary for step in self.steps if step.summary]
 
     def infeasible(self) -> Answer | None:
-        """Return the answer that there is none, where a reduction has found that."""
+        """Return the answer with a Farkas vector, if a reduction has found one."""
         if self.farkas is None:
             return None
         *before, last = self.steps
         return _restored(before, Answer.without_point(last.whole, self.farkas, StopReason.INFEASIBLE))
 
     def shrink(self, start: Start) -> Start:
-        """Return an earlier answer to the program as one to the reduced."""
+        """Return an earlier answer to the program as one to the reduced program."""
         for step in self.steps:
             start = step.shrink(start)
         return start
@@ -121,7 +121,7 @@ class Presolved:
         return _restored(self.steps, answer)
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
-        """Return what a point misses in the program that its residual in the reduced does not show."""
+        """Return the part of the residual in the program that the reduced program does not show."""
         return self.steps[-1].missed(X, u, activity) if self.steps else 0.0
 
 
@@ -137,7 +137,7 @@ def presolve(program: Program, reductions: Iterable[Reduction], options: Any) ->
     Raises
     ------
     InfeasibleRowError
-        A reduction found a row that no point meets.
+        If a reduction finds a row that no point meets.
     """
     steps: list[Reduced] = []
     farkas = None
@@ -152,7 +152,7 @@ def presolve(program: Program, reductions: Iterable[Reduction], options: Any) ->
 
 
 def _applied(reduction: Reduction, program: Program, options: Any) -> Reduced | None:
-    """Return what a reduction makes of a program; kept with the program, unless time was short."""
+    """Return the result of a reduction, cached with the program unless a time limit may have prevented it."""
     key = reduction.name, options.rank_tol
     # One look only: another thread may clear them at any time.
     step: Reduced | None = program.reductions.get(key, _UNTRIED)

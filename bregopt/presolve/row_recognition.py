@@ -1,4 +1,4 @@
-"""Sparse rows told by their numbers: squared distances and quadratic forms, which engines solve faster."""
+"""Recognition of squared distances and quadratic forms in sparse rows, which solvers handle faster."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bregopt.program.rows import Distances, RankOne, Rows, SparseRows
 
 __all__ = ["recognize"]
 
-_SAME = 1e-12  # of a row's largest number: round-off of who wrote it down
-_DENSE = 0.25  # of the order: where vectors are no longer sparse
+_SAME = 1e-12  # fraction of a row's largest entry: tolerated round-off of the data
+_DENSE = 0.25  # fraction of the order: vectors with more nonzeros are stored dense
 
 
 def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
     """Return the rows by family, each family with the numbers of its rows.
 
-    Rows ``w (X_ii + X_jj - 2 X_ij)`` become :class:`Distances`, others that are ``w z'Xz`` with two or more
-    entries in ``z`` become :class:`RankOne`, and what is left stays as it is.
+    Rows ``w (X_ii + X_jj - 2 X_ij)`` become :class:`Distances`. Other rows ``w z'Xz`` with two or more
+    entries in ``z`` become :class:`RankOne`. The remaining rows stay as they are.
     """
     t, left = rows.terms, np.ones(rows.m, dtype=bool)
     count = np.bincount(t.row, minlength=rows.m)
@@ -38,9 +38,10 @@ def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
 
 
 def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array, Array]:
-    """Return which of some rows, of one number of diagonal entries, are ``w z'Xz``; where ``z`` is; both.
+    """Return the rows that are ``w z'Xz``, the supports of the ``z``, the ``z`` there, and the ``w``.
 
-    The terms of such a row are the upper triangle of ``w z z'`` on the support of ``z``, row by row.
+    All rows `at` have the same number of diagonal entries. The terms of a row ``w z'Xz`` are the upper
+    triangle of ``w z z'`` on the support of ``z``, row by row.
     """
     t = rows.terms
     start = np.searchsorted(t.row, at)
@@ -58,7 +59,7 @@ def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array,
 
 
 def _differences(z: Array) -> Mask:
-    """Return which vectors, that begin with one, are ``(1, -1)``."""
+    """Return the mask of vectors ``(1, -1)``; every vector begins with one."""
     return np.abs(z[:, 1] + 1) <= _SAME if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
 
 

@@ -1,8 +1,8 @@
-"""The same program in units that suit a foreign solver, and the way back.
+"""Scaling of a program for external solvers.
 
-CVXPY's solvers stop by tolerances that are absolute for small numbers, and lose digits to an ill-conditioned
-``X0``. So each ``X`` is written as ``V M V'`` such that ``X0`` becomes of size one, each row is divided by
-its norm, and the objective by the size of its terms.
+The tolerances of CVXPY's solvers are absolute for small numbers, and an ill-conditioned ``X0`` costs digits.
+So ``X = V M V'`` scales ``X0`` to size one, each row is divided by its norm, and the objective by the size of
+its terms.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from bregopt.program.anchor import divergence_of
 
 __all__ = ["Scaled", "Scaling"]
 
-# An X0 of a larger condition number is whitened, where that is possible, which makes sparse rows dense.
+# Condition number of X0 above which it is whitened, if possible. Whitening makes sparse rows dense.
 _WELL_CONDITIONED = 1e3
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled(Reduced):
-    """A program in other units.
+    """A scaled program.
 
     Parameters
     ----------
     V : tuple of arrays of shape (n_b, n_b)
         ``X = V M V'`` for the ``M`` of each block.
     rows : array of shape (m,)
-        What each row was divided by.
+        The divisors of the rows.
     objective : float
-        What the objective was divided by.
+        The divisor of the objective.
     """
 
     V: tuple[Array, ...]
@@ -51,7 +51,7 @@ class Scaled(Reduced):
 
 
 class Scaling:
-    """Blocks, rows and the objective get units of their own."""
+    """Scale blocks, rows and the objective to size one."""
 
     name: ClassVar[str] = "scaling"
     universal: ClassVar[bool] = False
@@ -68,8 +68,8 @@ class Scaling:
             elif kind is not None and kind.degree is None:
                 V.append(np.eye(block.n))
             else:
-                # Of the logarithms that a divergence of degree zero takes, the mean should be near zero, not
-                # the largest.
+                # A divergence of degree zero takes logarithms: their mean should be near zero, not the
+                # largest.
                 middle = kind is not None and kind.degree == 0
                 size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
                 V.append(math.sqrt(size) * np.eye(block.n))

@@ -1,7 +1,7 @@
-"""Slack variables are hinges in disguise: one that pays for what a row misses is folded into the row.
+"""A slack variable that prices the violation of one row is replaced by a hinge penalty of that row.
 
-``c xi`` with ``xi >= 0`` in ``a + b xi >= lo`` alone, for ``b > 0``, is the hinge ``c / b max(lo - a, 0)``.
-A margin problem loses all of its variables but the margin that way, and its rows give way on their own.
+The cost ``c xi`` with ``xi >= 0`` in the row ``a + b xi >= lo`` only, ``b > 0``, is the hinge
+``c / b max(lo - a, 0)``. A margin problem keeps only the margin as a variable, and its rows become soft.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Folded(Reduced):
     Parameters
     ----------
     kept, slack, row : int array
-        The variables that are left, those that are not, and the rows of these.
+        The remaining variables, the slack variables, and the rows of these.
     weight : array
-        Of the slack variables in their rows.
+        Coefficients of the slack variables in their rows.
     """
 
     kept: IntArray
@@ -52,7 +52,7 @@ class Folded(Reduced):
 
 
 class Slacks:
-    """Variables that relieve the bound of one row, at a price, become its hinge."""
+    """Replace priced variables that relax the bound of one row by a hinge on that row."""
 
     name: ClassVar[str] = "slacks"
     universal: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class Slacks:
 
 
 def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
-    """Return slack variables, at most one for a row, with their rows and weights there."""
+    """Return slack variables, at most one for each row, with their rows and coefficients there."""
     priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
     if not priced.any():
         none = np.zeros(0, dtype=np.intp)

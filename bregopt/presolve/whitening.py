@@ -1,7 +1,7 @@
 """Whitening: an ill-conditioned ``X0`` of LogDet becomes the identity.
 
 With ``X0 = L L'`` and ``X = L M L'`` the divergence is ``tr M - logdet M - n``, and the conditioning costs no
-precision. Rows lose their sparsity, so that a well-conditioned ``X0`` stays as it is.
+precision. Rows lose their sparsity, so a well-conditioned ``X0`` is not whitened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bregopt.program.anchor import divergence_of
 
 __all__ = ["Whitened", "Whitening"]
 
-_WELL_CONDITIONED = 1e6  # the condition number of X0 up to which rows keep their own structure
+_WELL_CONDITIONED = 1e6  # the condition number of X0 up to which it is not whitened and rows stay sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,12 @@ class Whitened(Reduced):
         return replace(answer, X=tuple(self.L @ M @ self.L.T for M in answer.X))
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
-        # What is small beside a row in these coordinates need not be so in the given ones.
+        # A residual that is relatively small in these coordinates may be large in the given ones.
         return primal_residual(self.whole, tuple(self.L @ M @ self.L.T for M in X), u, activity)
 
 
 class Whitening:
-    """The one matrix of a LogDet program gets coordinates in which an ill-conditioned ``X0`` is ``I``."""
+    """Change the coordinates of the one matrix of a LogDet program so that ``X0 = I``, if ill conditioned."""
 
     name: ClassVar[str] = "whitening"
     universal: ClassVar[bool] = False
