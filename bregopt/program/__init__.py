@@ -1,4 +1,4 @@
-"""What a solver receives: arrays and formulas, no syntax and no solver."""
+"""The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
 from bregopt.program.anchor import divergence_of
 from bregopt.program.answer import Answer, Start, StopReason

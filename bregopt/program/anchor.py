@@ -12,12 +12,12 @@ from bregopt.program.program import Nearness
 
 __all__ = ["divergence_of"]
 
-# Factorized once for each nearness term; dropped with it.
+# Computed once for each nearness term; dropped with it.
 _anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
 
 
 def divergence_of(nearness: Nearness) -> Divergence:
-    """Return the divergence anchored at a block's dense ``X0``; factorized once and kept while it lives."""
+    """Return the divergence anchored at a block's dense ``X0``; computed once for each nearness term."""
     if nearness not in _anchored:
         make: Any = nearness.kind
         _anchored[nearness] = make(np.asarray(nearness.X0), **nearness.parameters)

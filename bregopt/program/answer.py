@@ -1,4 +1,4 @@
-"""What a route starts from and hands back: a point, its multipliers, and why it stopped."""
+"""The start and the answer of a route: a point, its multipliers, and the reason why it stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where to start from: an earlier answer to a program with the same rows; `S` as in :class:`Answer`."""
+    """The start: an earlier answer to a program with the same rows; `S` as in :class:`Answer`."""
 
     X: tuple[Matrix, ...]
     u: Array
@@ -41,7 +41,7 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a route hands back; the driver certifies it.
+    """The answer of a route; the driver certifies it.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ class Answer:
     stop : StopReason
     iterations : int
     detail : str
-        More on why it stopped, such as a foreign solver's word.
+        More on why it stopped, such as an external solver's status.
     citation : str
-        What to cite for the method that ran, where it is not the route's own citation.
+        The citation of the method that ran, where it is not the route's own.
     y_on_faces : array of shape (m,), optional
-        Multipliers that need only be right where the rows hold ``X``, should `y` prove less.
+        Multipliers that are valid only on the faces to which the rows restrict ``X``, should `y` prove less.
     iteration_bound : float, optional
-        On the iterations that the route can need for the tolerance, where its theory has one.
+        Upper bound on the iterations that the route needs for the tolerance, where its theory has one.
     S : sequence of arrays of shape (n_b, n_b) or None, optional
         Multipliers of ``X psd``, of blocks with elementwise weights.
     """

@@ -1,10 +1,10 @@
-"""What each row's activity must obey: two bounds, hard or soft, and the terms they add to the dual.
+"""The two bounds of each row's activity, hard or soft, and the terms that they add to the dual function.
 
-A hard row asks ``lo <= a <= hi`` of its activity ``a``. A soft row pays ``gamma * d(b, bound)`` for the
-least bend ``b`` of the bound it breaks (Kulis et al. 2009, eq. 22, with ``b`` minimized out), with ``d`` a
-divergence of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge).
+A hard row requires ``lo <= a <= hi`` of its activity ``a``. A soft row relaxes the bound that it violates to
+``b`` and pays ``gamma * d(b, bound)``, minimized over ``b`` (Kulis et al. 2009, eq. 22), with a divergence
+``d`` of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge).
 
-The multiplier ``y`` of a row is positive where the lower bound acts and negative where the upper one does.
+The multiplier ``y`` of a row is positive where the lower bound is active, negative where the upper one is.
 A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y * bound`` for a hard row.
 """
 
@@ -28,9 +28,9 @@ _HINGE = int(Penalty.HINGE)  # members of an enumeration are slow to look up and
 
 
 def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
-    """Return the bounds that the multipliers bend, and their derivatives in ``y``, which are never positive.
+    """Return the relaxed bounds at the multipliers, and their derivatives in ``y``, which are never positive.
 
-    A multiplier outside the domain of its penalty bends the bound to infinity.
+    Outside the domain of its penalty a multiplier has an infinite relaxed bound.
     """
     value, slope = bound.copy(), np.zeros(len(bound))
     if not (kind > _HINGE).any():
@@ -44,7 +44,7 @@ def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, A
 
 @dataclass(frozen=True)
 class Target:
-    """The value that one row's activity must meet when it moves to the multiplier ``y`` (a scalar kernel)."""
+    """The value that one row's activity must have at the multiplier ``y`` (a scalar kernel)."""
 
     kind: Penalty
     bound: float
@@ -52,16 +52,16 @@ class Target:
 
     @property
     def floor(self) -> float:
-        """The multiplier below which the bent bound has run away to infinity."""
+        """The multiplier below which the relaxed bound is infinite."""
         return -math.inf if self.kind <= Penalty.HINGE else SCALARS[self.kind].floor(self.bound, self.gamma)
 
     @property
     def harmonic(self) -> bool:
-        """Whether one over the bent bound is affine in the multiplier."""
+        """Whether one over the relaxed bound is affine in the multiplier."""
         return self.kind <= Penalty.HINGE or SCALARS[self.kind].harmonic
 
     def __call__(self, y: float) -> tuple[float, float]:
-        """Return the bent bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
+        """Return the relaxed bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
         if self.kind <= Penalty.HINGE:
             return self.bound, 0.0
         return SCALARS[self.kind].target(self.bound, self.gamma, y)
@@ -92,34 +92,34 @@ class Bounds:
 
     @cached_property
     def kinds(self) -> frozenset[Penalty]:
-        """The ways to bend that occur, :attr:`Penalty.HARD` among them."""
+        """The penalties that occur, :attr:`Penalty.HARD` among them."""
         return frozenset(Penalty(int(kind)) for kind in np.flatnonzero(np.bincount(self.kind)))
 
     @cached_property
     def hard(self) -> Mask:
-        """Mask of the rows that may not bend."""
+        """Mask of the hard rows."""
         mask: Mask = self.kind == int(Penalty.HARD)
         return mask
 
     @cached_property
     def equal(self) -> Mask:
-        """Mask of the hard rows that ask for one value."""
+        """Mask of the hard equalities."""
         mask: Mask = self.hard & (self.lo == self.hi)
         return mask
 
     @cached_property
     def all_hard(self) -> bool:
-        """Whether no row may bend."""
+        """Whether all rows are hard."""
         return self.kinds <= {Penalty.HARD}
 
     @cached_property
     def all_soft(self) -> bool:
-        """Whether every row may."""
+        """Whether all rows are soft."""
         return Penalty.HARD not in self.kinds
 
     @cached_property
     def finite_at_zero(self) -> Mask:
-        """Mask of the soft rows that pay a finite price for the activity zero."""
+        """Mask of the soft rows whose penalty is finite at the activity zero."""
         mask: Mask = np.array([False, True, *(s.finite_at_zero for s in SCALARS.values())])[self.kind]
         return mask
 
@@ -139,17 +139,17 @@ class Bounds:
         return replace(self, lo=self.lo[rows], hi=self.hi[rows], kind=self.kind[rows], gamma=self.gamma[rows])
 
     def violation(self, a: Array) -> Array:
-        """Return how far each activity is outside its bounds, bending not counted as allowed."""
+        """Return the violation of each row's unrelaxed bounds."""
         return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
 
     def missed(self, a: Array) -> Array:
-        """Return how far each hard row's activity is outside its bounds; zero for rows that bend."""
+        """Return the violation of each hard row's bounds; zero for soft rows."""
         if self.all_hard:
             return self.violation(a)
         return np.zeros(self.m) if self.all_soft else np.where(self.hard, self.violation(a), 0.0)
 
     def penalty(self, a: Array) -> Array:
-        """Return what each row pays for its activity; hard rows pay nothing (see :meth:`missed`)."""
+        """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""
         if self.all_hard:
             return np.zeros(self.m)
         paid = np.zeros(self.m)
@@ -177,32 +177,32 @@ class Bounds:
         return term
 
     def response(self, a: Array) -> Array:
-        """Return the multipliers with which soft rows answer an activity; for rows whose penalty is smooth.
+        """Return the multipliers of soft rows at an activity: minus the derivative of :meth:`penalty`.
 
-        The derivative of :meth:`penalty`, turned round.
+        Only rows with a smooth penalty have one; the others are zero.
         """
         y = np.zeros(self.m)
         nearest = np.minimum(np.maximum(a, self.lo), self.hi)
         for kind, rows in self._curved:
             at, bound = a[rows], nearest[rows]
-            with np.errstate(divide="ignore", invalid="ignore"):  # nothing answers an infinite penalty
+            with np.errstate(divide="ignore", invalid="ignore"):  # at an infinite penalty
                 t = SCALARS[kind].response(at, bound)
             y[rows] = self.gamma[rows] * np.where(at == bound, 0.0, t)
         return y
 
     def side(self, a: Array, y: Array) -> Array:
-        """Return 1 for rows whose lower bound acts, -1 for the upper one, 0 for rows at rest.
+        """Return 1 for rows whose lower bound is active, -1 for the upper one, 0 for inactive rows.
 
-        The sign of the multiplier, or, where that is zero, of what the activity breaks.
+        It is the sign of the multiplier or, where that is zero, the side of the violated bound.
         """
         return np.where(y, np.sign(y), np.where(a < self.lo, 1.0, 0.0) - (a > self.hi))
 
     def meet(self, a: Array, y: Array, side: Array) -> tuple[Array, Array]:
-        """Return ``r`` and ``D`` of ``da + D dy = r``, with which soft rows come to ``a = b(y)``, their bend.
+        """Return ``r`` and ``D`` of the linearization ``da + D dy = r`` of ``a = b(y)`` for smooth soft rows.
 
-        Between the derivative of that equation and that of its inverse, ``y = y(a)``, ``D`` is the geometric
-        mean, so that neither has to be near the other: for LogDet the equation is ``a (gamma / b0 + y) =
-        gamma`` then. Infinite for rows at rest. For rows whose penalty is smooth.
+        ``D`` is the geometric mean of the derivative of that equation and that of its inverse ``y = y(a)``,
+        so ``a`` and ``b(y)`` may be far apart. For LogDet this linearizes ``a (gamma / b0 + y) = gamma``.
+        ``D`` is infinite for inactive rows.
         """
         up, down = side > 0, side < 0
         bound = np.where(up, self.lo, np.where(down, self.hi, a))
@@ -217,7 +217,7 @@ class Bounds:
         return r, D
 
     def stop(self, y: Array, side: Array) -> Array:
-        """Return multipliers, zero where they have left their side; equalities have none."""
+        """Return the multipliers, zero for inequalities where the sign differs from `side`."""
         return np.where((y * side < 0) & (self.lo < self.hi), 0.0, y)
 
     def dual_range(self) -> tuple[Array, Array]:
@@ -237,7 +237,7 @@ class Bounds:
         return np.minimum(np.maximum(y, lower), upper)
 
     def target(self, k: int, upper: bool) -> Target:
-        """Return what row `k` aims for at its upper or lower bound."""
+        """Return the target of row `k` at its upper or lower bound."""
         bound = self.hi[k] if upper else self.lo[k]
         return Target(Penalty(int(self.kind[k])), float(bound), float(self.gamma[k]))
 
@@ -251,7 +251,7 @@ class Bounds:
 
     @cached_property
     def _curved(self) -> tuple[tuple[Penalty, Subset], ...]:
-        """The smooth penalties that occur, and the rows that pay them, a view where these are all."""
+        """The smooth penalties that occur, each with its rows as indices or a slice."""
         if len(self.kinds) == 1:
             return tuple((kind, slice(0, self.m)) for kind in self.penalties)
         return tuple((kind, span(np.flatnonzero(self.kind == int(kind)))) for kind in self.penalties)

@@ -1,8 +1,8 @@
-"""The face of the cone on which a block lives: psd matrices that vanish on given directions.
+"""The face of a block: the psd matrices that vanish on given directions.
 
-``X = V M V'`` with ``V`` orthonormal, the complement of the directions. ``V`` is never formed: it is the end
-of an orthogonal ``Q = I - Y T Y'`` (Schreiber and Van Loan 1989), so that moving to the face and back costs
-``n^2`` times the number of directions.
+``X = V M V'``, where ``V`` is an orthonormal basis of the complement of the directions. ``V`` is not formed:
+it is the last columns of an orthogonal ``Q = I - Y T Y'`` (Schreiber and Van Loan 1989). So mapping a matrix
+to the face and back costs ``n^2`` times the number of directions.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Face:
 
 
 def _less_both(S: Array, W: Array, Y: Array) -> Array:
-    """Return ``S - W Y' - Y W'``, in the place of a symmetric `S`."""
+    """Return ``S - W Y' - Y W'``, overwriting the symmetric `S`."""
     if len(S) == 0:
         return S
     both, other = np.hstack([W, Y]), np.hstack([Y, W])

@@ -1,4 +1,4 @@
-"""The linear map ``A``: row families placed in a stack of rows over one or more matrix blocks."""
+"""The linear map ``A``: row families at given indices of a stack of rows over one or more matrix blocks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from bregopt.program.rows import DenseRows, Rows
 
 __all__ = ["LinearMap", "Term"]
 
-# Numbers in the matrices of all rows, up to which one product costs less than their structure.
+# Entries of all rows' matrices up to which one dense product is faster than the row families. The limit is
+# `_TINY_OF_SMALL` up to the order `_SMALL` of a block, `_TINY` above.
 _TINY, _TINY_OF_SMALL, _SMALL = 20_000, 120_000, 20
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A family that stands in rows ``at`` of the stack and reads the block number ``block``."""
+    """A family of rows of the block number ``block``, at the indices ``at`` of the stack."""
 
     block: int
     at: IntArray
@@ -33,7 +34,7 @@ class Term:
 
     @cached_property
     def place(self) -> IntArray | slice:
-        """What selects the rows of the stack, a view where they follow one another."""
+        """The indices in the stack: a slice, which gives a view, where they are consecutive."""
         return span(self.at)
 
 
@@ -75,7 +76,7 @@ class LinearMap:
 
     @cached_property
     def _factors(self) -> tuple[Term, ...]:
-        """The terms as they are multiplied with: those of a block in one where all is tiny."""
+        """The terms used in products: one dense term for all those of a block where that is faster."""
         terms: list[Term] = []
         for block, n in enumerate(self.orders):
             own = [term for term in self.terms if term.block == block]
@@ -114,7 +115,7 @@ class LinearMap:
         return LinearMap(len(rows), self.orders, tuple(terms))
 
     def norms(self) -> Array:
-        """Return the Frobenius norm of each row over all blocks; computed once, not to be written to."""
+        """Return the Frobenius norm of each row over all blocks, as a read-only array."""
         return self._norms
 
     @cached_property
@@ -127,7 +128,7 @@ class LinearMap:
         return norms
 
     def factors(self, block: int = 0) -> list[tuple[Array, Array]]:
-        """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row, empty where it skips the block."""
+        """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row; empty for rows without the block."""
         n = self.orders[block]
         factors = [(np.zeros((n, 0)), np.zeros(0))] * self.m
         for term in self.terms:

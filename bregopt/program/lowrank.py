@@ -1,4 +1,4 @@
-"""A positive semidefinite matrix held by a factor: ``X = F F'`` and never ``n x n`` unless asked."""
+"""A positive semidefinite matrix stored by its factor: ``X = F F'``, ``n x n`` only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LowRank", "Matrix"]
 
 
 class LowRank:
-    """The positive semidefinite matrix ``F F'``, held by its factor.
+    """The positive semidefinite matrix ``F F'``, stored by its factor.
 
     Parameters
     ----------
@@ -59,16 +59,16 @@ class LowRank:
         return float(np.vdot(self.factor, self.factor))
 
     def diagonal(self) -> Array:
-        """Return the diagonal, by the name that arrays have for it."""
+        """Return the diagonal, under the name of NumPy's method."""
         return self.diag()
 
     def eigenvalues(self) -> Array:
-        """Return the eigenvalues that the factor can have, ascending: as many as it has columns at most."""
+        """Return the ``min(n, r)`` largest eigenvalues, ascending; the others are zero."""
         eigenvalues: Array = np.square(np.linalg.svd(self.factor, compute_uv=False)[::-1])
         return eigenvalues
 
     def __getitem__(self, key: Any) -> Any:
-        """Return entries as ``dense()[key]`` would, computing only those asked for."""
+        """Return ``dense()[key]``, computing only those entries."""
         n = self.factor.shape[0]
         order = np.arange(n)
         i = np.broadcast_to(order[:, None], (n, n))[key]

@@ -1,9 +1,9 @@
-"""The one handover from what a user declares to what a solver receives: plain arrays, no syntax.
+"""The problem as a solver receives it: plain arrays, compiled from the declarations of a user.
 
-    minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   what soft rows pay
+    minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   penalties of soft rows
     subject to  lo <= A(X) + B u <= hi,   X psd,   u_lo <= u <= u_hi
 
-A :class:`Program` always minimizes; the modeling layer turns a maximization around.
+A :class:`Program` always minimizes; the modeling layer negates the objective of a maximization.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Nearness:
     divergence : str
         A name in :data:`bregopt.divergences.DIVERGENCES`.
     X0 : array of shape (n, n) or LowRank
-        What ``X`` should stay near to.
+        The matrix that ``X`` should be near.
     mu : float, above 0
         Weight of the term.
     parameters : mapping from str
@@ -51,7 +51,7 @@ class Nearness:
 
     @property
     def kind(self) -> type[Divergence]:
-        """The class of the divergence, which knows all facts that do not depend on ``X0``."""
+        """The class of the divergence, with all facts that do not depend on ``X0``."""
         named = DIVERGENCES[self.divergence]
         return named.variant(**self.parameters) if self.parameters else named
 
@@ -66,11 +66,11 @@ class Block:
     n : int
         Its order.
     cost : Rows, optional
-        ``C`` as a family of one row; none means zero.
+        ``C`` as a family of one row; None means zero.
     nearness : Nearness, optional
         None for a linear objective.
     face : Face, optional
-        That ``X`` is on, where the rows leave the cone no interior; None for the whole cone.
+        The face that ``X`` is on, where the rows leave the cone no interior; None for the whole cone.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class ParameterSlope:
-    """What a parameter has added to the bounds of the rows: ``lower @ value`` and ``upper @ value``.
+    """The part of the rows' bounds that depends on a parameter: ``lower @ value`` and ``upper @ value``.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class ParameterSlope:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What every solver receives; see the module's text for the problem.
+    """The problem as a solver receives it; see the docstring of the module.
 
     Parameters
     ----------
@@ -128,13 +128,13 @@ class Program:
     labels : tuple of (str, int)
         Name and number of rows of each declared constraint, in row order; for messages.
     columns : tuple of (str, int)
-        Name and number of elements of each declared ordinary variable, in order, as far as these are known.
+        Name and number of elements of each declared ordinary variable, in order, where known.
     shares : tuple of ParameterSlope
-        Where the bounds are from, as far as they are from parameters; for translation.
+        The parts of the bounds that depend on parameters; for translation.
     maximize : bool
-        Whether the user maximizes the negative of this objective: reports are given in that sense.
+        Whether the user maximizes the negative of this objective; reports then use the user's sign.
     reductions : dict
-        What reductions have made of this program, by name and option (:mod:`bregopt.presolve`).
+        Cached results of reductions of this program, by name and option (:mod:`bregopt.presolve`).
     """
 
     blocks: tuple[Block, ...]
@@ -187,32 +187,32 @@ class Program:
 
     @cached_property
     def bound_scale(self) -> float:
-        """The largest trace or variable that the bounds of the rows speak of; one where they are all zero."""
+        """The largest bound of a row relative to its norm; one where all bounds are zero."""
         ends, size = self.bounds.sizes, self.row_sizes
         largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))
         return largest if largest > 0 else 1.0
 
     @cached_property
     def stated_traces(self) -> list[float]:
-        """The smallest and the largest trace above zero that the bounds of the rows speak of; none or two."""
+        """The smallest and the largest positive ``|bound| / ||A_k||``; empty where there is none."""
         ends, size = self.bounds.sizes, self.A.norms()
         stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
         return [float(stated.min()), float(stated.max())] if len(stated) else []
 
     @cached_property
     def Bt(self) -> Any:
-        """The transpose of ``B``, to multiply with; dense where variables are few."""
+        """The transpose of ``B``, for products; dense where variables are few."""
         B = lean(self.B)
         return sp.csr_array(B.T) if sp.issparse(B) else B.T.copy()
 
     @cached_property
     def absolute_B(self) -> Any:
-        """``|B|``, entry by entry, to multiply with."""
+        """``|B|``, entry by entry, for products."""
         return lean(abs(self.B))
 
     @cached_property
     def column_sizes(self) -> Array:
-        """The size of ``X`` that weighs as much as one unit of a variable, shape ``(k,)``.
+        """The size of ``X`` that changes a row as much as one unit of a variable, shape ``(k,)``.
 
         The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables in no such row it follows
         from those of the variables that they share rows with; where none of these has one, it is the largest
@@ -243,7 +243,7 @@ class Program:
         return activity + u @ self.Bt if self.k else activity
 
     def restrict(self, block: int, V: Array, X0: Array) -> Program:
-        """Return the program in ``M`` for ``X_block = V M V'``; `X0` is the start's coordinates there."""
+        """Return the program in ``M`` for ``X_block = V M V'``; the new ``X0`` is in these coordinates."""
         old = self.blocks[block]
         assert old.nearness is not None
         cost = None if old.cost is None else old.cost.restrict(V)
@@ -252,7 +252,7 @@ class Program:
         return replace(self, blocks=blocks, A=self.A.restrict(block, V))
 
     def row_name(self, k: int) -> str:
-        """Return the declared name of row `k`: its constraint and its place there."""
+        """Return the declared name of row `k`: its constraint and its index there."""
         start = 0
         for number, (label, size) in enumerate(self.labels):
             if k < start + size:

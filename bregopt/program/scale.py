@@ -1,7 +1,7 @@
-"""How large a program's answer, its multipliers and its objective may be expected to be: from data alone.
+"""Expected magnitudes of a program's answer, multipliers and objective, computed from its data alone.
 
-A gap and a residual are relative to something. Iterates and multipliers can run away, and a unit that runs
-away with them excuses any error; so the units here are computed from the declared data and from nothing else.
+Gaps and residuals are relative to these scales. Iterates and multipliers may diverge. A scale that diverged
+with them would hide any error, so the scales do not depend on them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Scale:
-    """Magnitudes that the data of a program state.
+    """Magnitudes that follow from the data of a program.
 
-    Multiplying the objective, a row, or ``X`` with its bounds by a number multiplies them accordingly.
+    They scale with the objective, with each row, and with ``X`` and its bounds.
 
     Parameters
     ----------
     primal : float
-        Of ``X``, the letter rho on the page of certificates: the largest ``|b_k| / ||A_k||`` over the bounds
-        of the rows, the ends of boxes and ``||X0||``; one where all of them are zero.
+        Of ``X``, the letter rho on the page of certificates: the largest of ``|b_k| / ||A_k||`` over the
+        bounds of the rows, the bounds of boxes and ``||X0||``; one where all of them are zero.
     dual : float
-        Of ``C - A*(y)``, the letter eta: the largest ``||C||`` and ``|c_j|``, the latter relative to the
-        column of ``u_j``; the least price of a soft row where those are zero, and zero where nothing is paid.
+        Of ``C - A*(y)``, the letter eta: the largest of ``||C||`` and ``|c_j|``, the latter relative to the
+        column of ``u_j``. Where those are zero, the least price of a soft row; zero without soft rows.
     objective : float
-        The larger of ``mu`` times the unit of each divergence and of `dual` times the size that the rows
-        demand of ``X``. A bound that ``X = 0`` keeps, such as a generous one on the trace, demands nothing;
-        it counts only where nothing is demanded.
+        The larger of ``mu`` times the scale of each divergence and of `dual` times the size that the rows
+        demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the trace, demands nothing. Such
+        bounds count only where nothing is demanded.
     """
 
     primal: float
@@ -49,14 +49,14 @@ class Scale:
 
 
 def scale_of(program: Program) -> Scale:
-    """Return the magnitudes of a program; computed once and kept while it lives."""
+    """Return the scales of a program; computed once for each program."""
     if program not in _scales:
         _scales[program] = _scale(program)
     return _scales[program]
 
 
 def pays(program: Program) -> bool:
-    """Whether the objective depends on anything; where not, any feasible point is optimal."""
+    """Whether the objective is not constant; if it is, any feasible point is optimal."""
     costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)
     return bool(costs) or any(program.divergences) or not program.bounds.all_hard
 
@@ -72,7 +72,7 @@ def _scale(program: Program) -> Scale:
 
 
 def _unit(nearness: Nearness) -> float:
-    """Return the scale of a divergence; of one from elsewhere no more than that of ``D(2 X0, X0)``."""
+    """Return the scale of a divergence; at most ``D(2 X0, X0)`` for one that is not built in."""
     divergence = divergence_of(nearness)
     if type(divergence) in BUILT_IN:
         return divergence.unit
@@ -83,7 +83,7 @@ def _unit(nearness: Nearness) -> float:
 def _stated_sizes(program: Program) -> tuple[float, float]:
     """Return the largest size of ``X`` and ``u`` that a bound demands, and the largest that one states.
 
-    A bound demands what ``X = 0``, ``u = 0`` lack to it. Variables are measured by their columns.
+    A bound demands its violation at ``X = 0``, ``u = 0``. Variables are measured by their columns.
     """
     bounds = program.bounds
     norms, columns = program.row_sizes, program.column_sizes

@@ -1,8 +1,7 @@
-"""Large matrices of few terms: a sparse part and a few vectors, and nothing of order ``n^2``.
+"""Large matrices of few terms: a sparse part plus a low-rank part, without storage of order ``n^2``.
 
-A problem on a large graph has a sparse cost and sparse rows, but for one or two rows ``z'Xz`` with a full
-vector. Its ``C - A*(y)`` is then ``S + U diag(w) U'``, which multiplies a thin matrix at the price of its
-terms.
+A problem on a large graph has a sparse cost and sparse rows, except one or two rows ``z'Xz`` with a full
+vector. Its ``C - A*(y)`` is then ``S + U diag(w) U'``. A product with it costs in proportion to its terms.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ __all__ = [
     "stored_terms",
 ]
 
-_MOST_TERMS = 50_000_000  # that are listed
-_ROUND_OFF = 1e-14
-_FULL = 0.1  # of a vector's entries, beyond which its square is not listed
+_MOST_TERMS = 50_000_000  # stored numbers, above which the representation is not made
+_ROUND_OFF = 1e-14  # fraction of a row's largest term: tolerated difference from w z z'
+_FULL = 0.1  # fraction of nonzeros in a vector, above which its square is not listed by terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +80,7 @@ class SparsePlusLowRank:
         return float(np.sqrt(max(square, 0.0)))
 
     def ends(self) -> tuple[float, float]:
-        """Return an interval that holds every eigenvalue (Gershgorin's discs, and the vectors)."""
+        """Return an interval that contains every eigenvalue (Gershgorin's discs plus the vectors' terms)."""
         center = self.S.diagonal()
         radius = np.asarray(abs(self.S).sum(axis=1)).ravel() - np.abs(center)
         most = self.w * np.einsum("nq,nq->q", self.U, self.U)
@@ -91,16 +90,16 @@ class SparsePlusLowRank:
 
 @dataclass(frozen=True, eq=False)
 class SparseLowRankRows:
-    """Rows ``<A_k, X>`` of one block, those with full vectors apart from those held term by term.
+    """Rows ``<A_k, X>`` of one block: sparse terms plus squares of full vectors.
 
     Parameters
     ----------
     m, n : int
         The number of rows and the order of the block.
     terms : Coordinates
-        Row ``terms.row`` holds ``value X[i, j]``.
+        Row ``terms.row`` has the term ``value X[i, j]``.
     Z : array of shape (q, n)
-        Row ``at[l]`` holds ``weight[l] z_l'X z_l``.
+        Row ``at[l]`` has the term ``weight[l] z_l'X z_l``.
     at : int array of shape (q,)
     weight : array of shape (q,)
     """
@@ -155,7 +154,7 @@ class SparseLowRankProgram:
 
 
 def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram | None:
-    """Return the cost and the rows of one block by their terms; None where these are too many."""
+    """Return the cost and the rows of one block by their terms, None where there are too many."""
     block = program.blocks[b]
     own = [term for term in program.A.terms if term.block == b]
     cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
@@ -167,12 +166,12 @@ def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram |
 
 
 def stored_terms(rows: Rows) -> int:
-    """Return how many numbers hold rows here."""
+    """Return how many numbers a family takes in this representation."""
     return rows.count() if _full_squares(rows) is None else rows.m * rows.n
 
 
 def _full_squares(rows: Rows) -> Products | None:
-    """Return rows that are squares of vectors with few zeros, None for others."""
+    """Return the rows as products if they are squares of vectors with few zeros, None otherwise."""
     forms = rows.products()
     if forms is None or forms.U is not forms.W:
         return None
@@ -181,7 +180,7 @@ def _full_squares(rows: Rows) -> Products | None:
 
 
 def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, float] | None:
-    """Return ``z`` and ``w`` if the terms are those of ``w z'Xz``, such as a file's that lists ``e'Xe``."""
+    """Return ``z`` and ``w`` if the terms are those of ``w z'Xz``, such as ``e'Xe`` listed in a file."""
     S = sp.csr_array(
         (np.concatenate([value, value]) / 2, (np.concatenate([i, j]), np.concatenate([j, i]))), (n, n)
     )
@@ -198,7 +197,7 @@ def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, f
 
 
 def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
-    """Return `m` rows from families and the places where they stand."""
+    """Return `m` rows from placed families."""
     columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
     vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for term in placed:

@@ -1,7 +1,7 @@
-"""Row families: how ``m`` linear rows ``<A_k, X>`` are held as arrays.
+"""Row families: arrays that represent ``m`` linear rows ``<A_k, X>``.
 
 A new family is one file with a subclass of :class:`RowFamily` that has the methods of :class:`Rows`. Solvers
-touch rows only through those methods.
+use rows only through those methods.
 """
 
 from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows, dense_stack

@@ -51,9 +51,9 @@ def combine_rows(S: Any, rows: Rows) -> Rows:
 
 
 def concatenate_rows(families: Sequence[Rows]) -> Rows:
-    """Return one family that holds the rows of all, which must be of one class and one storage.
+    """Return one family of all rows; the given families must have the same class and storage.
 
-    Rows of a class that is not known here are held by their terms.
+    Rows of a class that is not known here become :class:`SparseRows`.
     """
     first = families[0]
     if len(families) == 1:
@@ -77,7 +77,7 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:
-    """Return the rows as ``w z'X z`` where they are of that form by construction."""
+    """Return the rows as ``w z'X z`` where their class has that form, None otherwise."""
     if isinstance(rows, RankOne):
         return rows
     if isinstance(rows, Distances):

@@ -1,4 +1,4 @@
-"""What a row family is: ``m`` rows ``<A_k, X>`` of one symmetric matrix, held as arrays."""
+"""The interface of a row family: ``m`` rows ``<A_k, X>`` of one symmetric matrix, as arrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ __all__ = [
     "symmetric_scatter",
 ]
 
-_LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000  # terms, and rows times their order, looked at
+# `_LARGEST_LISTED` is the largest number of terms that are listed to find signs, `_LARGEST_FACTORED` the
+# largest number of rows times their order that are factorized for it.
+_LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Rows as a list of terms: row ``row[k]`` holds ``value[k] * X[i[k], j[k]]``."""
+    """Rows as a list of terms: row ``row[k]`` has the term ``value[k] * X[i[k], j[k]]``."""
 
     row: IntArray
     i: IntArray
@@ -36,9 +38,9 @@ class Coordinates:
 
 @dataclass(frozen=True, eq=False)
 class RankOneTerms:
-    """Rows as sums of few rank-one pieces: row ``row[r]`` holds ``weight[r] u_r u_r'``.
+    """Rows as sums of few rank-one terms: row ``row[r]`` has the term ``weight[r] u_r u_r'``.
 
-    The ``u`` are the rows of `U`, dense or CSR of shape ``(pieces, n)``.
+    The ``u`` are the rows of `U`, dense or CSR of shape ``(terms, n)``.
     """
 
     U: Any
@@ -48,7 +50,7 @@ class RankOneTerms:
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Rows ``weight_k u_k' X w_k``; one object for `U` and `W` where these are the same.
+    """Rows ``weight_k u_k' X w_k``; `U` and `W` are one object where they are equal.
 
     The ``u`` and ``w`` are the rows of `U` and `W`, dense or CSR of shape ``(m, n)``.
     """
@@ -62,7 +64,7 @@ class Products:
 class Rows(Protocol):
     """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`.
 
-    :class:`RowFamily` has the last six of what follows, for a family that says nothing of its structure.
+    :class:`RowFamily` has defaults for a family without known structure.
     """
 
     @property
@@ -88,7 +90,7 @@ class Rows(Protocol):
         ...
 
     def slice(self, rows: IntArray) -> Self:
-        """Return the rows of the given numbers; a number may repeat."""
+        """Return the rows with the given indices; an index may repeat."""
         ...
 
     def scale(self, weight: Array) -> Self:
@@ -100,7 +102,7 @@ class Rows(Protocol):
         ...
 
     def magnitude(self, s: Array) -> Array:
-        """Return ``sum_ij |A_ij| s_i s_j``: the most a row can be on psd matrices of diagonal ``s^2``."""
+        """Return ``sum_ij |A_ij| s_i s_j``, an upper bound of a row on psd matrices with diagonal ``s^2``."""
         ...
 
     def factor(self, k: int) -> tuple[Array, Array]:
@@ -108,7 +110,7 @@ class Rows(Protocol):
         ...
 
     def rank_one_terms(self) -> RankOneTerms | None:
-        """Return the rows in rank-one pieces, None where they may need many."""
+        """Return the rows as rank-one terms, None where they may need many."""
         ...
 
     def coordinates(self) -> Coordinates:
@@ -121,7 +123,7 @@ class Rows(Protocol):
 
     @property
     def rank(self) -> int | None:
-        """The largest rank of a row, and of its :meth:`rank_one_terms`; None where it may be any."""
+        """An upper bound on the rank of a row and on its :meth:`rank_one_terms`; None without a bound."""
         ...
 
     @property
@@ -131,37 +133,37 @@ class Rows(Protocol):
 
     @property
     def few_terms(self) -> bool:
-        """Whether there are so few terms that :meth:`coordinates` costs less than other ways to see rows."""
+        """Whether there are so few terms that :meth:`coordinates` is the cheapest way to read the rows."""
         ...
 
     def products(self) -> Products | None:
-        """Return the rows as products of two vectors, None where they are held otherwise."""
+        """Return the rows as products of two vectors, None where they are stored otherwise."""
         ...
 
     def nonzero(self) -> IntArray:
-        """Return the numbers of the rows that are not zero, ascending; others may be among them."""
+        """Return the indices of the nonzero rows, ascending; zero rows may be among them."""
         ...
 
     def definite_signs(self, asked: Mask | None = None) -> Array:
-        """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 where it is not seen.
+        """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 for others or unknown.
 
-        Rows that are not `asked` for, where some are, need not be looked at closely.
+        Rows outside the mask `asked`, if given, need only a cheap test.
         """
         ...
 
 
 class RowFamily:
-    """What holds for every family of rows: a base for those that say little or nothing of their structure.
+    """Base class of row families, with defaults for those without known structure.
 
-    A family has to have ``n``, ``m``, `apply`, `adjoint`, `slice`, `scale` and `coordinates`. The others are
-    here, by dense matrices; a family that says them itself is faster.
+    A subclass must define ``n``, ``m``, `apply`, `adjoint`, `slice`, `scale` and `coordinates`. The other
+    methods use dense matrices here; a subclass that overrides them is faster.
     """
 
     rank: ClassVar[int | None] = None
     single: ClassVar[bool] = False
 
     def restrict(self: Rows, V: Array) -> Rows:
-        from bregopt.program.rows.dense import DenseRows  # which derives from this class
+        from bregopt.program.rows.dense import DenseRows  # a subclass of this class
 
         stack = np.array([V.T @ A @ V for A in _matrices(self)]).reshape(self.m, *2 * V.shape[1:])
         return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)

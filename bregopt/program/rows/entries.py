@@ -68,7 +68,7 @@ class Entries(RowFamily):
         return U, np.array([w / 4, -w / 4])
 
     def rank_one_terms(self) -> RankOneTerms:
-        # e_i e_j' + e_j e_i' = ((e_i + e_j)(e_i + e_j)' - (e_i - e_j)(e_i - e_j)') / 2; one piece if i = j
+        # e_i e_j' + e_j e_i' = ((e_i + e_j)(e_i + e_j)' - (e_i - e_j)(e_i - e_j)') / 2; one term if i = j
         diagonal, off = np.flatnonzero(self.i == self.j), np.flatnonzero(self.i != self.j)
         one, two = len(diagonal), len(off)
         ends = np.column_stack([self.i[off], self.j[off]]).ravel()

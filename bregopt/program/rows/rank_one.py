@@ -15,8 +15,8 @@ from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFa
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
-_dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # numpy has the former from 2.0
-_FEW = 0.5  # of the rows, below which those that act are taken out of a product
+_dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdot since 2.0
+_FEW = 0.5  # fraction of nonzero weights, below which only those rows enter a product
 
 
 @dataclass(frozen=True, eq=False)

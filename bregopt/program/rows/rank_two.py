@@ -1,4 +1,4 @@
-"""Rows that are products ``w u'X w``: entries seen in a range space, and differences of quadratic forms."""
+"""Rows that are products ``weight u'X w``: entries in a range space, and differences of quadratic forms."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ class SparseRows(RowFamily):
 
     @classmethod
     def of(cls, m: int, n: int, terms: Coordinates) -> SparseRows:
-        """Return the rows with terms of one entry added up and zeros dropped."""
+        """Return the rows, with the terms of each entry summed and zeros dropped."""
         i, j = np.minimum(terms.i, terms.j), np.maximum(terms.i, terms.j)
-        # One key for (row, i, j): Python integers cannot overflow here before m n^2 passes 2^63.
+        # One 64-bit key for (row, i, j), which does not overflow while m n^2 is below 2^63.
         key = (terms.row * n + i) * n + j
         unique, where = np.unique(key, return_inverse=True)
         value = np.bincount(where.ravel(), weights=terms.value, minlength=len(unique))
