@@ -1,7 +1,7 @@
-"""Bregman matrix divergences, each with all its facts.
+"""Bregman matrix divergences with all their properties.
 
 A new divergence is one file with a subclass of :class:`Divergence`, or of :class:`TraceDivergence` where a
-function of numbers generates it, and one line of :func:`register_divergence`.
+scalar function generates it, and one line of :func:`register_divergence`.
 """
 
 from bregopt.divergences.base import Divergence

@@ -1,4 +1,4 @@
-"""What a divergence is: a Bregman matrix divergence anchored at ``X0``, and all that solvers ask of it."""
+"""The interface of a Bregman matrix divergence anchored at ``X0``, with all that solvers need of it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Completed(NamedTuple):
 
 
 class Divergence(ABC):
-    """A divergence ``D(X, X0)`` from one fixed ``X0`` of order `n`, with what its dual needs.
+    """A divergence ``D(X, X0)`` from one fixed ``X0`` of order `n`, with its dual.
 
     A subclass is made with ``X0``, a symmetric array, and its parameters by keyword. It defines `name`,
-    `unit`, `value`, `gradient` and `dual_term`, with which an answer is certified. The other facts and
-    methods tell what else holds; what a subclass leaves out is taken not to hold. A solver's method runs
-    where the divergence :meth:`offers` what the method needs.
+    `unit`, `value`, `gradient` and `dual_term`, with which an answer is certified. The other attributes and
+    methods declare more properties; a property that is not declared is taken not to hold. A solver's method
+    runs where the divergence :meth:`offers` the properties that it needs.
     """
 
     name: ClassVar[str]
     infinite_outside_cone: ClassVar[bool] = False
-    """Whether `value` is infinite at every matrix that is not psd; where not, certificates check the cone."""
+    """Whether `value` is infinite at every matrix that is not psd. If false, certificates check the cone."""
     definite_start: ClassVar[bool] = False
-    """Whether ``X0`` must be positive definite; where not, it may be any symmetric matrix."""
+    """Whether ``X0`` must be positive definite. If false, it may be any symmetric matrix."""
     keeps_range: ClassVar[bool] = False
     """Whether ``X0`` may be singular, and ``X`` then keeps its range."""
     finite_on_boundary: ClassVar[bool] = True
-    """Whether singular ``X`` are at a finite distance."""
+    """Whether `value` is finite at singular ``X``."""
     essentially_smooth: ClassVar[bool] = False
-    """Whether the gradient is infinite on the boundary, so that minimizers lie inside the cone."""
+    """Whether the gradient is infinite on the boundary, so that minimizers are interior to the cone."""
     congruence_invariant: ClassVar[bool] = False
-    """Whether ``D(V X V', V X0 V') = D(X, X0)`` for every invertible ``V``, not orthogonal ones alone."""
+    """Whether ``D(V X V', V X0 V') = D(X, X0)`` for every invertible ``V``, not only orthogonal ones."""
     degree: ClassVar[int | None] = None
     """The ``p`` of ``D(r X, r X0) = r^p D(X, X0)``, None where there is none."""
     barrier: ClassVar[bool] = False
@@ -58,25 +58,25 @@ class Divergence(ABC):
     takes_multiplier: ClassVar[bool] = False
     """Whether `dual_term` also takes a multiplier of ``X psd`` and bounds on the diagonal."""
     penalty: ClassVar[Penalty | None] = None
-    """What its soft rows pay: its scalar case; with None they pay the violation."""
+    """The penalty of its soft rows: its scalar case. With None they pay the violation (the hinge)."""
     cvxpy_order: ClassVar[int] = 20
     """The largest order of a matrix at which CVXPY with Clarabel takes about a second."""
     cvxpy_cones: ClassVar[int] = 0
-    """For how many cones for each row of ``X`` CVXPY compiles it."""
+    """The number of cones that CVXPY compiles for each row of ``X``."""
 
     @classmethod
     def variant(cls, **parameters: Any) -> type[Divergence]:
-        """Return the class for some parameters; it is made with ``X0`` and these."""
+        """Return the class for the given parameters; its constructor takes ``X0`` and these."""
         return cls
 
     @classmethod
     def checked(cls, X0: Array, **parameters: Any) -> tuple[Array, Mapping[str, Any]]:
-        """Return ``X0`` and the parameters as they are used, after checking what a user gave.
+        """Return ``X0`` and the parameters as they are used, after checks.
 
         Raises
         ------
         TypeError, ValueError
-            It does not take them.
+            If the divergence does not accept them.
         """
         make: Any = cls
         make(X0, **parameters)
@@ -84,12 +84,12 @@ class Divergence(ABC):
 
     @classmethod
     def phrase(cls) -> str:
-        """Return how messages call it."""
+        """Return the name of the divergence in messages."""
         return f"the {cls.name} divergence"
 
     @classmethod
     def offers(cls, what: str) -> bool:
-        """Whether it has a name, whether a fact holds, or whether it defines an optional method."""
+        """Whether `what` is its name, an attribute that is true, or an optional method that it defines."""
         own = getattr(cls, what, None)
         return (
             what == cls.name or own is True or (callable(own) and own is not getattr(Divergence, what, own))
@@ -98,7 +98,7 @@ class Divergence(ABC):
     @property
     @abstractmethod
     def unit(self) -> float:
-        """The scale of ``D``; a hundredth of it is the least that a gap is measured against."""
+        """The scale of ``D``; gaps are relative to no less than a hundredth of it."""
         ...
 
     @abstractmethod
@@ -115,27 +115,27 @@ class Divergence(ABC):
     def dual_term(self, W: Array, mu: float, X: Array) -> float:
         """Return a lower bound on ``<W, .> + mu D(., X0)`` over psd matrices, ``-inf`` where there is none.
 
-        It is the minimum itself, except where a divergence has no closed form for it and takes the
-        multiplier of ``X psd`` from the gradient at `X`.
+        It is the minimum itself, except where a divergence has no closed form for it. Such a divergence takes
+        the multiplier of ``X psd`` from the gradient at `X`.
         """
         ...
 
     def recession(self) -> Array | None:
-        """Return the ``R`` with which ``D(t X, X0)`` grows as ``t <R, X>``, None where it outgrows all lines.
+        """Return ``R`` such that ``D(t X, X0)`` grows like ``t <R, X>``, None for faster than linear growth.
 
-        Where it is None, no ray of a problem moves ``X``.
+        Where it is None, every ray of a problem is zero in ``X``.
         """
         return None
 
     def spectrum(self, W: Array, mu: float) -> Spectrum | None:
-        """Return the minimizer of ``<W, X> + mu D(X, X0)`` over psd ``X``; None where there is none.
+        """Return the minimizer of ``<W, X> + mu D(X, X0)`` over psd ``X``, None where there is none.
 
         Newton's method on the dual needs it.
         """
         raise NotImplementedError(f"{self.phrase()} has no spectrum")
 
     def point(self, mu: float) -> Point:
-        """Return a matrix that projections onto single rows move, for cyclic projection."""
+        """Return the iterate of cyclic projection, which projections onto single rows update."""
         raise NotImplementedError(f"{self.phrase()} has no projection onto a row")
 
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
@@ -144,8 +144,8 @@ class Divergence(ABC):
 
     @classmethod
     def completed(cls, mu: float, W: Array, factor: float) -> Completed:
-        """Return ``mu s(factor X) + <W, X>`` as a divergence and what it leaves.
+        """Return ``mu s(factor X) + <W, X>`` as a divergence plus a linear term and a constant.
 
-        ``s`` is the function that CVXPY has of the divergence, ``-logdet`` or ``tr X log X``.
+        ``s`` is CVXPY's atom for the divergence, ``-logdet`` or ``tr X log X``.
         """
         raise NotImplementedError(f"{cls.phrase()} is of no function that CVXPY has")

@@ -1,4 +1,4 @@
-"""The squared Frobenius distance, plain and with elementwise weights; no half in front."""
+"""The squared Frobenius distance, plain and with elementwise weights, without a factor 1/2."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bregopt.linalg import root_of
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
 
-_ROUND_OFF = 1e-14  # of the norm: what a multiplier may lack to be psd
-_SHRINKINGS = 3  # of a multiplier, each making room for what the one before left
+_ROUND_OFF = 1e-14  # fraction of the norm: tolerated negative eigenvalue of a multiplier
+_SHRINKINGS = 3  # times that a multiplier is scaled down, each after the effect of the one before
 
 
 def psd_part(Y: Array) -> Array:
@@ -75,9 +75,9 @@ class Frobenius(Divergence):
 
 
 class WeightedFrobenius(Divergence):
-    """``||H o (X - X0)||_F^2`` with elementwise `weights` ``H`` of shape ``(n, n)``, none below zero.
+    """``||H o (X - X0)||_F^2`` with nonnegative elementwise `weights` ``H`` of shape ``(n, n)``.
 
-    An entry of weight zero is one that is not known: no value of it costs anything.
+    A weight of zero marks an unknown entry: it does not enter the distance.
     """
 
     name: ClassVar[str] = "weighted_frobenius"
@@ -121,24 +121,24 @@ class WeightedFrobenius(Divergence):
     ) -> float:
         """Return a lower bound on ``<W, .> + mu D(., X0)`` over psd matrices.
 
-        For any psd ``S``, dropping ``<S, X> >= 0`` leaves a minimum entry by entry. The multiplier of
-        ``X psd`` at the optimum makes that tight.
+        For any psd ``S``, dropping ``<S, X> >= 0`` leaves a minimum for each entry. The multiplier of
+        ``X psd`` at the optimum makes the bound tight.
 
         Parameters
         ----------
         W, X : array of shape (n, n)
         mu : float
         S : array of shape (n, n), optional
-            It is made psd; without it, the psd part of the gradient at `X` is taken.
+            It is made psd; the default is the psd part of the gradient at `X`.
         largest : array of shape (n,), optional
-            Bounds on the diagonal of the matrices; infinite where there is none.
+            Upper bounds on the diagonal of the matrices; infinite where there is none.
         """
         S = psd_part(W + mu * self.gradient(X)) if S is None else _made_psd(S)
         largest = np.full(len(X), np.inf) if largest is None else largest
         reach = np.where(np.isinf(largest), np.maximum(X.diagonal(), 0.0), largest)
         bound = _ByEntry(mu * self.H**2, self.X0, np.where(reach > 0, reach, 1.0), largest)
         open_ended = (self.H.diagonal() == 0) & np.isinf(largest)
-        if open_ended.any():  # there W - S must not be negative, with what is moved there
+        if open_ended.any():  # there W - S, less the part moved to the diagonal, must not be negative
             for _ in range(_SHRINKINGS):
                 S = _below(S, W.diagonal() - bound.moved(W - S).sum(axis=1), open_ended)
         return bound.least(W - S)
@@ -148,13 +148,13 @@ class WeightedFrobenius(Divergence):
 
 
 def _made_psd(S: Array) -> Array:
-    """Return `S` with round-off on its diagonal where that makes it psd, its psd part otherwise."""
+    """Return `S` with round-off added to its diagonal if that makes it psd, its psd part otherwise."""
     lifted = S + _ROUND_OFF * np.linalg.norm(S) * np.eye(len(S))
     return psd_part(S) if root_of(lifted) is None else lifted
 
 
 def _below(S: Array, most: Array, where: Mask) -> Array:
-    """Return a psd matrix like `S` whose diagonal is at most `most` in some places, or zero there."""
+    """Return psd `S` scaled such that its diagonal is at most `most`, or zero, at the indices `where`."""
     diagonal = S.diagonal()
     too_large = where & (diagonal > np.maximum(most, 0.0))
     if not too_large.any():
@@ -169,7 +169,7 @@ class _ByEntry:
     """A lower bound on ``<R, X> + <curvature o (X - X0), X - X0>`` over psd ``X``: a minimum for each entry.
 
     Off the diagonal, an entry's minimizer may be beyond ``e = sqrt(reach_i reach_j)``. The part of its slope
-    that takes it there goes to the diagonal, as ``2 |X_ij| <= X_ii e / reach_i + X_jj e / reach_j``.
+    that causes this is moved to the diagonal, as ``2 |X_ij| <= X_ii e / reach_i + X_jj e / reach_j``.
     """
 
     curvature: Array
@@ -183,11 +183,11 @@ class _ByEntry:
         return np.outer(root, root)
 
     def moved(self, R: Array) -> Array:
-        """Return what goes to the diagonal, row by row."""
+        """Return the slope that each entry moves to the diagonal, by rows."""
         return np.abs(self._split(R)[1]) * self._end / self.reach[:, None]
 
     def least(self, R: Array) -> float:
-        """Return the bound, ``-inf`` where the diagonal has none."""
+        """Return the bound, ``-inf`` where the minimum over the diagonal is not finite."""
         at, excess = self._split(R)
         slope = R.diagonal() - self.moved(R).sum(axis=1)
         own, center = self.curvature.diagonal(), self.X0.diagonal()
@@ -202,7 +202,7 @@ class _ByEntry:
         return total if math.isfinite(total) else -math.inf
 
     def _split(self, R: Array) -> tuple[Array, Array]:
-        """Return where each entry is least, and the part of its slope that goes to the diagonal."""
+        """Return each entry's minimizer, and the part of its slope that is moved to the diagonal."""
         known, end = self.curvature > 0, self._end
         free = self.X0 - np.divide(R, 2 * self.curvature, out=np.zeros_like(R), where=known)
         at = np.where(known, np.clip(free, -end, end), 0.0)

@@ -18,14 +18,14 @@ from bregopt.linalg import inverse_of, log_det, root_of
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint"]
 
-_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
+_CONDITION = 1e10  # limit on the condition number of X0 in `completed`; the rest of <W, X> stays linear
 
 
 class LogDet(Divergence):
     """LogDet divergence from a positive definite `X0` of shape ``(n, n)``.
 
-    Everything is computed in the coordinates of the Cholesky factor ``X0 = L L'``, in which the
-    divergence is that from the identity, so that an ill-conditioned `X0` costs no precision.
+    Everything is computed in the coordinates of the Cholesky factor ``X0 = L L'``. There it is the
+    divergence from the identity, so an ill-conditioned `X0` costs no precision.
     """
 
     name: ClassVar[str] = "logdet"
@@ -89,7 +89,10 @@ class LogDet(Divergence):
 
     @classmethod
     def completed(cls, mu: float, W: Array, factor: float) -> Completed:
-        """Return ``-mu logdet(factor X) + <W, X>``, for definite ``W`` beside ``mu D(X, mu inv(W))``."""
+        """Return ``-mu logdet(factor X) + <W, X>`` by ``mu D(X, mu inv(W))``; by ``mu D(X, I)`` otherwise.
+
+        The former needs a positive definite ``W`` of condition number below 1e10.
+        """
         n, (eigenvalues, Q) = len(W), np.linalg.eigh(W)
         if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
             eigenvalues = np.full(n, mu)

@@ -1,9 +1,9 @@
-"""One-row Bregman projection: find how far to go along a row so that its activity meets its target.
+"""One-row Bregman projection: find the step length along a row at which its activity meets its target.
 
-Along the row ``A`` the point moves by ``grad phi(X+) = grad phi(X) + alpha A`` (Kulis et al. 2009, eq. 7);
-its activity ``a(alpha) = <A, X+>`` grows with ``alpha``. A divergence says how by a :class:`Line`, on the
-scale on which ``a`` is closest to straight: then Newton's method needs few steps, and one step for a
-rank-one row under LogDet, where ``1/a = 1/p - alpha`` is the closed form of eq. 19.
+Along the row ``A`` the point moves by ``grad phi(X+) = grad phi(X) + alpha A`` (Kulis et al. 2009, eq. 7).
+Its activity ``a(alpha) = <A, X+>`` increases with ``alpha``. A divergence gives it as a :class:`Line`, on a
+scale on which it is nearly linear: then Newton's method needs few steps. It needs one step for a rank-one row
+under LogDet, where ``1/a = 1/p - alpha`` is the closed form of eq. 19.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Line(Protocol):
 
     @property
     def scale(self) -> Scale:
-        """The scale on which :meth:`evaluate` speaks; not the identity only where positive."""
+        """The scale of :meth:`evaluate`; the identity unless all activities are positive."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Line(Protocol):
 
 
 class Point(Protocol):
-    """A matrix that projections move; ``X`` is never copied on the way."""
+    """A matrix that projections update in place."""
 
     @property
     def X(self) -> Array:
@@ -83,7 +83,7 @@ class Point(Protocol):
         ...
 
     def reset(self, W: Array) -> None:
-        """Go to the minimizer of ``<W, X> + mu D(X, X0)``."""
+        """Set ``X`` to the minimizer of ``<W, X> + mu D(X, X0)``."""
         ...
 
     def line(self, U: Array, d: Array) -> Line:
@@ -91,12 +91,12 @@ class Point(Protocol):
         ...
 
     def move(self, line: Line, alpha: float) -> None:
-        """Move along a line got from this point where it now is."""
+        """Move along a line that this point returned at its current ``X``."""
         ...
 
 
 class Target(Protocol):
-    """What an activity must meet: a bound that may give way as the row's multiplier grows."""
+    """The target of an activity: a bound that a soft row relaxes as its multiplier changes."""
 
     @property
     def floor(self) -> float:
@@ -114,14 +114,14 @@ class Target(Protocol):
 
 
 def line_root(line: Line, target: Target, y: float, mu: float) -> float:
-    """Return ``alpha`` with ``a(alpha) = target(y + mu alpha)``; ``-inf`` or ``inf`` where none has it.
+    """Return ``alpha`` with ``a(alpha) = target(y + mu alpha)``; ``-inf`` or ``inf`` where there is none.
 
     Parameters
     ----------
     line : Line
     target : Target
     y : float
-        The row's multiplier now.
+        The row's current multiplier.
     mu : float
         Weight of the divergence: ``alpha`` moves the multiplier by ``mu alpha``.
     """
@@ -136,7 +136,7 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
     def excess(alpha: float) -> tuple[float, float]:
         a, da = line.evaluate(alpha)
         b, db = target(y + mu * alpha)
-        if b <= lowest:  # a square penalty can bend a bound out of reach: go back
+        if b <= lowest:  # a square penalty can relax a bound beyond all activities: return to smaller alpha
             return math.inf, math.inf
         difference = a - psi(b)
         settled = abs(difference) <= _ROUND_OFF * max(abs(a), unit)
@@ -153,15 +153,15 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
 def increasing_root(g: Callable[[float], tuple[float, float]], start: float, stop: float) -> float:
     """Return the root of an increasing function on an open interval that contains zero.
 
-    Newton's method from zero, kept inside the bracket found so far; a step that leaves it is replaced by
-    a bisection, or by a step four times the last where there is no bracket yet.
+    Newton's method starts from zero and stays inside the current bracket. A step that leaves the bracket is
+    replaced by a bisection, or by a step four times the last one where the bracket is unbounded.
 
     Parameters
     ----------
     g : callable
         ``x -> (value, derivative)``.
     start, stop : float
-        BoundState of the interval, where ``g`` goes to ``-inf`` and ``inf`` or to values of opposite sign.
+        Ends of the interval, where ``g`` tends to ``-inf`` and ``inf`` or to values of opposite sign.
     """
     x, leap = 0.0, 0.0
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""The divergences by their names: those of bregopt, and plug-ins."""
+"""The divergences by name: the built-in ones and plug-ins."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def register_divergence(cls: type[Divergence]) -> type[Divergence]:
     Parameters
     ----------
     cls : class
-        A subclass of :class:`Divergence`, or of :class:`TraceDivergence`, with a name. A class of the name
-        of another plug-in takes its place.
+        A subclass of :class:`Divergence`, or of :class:`TraceDivergence`, with a name. It replaces a plug-in
+        of the same name.
 
     Raises
     ------
     TypeError
-        It is no such class, or lacks a method.
+        If `cls` is not such a class, or lacks a method.
     ValueError
-        Its name is that of a divergence of bregopt.
+        If its name is that of a built-in divergence.
     """
     if not isinstance(cls, type) or not issubclass(cls, Divergence):
         raise TypeError(f"cls is {cls!r}; expected a subclass of bregopt.divergences.Divergence")
@@ -45,12 +45,12 @@ def register_divergence(cls: type[Divergence]) -> type[Divergence]:
 
 
 def divergence_named(given: str | type[Divergence]) -> type[Divergence]:
-    """Return a registered divergence, by its name or as it is.
+    """Return the registered divergence of a name, or of the name of a class.
 
     Raises
     ------
     TypeError, ValueError
-        It is neither, or none of that name is registered.
+        If `given` is neither a name nor a class, or no divergence of that name is registered.
     """
     if isinstance(given, type) and issubclass(given, Divergence):
         given = given.name

@@ -1,7 +1,7 @@
-"""The penalties of soft rows: divergences of two numbers, which are those of matrices of order one.
+"""The penalties of soft rows: the divergences of matrices of order one.
 
-A soft row pays ``gamma d(a, b)`` for the activity ``a`` at the bound ``b``. A divergence of matrices names in
-:attr:`~bregopt.divergences.Divergence.penalty` which ``d`` goes with it.
+A soft row pays ``gamma d(a, b)`` for the activity ``a`` at the bound ``b``. The attribute
+:attr:`~bregopt.divergences.Divergence.penalty` of a divergence of matrices names its ``d``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["PENALTY_DEGREES", "SCALARS", "Penalty", "Scalar"]
 
 
 class Penalty(IntEnum):
-    """How a row may bend."""
+    """The penalty of a row for the activity ``a`` beyond the bound ``b``; hard rows have none."""
 
     HARD = 0
     HINGE = 1  # gamma * |a - b|
@@ -34,24 +34,31 @@ class Scalar(NamedTuple):
     Parameters
     ----------
     name : str
-        How messages call the penalty.
+        The penalty's name in messages.
     atom : str
-        How messages call what CVXPY writes for it.
+        The name of its CVXPY atom in messages.
     degree : int
         The ``p`` of ``d(r a, r b) = r^p d(a, b)``.
     of_ratios : bool
-        Whether it is defined for bounds above zero only.
+        Whether it is defined for positive bounds only.
     finite_at_zero : bool
         Whether ``d(0, b)`` is finite.
     harmonic : bool
-        Whether one over the bent bound is affine in the multiplier.
-    value, conjugate, response, bend, give : callable
-        Of arrays: ``d(a, b)``; ``min over a of d(a, b) + t a``; the ``t`` of that ``a``; the ``a`` of ``t``;
-        and ``-da/dt`` between the ``a`` of ``t`` and another one, as their geometric mean.
+        Whether one over the relaxed bound is affine in the multiplier.
+    value : callable
+        ``(a, b) -> d(a, b)``, of arrays like the next four.
+    conjugate : callable
+        ``(t, b) -> min over a of d(a, b) + t a``.
+    response : callable
+        ``(a, b) -> t``, the ``t`` for which ``a`` is that minimizer.
+    bend : callable
+        ``(t, b) -> a``, the relaxed bound: that minimizer.
+    give : callable
+        ``(a, a') -> -da/dt``, the geometric mean of the values at two minimizers.
     floor : callable
-        ``(bound, gamma) -> y``, the multiplier below which the bent bound is infinite.
+        ``(bound, gamma) -> y``, the multiplier below which the relaxed bound is infinite.
     target : callable
-        ``(bound, gamma, y) -> (bent bound, its derivative)``, of numbers.
+        ``(bound, gamma, y) -> (relaxed bound, its derivative)``, of numbers.
     cvxpy : callable
         ``(cvxpy, a, b) -> d(a, b)`` elementwise, as an expression of CVXPY.
     """
@@ -73,7 +80,7 @@ class Scalar(NamedTuple):
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, one where the two are the same, be it zero."""
+    """Return ``a / b``; one where both are equal, also where both are zero."""
     return np.divide(a, b, out=np.ones_like(a), where=a != b)
 
 
@@ -170,5 +177,5 @@ SCALARS: dict[Penalty, Scalar] = {
         cvxpy=lambda cp, a, b: cp.square(a - b),
     ),
 }
-# By the values of Penalty: gamma times this power of the unit of a row is the price in units of one.
+# By the values of Penalty: dividing a row by r multiplies its gamma by r to this power.
 PENALTY_DEGREES = np.array([0, 1, *(scalar.degree for scalar in SCALARS.values())])

@@ -17,7 +17,7 @@ __all__ = ["exp_divided_differences", "rank_one_spectrum"]
 def exp_divided_differences(theta: Array) -> Array:
     """Return ``(e^a - e^b)/(a - b)`` for all pairs of `theta`, stable where ``a`` and ``b`` are close.
 
-    The differences of an exponential whose arguments should be shifted to be at most zero.
+    To avoid overflow, shift `theta` to be at most zero.
     """
     gap = np.abs(theta[:, None] - theta)
     top = np.exp(np.maximum(theta[:, None], theta))
@@ -26,12 +26,12 @@ def exp_divided_differences(theta: Array) -> Array:
 
 
 def rank_one_spectrum(theta: Array, w: Array, alpha: float) -> tuple[Array, Array]:
-    """Return the eigenvalues of ``diag(theta) + alpha w w'`` that `w` can see, and ``(w'q)^2`` for each.
+    """Return the eigenvalues of ``diag(theta) + alpha w w'`` with ``w'q`` not zero, and ``(w'q)^2`` for each.
 
-    The eigenvalues are the roots of the secular equation ``1 + alpha sum_j w_j^2 / (theta_j - x) = 0``,
-    found one by one by LAPACK's ``dlaed4``, which returns the differences ``theta_j - x`` to full
-    relative precision; the weights follow from them (Golub 1973). Eigenvalues whose vectors are
-    orthogonal to `w` are left out: they do not move and have weight zero.
+    The eigenvalues are the roots of the secular equation ``1 + alpha sum_j w_j^2 / (theta_j - x) = 0``.
+    LAPACK's ``dlaed4`` finds them one by one and returns the differences ``theta_j - x`` to full relative
+    precision. The weights follow from them (Golub 1973). Eigenvalues whose vectors ``q`` are orthogonal to
+    `w` are left out: they do not change and have weight zero.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def rank_one_spectrum(theta: Array, w: Array, alpha: float) -> tuple[Array, Arra
 
 
 def _merged_poles(theta: Array, w: Array) -> tuple[Array, Array]:
-    """Return the distinct poles that carry weight; poles closer than round-off count as one."""
+    """Return the distinct poles of nonzero weight; poles closer than round-off count as one."""
     square = w * w
     total = square.sum()
     seen = square > (EPS**2) * total

@@ -1,4 +1,4 @@
-"""Points that are functions of a spectrum, ``X = V f(theta) V'``, and how they move."""
+"""Spectral functions ``X = V f(theta) V'`` and their derivatives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spectrum(Protocol):
 
     @property
     def theta(self) -> Array:
-        """The eigenvalues that a function takes to those of the minimizer, shape ``(n,)``, ascending."""
+        """The eigenvalues that ``f`` maps to those of the minimizer, shape ``(n,)``, ascending."""
         ...
 
     @property
@@ -48,15 +48,15 @@ class Spectrum(Protocol):
 
     @property
     def softness(self) -> float:
-        """By how much a typical entry of the minimizer moves when its entry of ``W`` does."""
+        """Typical magnitude of the derivative of an entry of the minimizer in the same entry of ``W``."""
         ...
 
     def derivative(self, S: Any) -> Product:
-        """Return how the minimizer moves as ``W`` falls by the symmetric `S`, dense or sparse."""
+        """Return the directional derivative of the minimizer as ``W`` changes by ``-S``, dense or sparse."""
         ...
 
     def curvature(self, Q: Array) -> Array:
-        """Return ``<qq', derivative(qq')>`` for vectors given in the eigenvectors, the rows of `Q`."""
+        """Return ``<qq', derivative(qq')>`` for each row ``q`` of `Q`, in the basis of the eigenvectors."""
         ...
 
     def entry_curvature(self) -> Array:
@@ -68,13 +68,13 @@ class Spectrum(Protocol):
 
 
 class DifferenceSpectrum:
-    """How ``V f(theta) V'`` moves, from the divided differences of ``f`` (Daletskii and Krein)."""
+    """The derivative of ``V f(theta) V'`` by the divided differences of ``f`` (Daletskii and Krein)."""
 
     V: Array
 
     @property
     def differences(self) -> Array:
-        """The divided differences of ``f``, over ``mu``, shape ``(n, n)``."""
+        """The divided differences of ``f``, divided by ``mu``, shape ``(n, n)``."""
         raise NotImplementedError
 
     def derivative(self, S: Any) -> Product:
@@ -111,7 +111,7 @@ class ExponentialSpectrum(DifferenceSpectrum):
 
     @cached_property
     def differences(self) -> Array:
-        """The divided differences of the exponential, over ``mu``."""
+        """The divided differences of the exponential, divided by ``mu``."""
         top = float(self.theta[-1])
         return np.exp(top) / self.mu * exp_divided_differences(self.theta - top)
 
@@ -134,8 +134,8 @@ class ExponentialSpectrum(DifferenceSpectrum):
 class PositiveSpectrum:
     """``X = (V diag(theta) V')_+``, of the squared Frobenius distance.
 
-    The generalized derivative (Qi and Sun 2006) needs only the eigenvectors of the smaller sign group: the
-    positive and the negative part move as their argument does, together.
+    The generalized derivative (Qi and Sun 2006) needs products with the eigenvectors of the smaller sign
+    group only: the derivatives of the positive and the negative part add up to the direction.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Divergences ``tr phi(X) - tr phi(X0) - <phi'(X0), X - X0>`` that a function of numbers generates."""
+"""Divergences ``tr phi(X) - tr phi(X0) - <phi'(X0), X - X0>`` of a scalar function ``phi``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bregopt.divergences.spectrum import DifferenceSpectrum
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
 
-_CLOSE = 1e-5  # relative distance of two arguments below which the derivative stands for their difference
+_CLOSE = 1e-5  # relative distance of two arguments up to which a mean slope is their divided difference
 
 
 class TraceDivergence(Divergence):
     """The Bregman divergence of ``tr phi(X)``, with ``phi`` applied to the eigenvalues.
 
-    A subclass defines four functions of arrays of numbers, and has its divergence and all that Newton's
-    method on the dual needs. A singular ``X0`` is allowed where ``phi'`` is finite at zero.
+    A subclass defines four functions of arrays of numbers. The divergence and all that Newton's method on
+    the dual needs follow from them. A singular ``X0`` is allowed where ``phi'`` is finite at zero.
     """
 
     def __init__(self, X0: Array) -> None:
@@ -54,7 +54,7 @@ class TraceDivergence(Divergence):
 
     @abstractmethod
     def conjugate_slope(self, theta: Array) -> Array:
-        """Return the ``x >= 0`` with the largest ``theta x - phi(x)``; infinite where there is none."""
+        """Return the ``x >= 0`` that maximizes ``theta x - phi(x)``; infinite where there is none."""
         ...
 
     @property

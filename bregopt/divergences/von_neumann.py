@@ -16,7 +16,7 @@ from bregopt.divergences.spectrum import ExponentialSpectrum
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
 
-_CONDITION = 1e10  # of a start: what the linear term asks for beyond that stays a linear term
+_CONDITION = 1e10  # limit on the condition number of X0 in `completed`; the rest of <W, X> stays linear
 
 
 class VonNeumann(Divergence):
@@ -80,15 +80,15 @@ class VonNeumann(Divergence):
 
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         n = len(self.log_X0)
-        # Of a matrix of order one CVXPY 1.6 cannot canonicalize the spectrum: there is no second eigenvalue.
+        # CVXPY 1.6 cannot canonicalize the spectrum of a matrix of order one: it has no second eigenvalue.
         entropy = cp.von_neumann_entr(X) if n > 1 else cp.entr(X[0, 0])
         return -entropy - cp.vdot(self.log_X0 + np.eye(n), X) + self.trace
 
     @classmethod
     def completed(cls, mu: float, W: Array, factor: float) -> Completed:
-        """Return ``mu tr(factor X log(factor X)) + <W, X>`` beside ``mu' D(X, exp(-W'/mu' - I))``.
+        """Return ``mu tr(factor X log(factor X)) + <W, X>`` by ``mu' D(X, exp(-W'/mu' - I))``.
 
-        The logarithm is cut off where ``X0`` would lose its smallest eigenvalues, or be no number at all.
+        The logarithm of ``X0`` is clipped where ``X0`` would be ill conditioned or overflow.
         """
         # tr(aX log aX) = a tr(X log X) + a log a tr X
         mu, W = mu * factor, W + mu * factor * np.log(factor) * np.eye(len(W))
@@ -109,8 +109,8 @@ class VonNeumann(Divergence):
 class VonNeumannLine:
     """Activity ``tr(A exp(log X + alpha A))`` along the row ``A``, in the eigenvectors of ``log X``.
 
-    A positive rank-one row is evaluated through the secular equation, in ``O(r^2)``; other rows by an
-    eigendecomposition. Exponents are shifted by the largest before they are taken.
+    A rank-one row is evaluated by the secular equation, in ``O(r^2)``; other rows by an
+    eigendecomposition. Exponents are shifted by the largest one.
     """
 
     __slots__ = ("activity", "d", "scale", "theta", "w")
@@ -156,7 +156,7 @@ class VonNeumannLine:
 
 
 class VonNeumannPoint:
-    """A positive definite matrix held as ``V exp(diag(theta)) V'`` (Kulis et al. 2009, Algorithm 3)."""
+    """A positive definite matrix stored as ``V exp(diag(theta)) V'`` (Kulis et al. 2009, Algorithm 3)."""
 
     def __init__(self, divergence: VonNeumann, mu: float) -> None:
         self._divergence, self._mu = divergence, mu
