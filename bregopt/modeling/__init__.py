@@ -1,1 +1,1 @@
-"""What a user declares: variables, expressions, atoms, constraints, objectives, problems."""
+"""The modeling layer: variables, expressions, atoms, constraints, objectives, problems."""

@@ -1,4 +1,4 @@
-"""Affine atoms: what can be said of a matrix variable, each as one vectorized row family."""
+"""Affine atoms of a matrix variable, each as one vectorized row family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, Ran
 
 __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 
-# A stack of matrices with at most this share of nonzeros is held by its terms.
+# A stack of matrices with at most this fraction of nonzeros is stored by its terms.
 _SPARSE_SHARE = 0.2
 
 
@@ -60,7 +60,7 @@ def inner(A: Any, X: PSD) -> Expression:
     Raises
     ------
     TypeError, ValueError
-        Not symmetric, not of the order of `X`, not finite real numbers, or no matrix at all.
+        If `A` is not symmetric, not of the order of `X`, not finite real numbers, or has no matrix.
     """
     X = _matrix(X, "inner")
     single, stack = _matrices(A)
@@ -93,7 +93,7 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     Raises
     ------
     TypeError, ValueError
-        Another shape, no row, or not finite real numbers.
+        If `Z` has another shape, no row, or numbers that are not finite and real.
     """
     X = _matrix(X, "quad_form")
     if sp.issparse(Z):
@@ -119,7 +119,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     Parameters
     ----------
     X : PSD
-        Read as a Gram matrix.
+        A Gram matrix.
     i, j : int or array_like of int
         Broadcast against each other.
 
@@ -131,7 +131,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     Raises
     ------
     TypeError, ValueError
-        Indices that are empty, out of range, equal, or not integers.
+        If indices are empty, out of range, equal, or not integers.
     """
     X = _matrix(X, "sq_distance")
     scalar = np.ndim(i) == 0 and np.ndim(j) == 0
@@ -163,7 +163,7 @@ def _matrix(X: Any, atom: str) -> PSD:
 
 
 def _matrices(A: Any) -> tuple[bool, list[Any]]:
-    """Return whether `A` of inner is one matrix, and the matrices; none where it is no array at all."""
+    """Return whether `A` of inner is one matrix, and the list of matrices, empty for a scalar."""
     if sp.issparse(A):
         return True, [A]
     if isinstance(A, list | tuple):
@@ -176,7 +176,7 @@ def _matrices(A: Any) -> tuple[bool, list[Any]]:
 
 
 def _index_text(index: Any) -> str:
-    """Return how a label shows an index: an array by the first of its indices."""
+    """Return the text of an index in a label; of an array only the first index is shown."""
     numbers = np.ravel(index)
     if np.ndim(index) == 0:
         return str(int(numbers[0]))

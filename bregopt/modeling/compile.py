@@ -1,7 +1,7 @@
-"""From what a user declared to a :class:`~bregopt.program.Program`: once for the structure, then per value.
+"""Compilation of a declared problem to a :class:`~bregopt.program.Program`.
 
-The structure (row families, their places, the sparse matrix of the ordinary variables) is compiled once;
-what parameters change (bounds, weights) is filled in at each solve.
+The structure (row families, their indices, the sparse matrix of the ordinary variables) is compiled once.
+The parts that depend on parameters (bounds, weights) are filled in at each solve.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """One end of every row: a number, infinite where it is open, and what parameters add to it, if any do."""
+    """The lower or upper bounds of all rows: constants, infinite where there is no bound, plus parameters.
+
+    `slope` maps the values of all parameters to their part of the bounds; None without parameters.
+    """
 
     constant: Array
     slope: Any
 
     def at(self, values: Array) -> Array:
-        """Return the ends at the values of all parameters, one after the other."""
+        """Return the bounds at the concatenated values of all parameters."""
         ends: Array = self.constant if self.slope is None else self.constant + self.slope @ values
         return ends
 
@@ -62,7 +65,7 @@ class Compiled:
         Raises
         ------
         ValueError
-            A parameter without value, bounds that cross, or weights that are not positive.
+            If a parameter has no value, bounds cross, or a weight is not positive.
         """
         for p in self.parameters:
             if p.value is None:
@@ -83,18 +86,18 @@ class Compiled:
         )
 
     def variable_slices(self) -> list[tuple[Variable, slice]]:
-        """Return each ordinary variable with its place in ``u``."""
+        """Return each ordinary variable with its slice of ``u``."""
         return list(zip(self.variables, _slices(self.variables), strict=True))
 
     def constraint_slices(self) -> list[tuple[Constraint, slice]]:
-        """Return each constraint with its place among the rows."""
+        """Return each constraint with its slice of the rows."""
         return list(zip(self.constraints, _slices(self.constraints), strict=True))
 
     def _with_nearness(self, block: Block) -> Block:
         for t in self.objective.expression.terms:
             if t.X.name == block.name and block.nearness is not None:
                 mu = _weight(t, self.objective.sign)
-                # The same nearness where the weight is the same: X0 stays factorized.
+                # With the same weight the nearness object stays the same, so X0 is not factorized again.
                 same = mu == block.nearness.mu
                 return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
         return block
@@ -124,7 +127,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
     Raises
     ------
     ValueError
-        No matrix variable, two divergences of one variable, or two variables of one name.
+        If there is no matrix variable, two divergences of one variable, or two variables of one name.
     """
     expressions = [objective.expression.affine, *(c.body for c in constraints)]
     matrices = _ordered([t.X for t in objective.expression.terms], *(e.psd.keys() for e in expressions))
@@ -165,9 +168,9 @@ def _block(X: PSD, objective: Minimize) -> Block:
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
-    """Place every family; those of one class and storage are joined, so that loops stay arrays.
+    """Return the linear map; families of one class and storage are joined into one, for speed.
 
-    A sparse family is placed without the rows that do not mention its matrix.
+    A sparse family enters without its zero rows.
     """
     number = {X: b for b, X in enumerate(matrices)}
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
@@ -192,7 +195,7 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
 
 
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
-    """Return the rows of a family that hold something, and their numbers."""
+    """Return the indices of the nonzero rows of a family, and these rows."""
     at = rows.nonzero()
     return at, rows if len(at) == rows.m else rows.slice(at)
 
@@ -210,7 +213,7 @@ def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constra
 
 @lru_cache(maxsize=64)
 def _nothing(m: int, k: int) -> Any:
-    """Return a sparse matrix of zeros, which would take longer to make than the map of a small problem."""
+    """Return a sparse matrix of zeros, cached: making one takes longer than the map of a small problem."""
     return sp.csr_array((m, k))
 
 
@@ -251,7 +254,7 @@ _SIDES = (("lower", -np.inf), ("upper", np.inf))
 def _ends(
     parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, open_end: float
 ) -> _Ends:
-    """Return one end of every row, "lower" or "upper"; `open_end` where it has none."""
+    """Return the bounds of all rows on one side, "lower" or "upper"; `open_end` where there is none."""
     columns = dict(zip(parameters, _slices(parameters), strict=True))
     m = sum(c.size for c in constraints)
     constant = np.full(m, open_end)
@@ -272,7 +275,7 @@ def _ends(
 def _shares(
     parameters: tuple[Parameter, ...], lower: _Ends, upper: _Ends
 ) -> Iterator[tuple[Parameter, Any, Any]]:
-    """Yield each parameter that is in bounds, with its columns of their slopes."""
+    """Yield each parameter that occurs in bounds, with its columns of their slopes."""
     start = 0
     for p in parameters:
         place = slice(start, start + p.size)
@@ -284,14 +287,14 @@ def _shares(
 
 
 def _gamma(c: Constraint) -> Array:
-    """Return what bending each row of a soft constraint costs."""
+    """Return the penalty weight of each row of a soft constraint."""
     assert c.softness is not None
     gamma = c.softness.gamma
     return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
 
 
 def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
-    """Return what bending a soft constraint is paid by."""
+    """Return the kind of penalty of a soft constraint."""
     assert c.softness is not None
     asked = c.softness.penalty
     if asked == "hinge" or (asked is None and own is None):
@@ -313,7 +316,7 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
 
 
 def _name(number: int, c: Constraint) -> str:
-    """Return how messages call a constraint."""
+    """Return the name of a constraint in messages."""
     return f"constraint {number} ({c.label})"
 
 
@@ -323,7 +326,7 @@ def _own_penalty(objective: Minimize) -> Penalty | None:
 
 
 def _slices(items: Sequence[Any]) -> list[slice]:
-    """Return the place of each item in what holds all their elements, one item after the other."""
+    """Return the slice of each item in the concatenation of all items."""
     ends = list(accumulate((item.size for item in items), initial=0))
     return [slice(start, end) for start, end in pairwise(ends)]
 

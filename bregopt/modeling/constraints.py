@@ -19,7 +19,7 @@ PENALTIES = ("divergence", "hinge")
 
 @dataclass(frozen=True, eq=False)
 class Softness:
-    """How a soft constraint may bend: the weight, and what is paid."""
+    """The weight and the kind of a soft constraint's penalty."""
 
     gamma: Array | Parameter
     penalty: str | None
@@ -35,11 +35,11 @@ class Constraint:
     lower, upper : Expression or None
         Constants and parameters, of the shape of the body; one object for an equality.
     dual_value : float or array of that shape, or None
-        Set by :meth:`bregopt.Problem.solve`, with CVXPY's signs: not negative for inequalities; for
-        ``left == right`` the ``v`` of the Lagrangian ``f + v (left - right)``, and for two-sided constraints
-        that of ``f + v (body - bound)``. Where the problem is infeasible it is, as in CVXPY, this
+        Set by :meth:`bregopt.Problem.solve`, with CVXPY's signs. For inequalities it is not negative. For
+        ``left == right`` it is the ``v`` of the Lagrangian ``f + v (left - right)``, for two-sided
+        constraints that of ``f + v (body - bound)``. If the problem is infeasible it is, as in CVXPY, this
         constraint's part of a Farkas vector: the multipliers of a combination of the rows that no
-        ``X psd`` meets. None where the problem is unbounded.
+        ``X psd`` meets. None if the problem is unbounded.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Constraint:
     ) -> None:
         self.body, self.lower, self.upper, self.sense = body, lower, upper, sense
         self.softness = softness
-        self.mirrored = mirrored  # written with the bound on the left
+        self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The shape of the body."""
         return self.body.shape
 
     @property
@@ -68,7 +68,7 @@ class Constraint:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the constraint in messages."""
         if self.sense == "between":
             text = f"{_text(self.lower)} <= {self.body.label} <= {_text(self.upper)}"
         else:
@@ -100,7 +100,7 @@ def compare(left: Expression, right: Expression, sense: str) -> Constraint:
         left, right = right, left
         sense = {"<=": ">=", ">=": "<=", "==": "=="}[sense]
     if right.is_constant and not left.parameters and not left.constant.any():
-        body, bound = left.broadcast_with(right)  # as it stands
+        body, bound = left.broadcast_with(right)  # already separated
     else:
         body = left.plus(-right)
         bound = -body.constant_part()
@@ -121,7 +121,7 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
     Raises
     ------
     ValueError
-        A lower bound above the upper one (with parameters: at the solve), or bounds with variables.
+        If a lower bound is above the upper one (with parameters: at the solve), or a bound has variables.
     """
     e = as_expression(expression)
     if e.is_constant:
@@ -141,22 +141,22 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
 
 
 def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -> Constraint:
-    """Return the constraint as one that may bend at a price (Kulis et al. 2009, eq. 22).
+    """Return the constraint as a soft one, which may be violated at a price (Kulis et al. 2009, eq. 22).
 
     Parameters
     ----------
     constraint : Constraint
     gamma : float, array_like of the constraint's shape, or Parameter; above 0
-        Price of bending; larger is harder.
+        Weight of the penalty; a larger weight gives smaller violations.
     penalty : {None, "divergence", "hinge"}
-        "divergence" pays ``gamma`` times the divergence of the bent bound from the bound, in the scalar
-        form of the objective's divergence; "hinge" pays ``gamma`` times the violation. None takes
-        "divergence" where the objective has one and "hinge" where it is linear.
+        "divergence" pays ``gamma`` times the divergence of the relaxed bound from the bound, in the scalar
+        form of the objective's divergence. "hinge" pays ``gamma`` times the violation. None takes
+        "divergence" if the objective has one and "hinge" if it is linear.
 
     Returns
     -------
     Constraint
-        A new one; the given constraint stays hard.
+        A new constraint; the given one stays hard.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
 
 
 def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
-    """Return the weights of all rows, after checking that they are above zero."""
+    """Return the weights of all rows, after checking that they are positive."""
     if (gamma <= 0).any():
         raise ValueError(f"gamma of soft has the value {gamma.min():g}; expected numbers above 0")
     if gamma.ndim == 0:
@@ -200,7 +200,7 @@ def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _check_order(e: Expression, lower: Expression, upper: Expression) -> None:
-    """Refuse numbers that cross; what parameters do is seen when they have values."""
+    """Refuse bounds that cross; bounds with parameters are checked at the solve."""
     crossed = np.flatnonzero(lower.constant > upper.constant)
     if len(crossed) and not lower.parameters and not upper.parameters:
         k = int(crossed[0])

@@ -1,8 +1,8 @@
-"""Affine expressions in matrix variables, ordinary variables and parameters; arrays of them, held as arrays.
+"""Arrays of affine expressions in matrix variables, ordinary variables and parameters.
 
 An :class:`Expression` of shape ``s`` has ``prod(s)`` rows in C order. Each row is a linear functional of
-every matrix variable (one row family a variable), plus a row of a sparse matrix for every ordinary
-variable and every parameter, plus a constant.
+every matrix variable (one row family for each), plus a row of a sparse matrix for every ordinary variable
+and every parameter, plus a constant.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["Expression", "Operand", "as_expression"]
 
 _LONGEST_LABEL = 80
-_ATOMS = ("trace", "diag", "sum", "inner", "quad_form", "sq_distance")  # bregopt's, for messages
+_ATOMS = ("trace", "diag", "sum", "inner", "quad_form", "sq_distance")  # bregopt's atoms, for messages
 
 
 class _NoNumber:
-    """What numpy holds for an operand: of whatever numpy and CVXPY do with it, the error is ours."""
+    """NumPy's element for an operand: any use of it by NumPy or CVXPY raises bregopt's error."""
 
     def __float__(self) -> NoReturn:
         raise TypeError(_refusal("a function of numpy or CVXPY"))
 
 
 class Operand:
-    """Anything that takes part in affine arithmetic and comparisons."""
+    """An object with affine arithmetic and comparisons."""
 
-    # numpy leaves `array + operand` and `array <= operand` to us; without a length, scipy.sparse does too.
+    # With this NumPy defers `array + operand` and `array <= operand` to this class. scipy.sparse defers too,
+    # as the class has no length.
     __array_ufunc__ = None
 
     def expression(self) -> Expression:
@@ -106,7 +107,7 @@ class Operand:
     __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[Expression]:
-        """Iterate over the first axis, as numpy and CVXPY do."""
+        """Iterate over the first axis, as NumPy and CVXPY do."""
         e = self.expression()
         if not e.shape:
             raise TypeError(f"{e.label} is a scalar: it has no elements to iterate over")
@@ -125,7 +126,7 @@ class Expression(Operand):
     parameters : dict from Parameter to csr_array of shape (rows, parameter size)
     constant : array of shape (rows,)
     label : str
-        How messages call it.
+        Its name in messages.
     """
 
     shape: tuple[int, ...]
@@ -142,12 +143,12 @@ class Expression(Operand):
 
     @property
     def is_constant(self) -> bool:
-        """Whether no variable occurs; parameters may."""
+        """Whether no variable occurs; parameters may occur."""
         return not self.psd and not self.variables
 
     @property
     def value(self) -> Array | float | None:
-        """The number or array at the current values, None while a variable or parameter has none."""
+        """The number or array at the current values, None if a variable or parameter has none."""
         total = self.constant.copy()
         for X, rows in self.psd.items():
             if X.value is None:
@@ -174,7 +175,7 @@ class Expression(Operand):
         return self._taken(np.ravel(numbers), np.shape(numbers), f"{self.label}[...]")
 
     def plus(self, other: Expression) -> Expression:
-        """Return the sum, broadcast as numpy does."""
+        """Return the sum, broadcast as NumPy does."""
         a, b = self.broadcast_with(other)
         return Expression(
             a.shape,
@@ -186,19 +187,19 @@ class Expression(Operand):
         )
 
     def broadcast_with(self, other: Expression) -> tuple[Expression, Expression]:
-        """Return the two in the shape that numpy broadcasts them to."""
+        """Return both expressions in their common shape after broadcasting."""
         shape = self.shape if self.shape == other.shape else _broadcast_shape(self, other)
         return self._broadcast(shape), other._broadcast(shape)
 
     def times(self, factor: Any) -> Expression:
-        """Return the product with numbers, broadcast as numpy does."""
+        """Return the product with numbers, broadcast as NumPy does."""
         factor = np.asarray(factor, dtype=float)
         shape = np.broadcast_shapes(self.shape, factor.shape)
         e = self._broadcast(shape)
         weight = np.broadcast_to(factor, shape).ravel().astype(float)
         return Expression(
             shape,
-            e.constant * weight + 0.0,  # no negative zeros, which messages would show
+            e.constant * weight + 0.0,  # avoids negative zeros in messages
             {X: rows.scale(weight) for X, rows in e.psd.items()},
             {u: _times(weight, matrix) for u, matrix in e.variables.items()},
             {p: _times(weight, matrix) for p, matrix in e.parameters.items()},
@@ -206,7 +207,7 @@ class Expression(Operand):
         )
 
     def mapped(self, matrix: Any, left: bool = True) -> Expression:
-        """Return ``matrix @ self``, or ``self @ matrix`` where that is not `left`, for a vector expression.
+        """Return ``matrix @ self``, or ``self @ matrix`` if not `left`, for a vector expression.
 
         The matrix may be sparse, or a vector.
         """
@@ -264,7 +265,7 @@ class Expression(Operand):
 
 
 def as_expression(value: Any, name: str = "constant") -> Expression:
-    """Return an operand or numbers as an expression; messages call numbers by the name."""
+    """Return an operand or numbers as an expression; `name` is the name of the numbers in messages."""
     if isinstance(value, Operand):
         return value.expression()
     numbers = _numbers(value, name)
@@ -283,7 +284,7 @@ def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Arra
 
 
 def _mismatch(e: Expression, shape: tuple[int, ...], left: bool) -> str:
-    """Return why a product with numbers is none, its operands in the order in which they were written."""
+    """Return the message on a product of mismatched shapes, with the operands in their written order."""
     first, second = (shape, e.shape) if left else (e.shape, shape)
     if len(e.shape) == 1:
         k = e.size
@@ -297,13 +298,13 @@ def _mismatch(e: Expression, shape: tuple[int, ...], left: bool) -> str:
 
 
 def _refusal(function: str, name: str = "") -> str:
-    """Return that a function of another package takes no expression, and what there is instead."""
+    """Return the message that a function of another package takes no expression, with alternatives."""
     own = f"use bo.{name}" if name in _ATOMS else "there are " + ", ".join(f"bo.{atom}" for atom in _ATOMS)
     return f"{function} takes no expression of bregopt; {own}"
 
 
 def _absorbs(other: Any) -> bool:
-    """Whether `other`, an objective, is the one that knows how to take in an expression."""
+    """Whether `other` is an objective, whose own operators then handle the expression."""
     return getattr(other, "absorbs_expressions", False)
 
 
@@ -343,7 +344,7 @@ def _times(weight: Array, matrix: Any) -> Any:
 
 
 def _sum_label(a: Expression, b: Expression) -> str:
-    """Return the label of a sum; beside variables, numbers and parameters go unnamed: bounds show them."""
+    """Return the label of a sum; it omits numbers and parameters beside variables, as bounds show them."""
     named = [e.label for e in (a, b) if not e.is_constant] or [e.label for e in (a, b) if e.parameters]
     if len(named) < 2:
         return named[0] if named else a.label

@@ -1,4 +1,4 @@
-"""Objectives: divergences, linear terms, and what to do with them."""
+"""Objectives: divergences plus affine terms, to minimize or maximize."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class DivergenceTerm:
-    """``weight * D(X, X0)``, the weight a number times at most one scalar parameter."""
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter."""
 
     divergence: str
     X: PSD
@@ -41,7 +41,7 @@ class DivergenceTerm:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
         parameter = "" if self.parameter is None else f"{self.parameter.name} "
         return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
@@ -132,7 +132,7 @@ class Minimize:
 
     @property
     def label(self) -> str:
-        """How messages call the expression."""
+        """The name of the expression in messages."""
         parts = [t.label for t in self.expression.terms]
         if not self.expression.affine.is_constant:
             parts.append(self.expression.affine.label)
@@ -169,10 +169,10 @@ def logdet_div(
     ----------
     X : PSD
     X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
-        With a :class:`~bregopt.LowRank` the problem lives on its range space: ``X`` keeps it.
+        With a :class:`~bregopt.LowRank` the range of ``X`` is restricted to that of ``X0``.
     complement : float, above 0, optional
-        Take ``X0 + complement N`` instead, with ``N`` the projection on the null space of ``X0``, which may
-        then be singular: ``X`` may leave the range of ``X0`` at a price. It is a dense matrix.
+        Use the dense matrix ``X0 + complement N`` instead, with ``N`` the projection on the null space of
+        ``X0``. Then ``X0`` may be singular, and ``X`` may leave the range of ``X0`` at a cost.
     rank_tol : float
         With `complement`, eigenvalues below this fraction of the largest count as zero.
 
@@ -215,7 +215,7 @@ def von_neumann_div(
 
 
 def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
-    """Return the squared Frobenius distance, the sum of squares of ``X - X0`` (no half).
+    """Return the squared Frobenius distance, the sum of squares of ``X - X0``, without a factor 1/2.
 
     Parameters
     ----------
@@ -223,8 +223,8 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
     X0 : array_like of shape (n, n), symmetric
         It need not be positive semidefinite.
     weights : array_like of shape (n, n), symmetric, from 0, optional
-        ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. An entry of weight 0 is not
-        known: that of ``X0`` does not count.
+        ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. A weight of 0 marks an
+        unknown entry: the one of ``X0`` is ignored.
 
     Raises
     ------
@@ -245,18 +245,18 @@ def bregman_div(
     ----------
     X : PSD
     X0 : array_like of shape (n, n), symmetric, or LowRank
-        Positive definite or low-rank as far as the divergence says.
+        The divergence decides whether it must be positive definite or may be low-rank.
     divergence : str or class
         The name of a divergence, or a class given to
         :func:`bregopt.divergences.register_divergence`.
     **parameters
-        Those of the divergence.
+        Parameters of the divergence.
 
     Raises
     ------
     TypeError, ValueError
         If the divergence is unknown, ``X0`` is not symmetric or not of the order of ``X``, or the divergence
-        does not take it or a parameter.
+        does not accept ``X0`` or a parameter.
     """
     return _divergence(divergence_named(divergence).name, X, X0, None, RANK_TOL, parameters)
 

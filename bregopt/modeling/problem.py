@@ -1,4 +1,4 @@
-"""The problem a user declares, and what can be asked of it."""
+"""The problem that a user declares: solve, explain, translate, print."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
     ----------
     objective : Minimize or Maximize
     constraints : iterable of Constraint, optional
-        Lists inside are flattened, and a constraint that stands there twice counts once.
+        Nested lists are flattened, and duplicates are dropped.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Problem:
     Raises
     ------
     TypeError, ValueError
-        If the objective or a constraint is something else, or no matrix variable occurs.
+        If the objective or a constraint has another type, or no matrix variable occurs.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Problem:
         return None if self.solution is None else self.solution.status
 
     def program(self) -> Program:
-        """Return what solvers receive, at the current values of the parameters."""
+        """Return the program that solvers receive, at the current values of the parameters."""
         return self._compiled.program()
 
     def solve(self, solver: Any = "auto", *, warm_start: bool | Solution = False, **options: Any) -> Solution:
@@ -96,13 +96,13 @@ class Problem:
         Parameters
         ----------
         solver : str or solver class
-            "auto" takes the first registered route that accepts the problem; see :meth:`explain`.
+            "auto" selects the first registered route that accepts the problem; see :meth:`explain`.
         warm_start : bool or Solution
             True starts from this problem's last answer; a :class:`Solution` of a problem with the same
-            variables and rows starts from that one. Multipliers are used too.
+            variables and rows starts from that solution. The start includes the multipliers.
         **options
-            Of every route: ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``seed``,
-            ``rank_tol``. Of one route: see its page; unknown names raise a TypeError.
+            Every route has ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``seed`` and
+            ``rank_tol``. The page of a route lists its own options. Unknown names raise a TypeError.
 
         Returns
         -------
@@ -111,11 +111,11 @@ class Problem:
         Raises
         ------
         UnsupportedProblemError
-            If the chosen route, or every route, does not take the problem; the message says why.
+            If the chosen route, or every route, does not accept the problem; the message gives the reason.
         InfeasibleRowError
             If one row alone contradicts ``X psd`` or the range of ``X0``.
         TypeError, ValueError
-            Unknown solver or option, or a bad value of one.
+            If the solver or an option is unknown, or has a bad value.
 
         Warns
         -----
@@ -134,7 +134,7 @@ class Problem:
         return self.solution
 
     def explain(self, solver: Any = "auto", **options: Any) -> None:
-        """Print each registered solver, whether it takes the problem, and why not where it does not.
+        """Print each registered solver, whether it accepts the problem, and if not, the reason.
 
         Parameters
         ----------
@@ -145,24 +145,24 @@ class Problem:
         Raises
         ------
         TypeError, ValueError
-            Unknown solver or option, or a bad value of one.
+            If the solver or an option is unknown, or has a bad value.
         """
         sys.stdout.write(f"{registry.explain(self.program(), solver, **options)}\n")
 
     def to_cvxpy(self) -> Any:
-        """Return this problem as a ``cvxpy.Problem`` with vectorized constraints, one for each of ours.
+        """Return this problem as a ``cvxpy.Problem`` with one vectorized constraint for each of this problem.
 
-        Variables keep their names, and so do parameters in bounds; those that are no matrices are vectors.
-        Other parameters are written in with their current values. A problem with a ``LowRank`` start is
-        returned on its range space.
+        Variables and parameters in bounds keep their names; ordinary variables and parameters become vectors.
+        Other parameters are replaced by their current values. A problem with a ``LowRank`` start is returned
+        on its range space.
         """
         return registry.translate(self.program(), "cvxpy")
 
     def _unpack(self, raw: Solution) -> Solution:
-        """Return the answer in the user's terms, and set the values of variables and constraints."""
+        """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
         for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
-            X._value = value  # read-only, as it is the answer's and the next warm start's
+            X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
             part = raw.u[place].reshape(u.shape) if found else None
@@ -182,7 +182,7 @@ class Problem:
         )
 
     def __str__(self) -> str:
-        """Return the problem as on paper: the objective, a line for each constraint, and the variables."""
+        """Return the problem as text: the objective, a line for each constraint, and the variables."""
         constraints = [f"{c.label}{f'   ({c.size} rows)' if c.size > 1 else ''}" for c in self.constraints]
         matrices = [f"{X.name} {X.n} x {X.n} psd" for X in self.matrices]
         variables = [f"{u.name}{f' {u.shape}' if u.shape else ''}" for u in self.variables]

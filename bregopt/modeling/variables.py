@@ -1,4 +1,4 @@
-"""What a user declares: positive semidefinite matrices, ordinary variables, parameters."""
+"""Positive semidefinite matrices, ordinary variables and parameters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ __all__ = ["PSD", "Parameter", "Variable"]
 
 _counter = itertools.count()
 
-_VALUE_TOL = 1e-8  # by which a value may miss the cone, relative to its largest entry, or its box
-_LARGEST_SIZE = 2**31 - 1  # the square of such an order, its entries, fits an integer of 64 bits
-_LEGIBLE = 10**30  # larger integers are not written out
-# Bytes of a declared element before it is in any program: the indices of an order; two bounds, a column and
-# a coefficient of a variable or parameter; two indices, a value and their copies of an entry of a matrix.
+_VALUE_TOL = 1e-8  # tolerance of a given value: times the largest entry for the cone, max(1, |u|) for the box
+_LARGEST_SIZE = 2**31 - 1  # its square, the number of entries, fits a 64-bit integer
+_LEGIBLE = 10**30  # messages give larger integers by their number of bits
+# Bytes that a declaration takes. `_ORDER` is for each row of a matrix (indices), `_ELEMENT` for each element
+# of a variable or parameter (two bounds, a column and a coefficient), `_ENTRY` for each entry of a matrix in
+# an expression (two indices, a value and copies).
 _ORDER, _ELEMENT, _ENTRY = 16, 100, 48
 
 
@@ -36,18 +37,18 @@ class PSD(Operand):
     n : int
         Its order.
     name : str, optional
-        How messages and answers call it.
+        Its name in messages and answers.
 
     Attributes
     ----------
     value : array of shape (n, n), LowRank or None
-        Set by :meth:`bregopt.Problem.solve`. One of your own is copied, after a check that it is finite,
-        symmetric and positive semidefinite.
+        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite, symmetric and positive
+        semidefinite; it is copied.
 
     Raises
     ------
     TypeError, ValueError
-        If `n` is not a positive integer, `name` not a string, or a value set no such matrix.
+        If `n` is not a positive integer, `name` is not a string, or a value set is not such a matrix.
     """
 
     def __init__(self, n: int, name: str | None = None) -> None:
@@ -87,11 +88,11 @@ class PSD(Operand):
 
     @property
     def T(self) -> PSD:
-        """The matrix itself, which is symmetric."""
+        """The transpose, which is the matrix itself."""
         return self
 
     def __getitem__(self, key: Any) -> Expression:
-        """Return entries; `key` is anything numpy takes for an array of shape ``(n, n)``."""
+        """Return entries; `key` is any index that NumPy accepts for an array of shape ``(n, n)``."""
         order = np.arange(self.n)
         try:
             i = np.broadcast_to(order[:, None], self.shape)[key]
@@ -120,24 +121,24 @@ class Variable(Operand):
     Parameters
     ----------
     shape : int or tuple of int, optional
-        Nothing for a scalar.
+        The default is a scalar.
     name : str, optional
     nonneg : bool
         Short for ``lower=0``.
     lower, upper : float or array_like of that shape, optional
-        Its box.
+        The bounds of the variable.
 
     Attributes
     ----------
     value : float, array of that shape, or None
-        Set by :meth:`bregopt.Problem.solve`. One of your own is copied, after a check that it is finite and
-        within the bounds.
+        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite and within the bounds; it is
+        copied.
 
     Raises
     ------
     TypeError, ValueError
-        Bad shape, name or `nonneg`, bounds that are not numbers, a lower bound above the upper one, or a
-        value set of another shape or out of bounds.
+        If the shape, the name or `nonneg` is invalid, bounds are not numbers, a lower bound is above the
+        upper one, or a value set has another shape or is out of bounds.
     """
 
     def __init__(
@@ -216,14 +217,14 @@ class Variable(Operand):
 
 
 class Parameter(Operand):
-    """A number or array whose value may change between solves without compiling again.
+    """A number or array whose value may change between solves without a new compilation.
 
-    It may be added to expressions and bounds, and weigh a divergence or the ``gamma`` of a soft row.
+    It may be added to expressions and bounds, and be the weight of a divergence or of a soft row (``gamma``).
 
     Parameters
     ----------
     shape : int or tuple of int, optional
-        Nothing for a scalar.
+        The default is a scalar.
     value : float or array_like of that shape, optional
     name : str, optional
     """
@@ -272,7 +273,7 @@ class Parameter(Operand):
 
 
 def _named(name: Any, prefix: str) -> str:
-    """Return the name given, or one that no other variable was given by us."""
+    """Return the given name, or a generated one that is used once."""
     if name is None:
         return f"{prefix}{next(_counter)}"
     if not isinstance(name, str):
@@ -283,7 +284,7 @@ def _named(name: Any, prefix: str) -> str:
 
 
 def _shaped(value: Any, name: str, shape: tuple[int, ...]) -> Array:
-    """Return a value as a finite array of a shape, read-only: what is checked once stays so."""
+    """Return a value as a finite array of the given shape, read-only so that it stays valid."""
     array = finite_array(value, name)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
