@@ -1,4 +1,4 @@
-"""Arrays from users: checked once at the border, never modified, never repaired silently."""
+"""Arrays from users: checked once on input, never modified, never repaired silently."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ IntArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
-TINY = float(np.finfo(float).tiny)  # the smallest normal one, for quotients of nothing by nothing
+TINY = float(np.finfo(float).tiny)  # the smallest normal double, which avoids divisions of zero by zero
 
-# Magnitudes of data: the fourth power, which is the square of a product, summed over the entries of a matrix
-# of order 10^5, is a double. Bounds and entries may be smaller; what sets a scale may not.
+# Smallest and largest magnitude of data. The sum of fourth powers (squares of products) over the entries of a
+# matrix of order 1e5 is then a finite double. Single bounds and entries may be smaller. The largest entry of
+# a matrix and a number that must be positive may not.
 SMALLEST, LARGEST = 1e-70, 1e70
-# Asymmetry, as a fraction of the largest entry: up to the first it is round-off of doubles, up to the second
-# that of single precision or of printed digits.
+# Asymmetry as a fraction of the largest entry. Up to `_ROUND_OFF` it is round-off of doubles, up to
+# `_SYMMETRY_TOL` that of single precision or of printed digits.
 _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
 
 
 def rectangular(value: Any, name: str) -> NDArray[Any]:
-    """Return `value` as an array of whatever it holds; a ValueError names it if its rows differ in length."""
+    """Return `value` as an array of any type; a ValueError names it if its rows differ in length."""
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -56,7 +57,7 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
 
 
 def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:
-    """Return pandas data of nullable dtypes as numbers, NaN where one is missing; others as they came."""
+    """Return pandas data of nullable dtypes as numbers, NaN where one is missing; other data unchanged."""
     dtypes = value.dtypes if objects.ndim == 2 else [value.dtype]
     if not all(dtype.kind in "biuf" for dtype in dtypes):
         return objects
@@ -72,21 +73,21 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     Parameters
     ----------
     value : array_like
-        Anything numpy reads as real numbers, and pandas data of nullable dtypes. It is copied.
+        Any object that NumPy reads as real numbers, or pandas data of nullable dtypes. It is copied.
     name : str
-        What the message calls it.
+        Its name in messages.
     ndim : int or tuple of int, optional
         Accepted numbers of dimensions.
 
     Raises
     ------
     TypeError
-        Complex, object, string or boolean-valued input that is not numbers.
+        If the input is not real numbers: complex, objects, strings.
     ValueError
-        NaN, Inf, a magnitude above `LARGEST`, or another number of dimensions.
+        If there is NaN, Inf, a magnitude above `LARGEST`, or another number of dimensions.
     """
     if isinstance(value, float) and abs(value) <= LARGEST and _accepts(ndim, 0):
-        return np.array(value)  # as most prices and bounds are
+        return np.array(value)  # a shortcut for most weights and bounds
     if sp.issparse(value):
         check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
         value = value.toarray()
@@ -110,7 +111,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
 
 
 def _place(value: Any, where: tuple[int, ...]) -> str:
-    """Return how messages say a place: by its numbers, and by the labels of a DataFrame or Series."""
+    """Return the text of an index in messages, with the labels of a DataFrame or Series."""
     axes = getattr(value, "axes", ())
     labels = ", ".join(
         f"{kind} {axis[k]}" for kind, axis, k in zip(("row", "column"), axes, where, strict=False)
@@ -119,7 +120,7 @@ def _place(value: Any, where: tuple[int, ...]) -> str:
 
 
 def _check_magnitude(array: Array, name: str, least: float) -> None:
-    """Raise a ValueError where the largest magnitude is above `LARGEST`, or below `least` and not zero."""
+    """Raise a ValueError if the largest magnitude is above `LARGEST`, or below `least` and not zero."""
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST or 0 < largest < least:
         raise ValueError(
@@ -128,15 +129,15 @@ def _check_magnitude(array: Array, name: str, least: float) -> None:
 
 
 def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
-    """Whether a number of dimensions is one of those that are accepted; None accepts all."""
+    """Whether a number of dimensions is accepted; None accepts all."""
     return ndim is None or found == ndim or (isinstance(ndim, tuple) and found in ndim)
 
 
 def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
     """Return `value` as a new exactly symmetric float64 matrix, or raise an error that names it.
 
-    Asymmetry up to ``1e-10`` of the largest entry is round-off, and the two entries are averaged. Up to
-    ``1e-6`` they are averaged with a :class:`~bregopt.DataWarning`; more is an error.
+    Asymmetry up to ``1e-10`` of the largest entry is round-off: the two entries are averaged. Up to ``1e-6``
+    they are averaged with a :class:`~bregopt.DataWarning`. A larger asymmetry is an error.
     """
     matrix = finite_array(value, name, ndim=2)
     if matrix.shape[0] != matrix.shape[1]:
@@ -159,19 +160,20 @@ def symmetrized(matrix: Any, name: str, labeled: Any = None) -> Any:
     matrix : array or csr_array of shape (n, n)
         Finite.
     name : str
-        What messages call it.
+        Its name in messages.
     labeled : DataFrame, optional
-        Where it comes from, for its labels.
+        The source of the matrix, for its labels.
 
     Raises
     ------
     ValueError
-        Asymmetry above ``1e-6`` of the largest entry; the message names the pair that differs most.
+        If the asymmetry is above ``1e-6`` of the largest entry; the message names the pair of largest
+        difference.
 
     Warns
     -----
     DataWarning
-        Asymmetry above ``1e-10``.
+        If the asymmetry is above ``1e-10`` of the largest entry.
     """
     skew = abs(matrix - matrix.T)
     if skew.max() == 0:
@@ -218,7 +220,7 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def check_pair_bounds(upper: Any, lower: Any) -> None:
-    """Refuse one bound on the distances of similar pairs that lies above the one of dissimilar pairs."""
+    """Refuse a scalar bound on the distances of similar pairs above the one of dissimilar pairs."""
     if upper is None or lower is None:
         return
     most, least = finite_array(upper, "upper"), finite_array(lower, "lower")
@@ -230,11 +232,11 @@ def check_pair_bounds(upper: Any, lower: Any) -> None:
 
 
 def span(index: IntArray) -> IntArray | slice:
-    """Return numbers as a slice, which makes a view, where each follows the one before."""
+    """Return indices as a slice, which makes a view, if they are consecutive."""
     follow = len(index) > 0 and bool((index[1:] - index[:-1] == 1).all())
     return slice(int(index[0]), int(index[0]) + len(index)) if follow else index
 
 
 def covers(index: IntArray | slice, m: int) -> bool:
-    """Whether what :func:`span` returned is all of the numbers to `m`, in their order."""
+    """Whether an index that :func:`span` returned is ``0 .. m-1`` in order."""
     return isinstance(index, slice) and index == slice(0, m)

@@ -1,12 +1,12 @@
-"""The clock of a solve: whether its time is over, and whether the user has interrupted it.
+"""The time limit of a solve, and Ctrl-C.
 
-Whatever takes long asks :func:`checkpoint` before each of its steps. Where the work is to end that raises
-:class:`CutShort`, and the loop that holds an iterate catches it and returns the iterate. Python hands a
-Ctrl-C over between any two of its instructions, as a KeyboardInterrupt; here it only moves the hands of the
-clock, so that both kinds of end come at the same places, with everything whole.
+Long computations call :func:`checkpoint` before each of their steps. When the time is over it raises
+:class:`CutShort`. The loop that holds an iterate catches this and returns the iterate. Python raises a
+KeyboardInterrupt between any two of its instructions. Here Ctrl-C only sets the end of the time, so a solve
+stops at checkpoints only, with consistent data.
 
-A call of LAPACK cannot be ended from Python. A checkpoint before it says how long it will take, and ends the
-work there if that is too long.
+A call of LAPACK cannot be stopped from Python. A checkpoint before it estimates its time, and ends the work
+if that is too long.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ __all__ = [
     "seconds_for",
 ]
 
-# What an answer's certificate may take beyond a limit, relative and in seconds: half of what is promised.
+# Time of an answer's certificate beyond a limit, as a fraction of the limit and in seconds, whichever is
+# larger: half of the excess that is promised.
 _SHARE, _LEAST = 0.05, 0.1
-_GRACE = 0.25  # seconds for the same after a Ctrl-C: half of what is promised
-_ORDER, _TRIALS = 200, 2  # of the eigendecompositions that tell how fast this machine is
+_GRACE = 0.25  # seconds of the certificate after Ctrl-C: half of the time that is promised
+_ORDER, _TRIALS = 200, 2  # order and number of the eigendecompositions that measure this machine's speed
 
 
 class CutShort(Exception):  # noqa: N818
-    """The work ended at a checkpoint: the time is over, or would be after the next step, or Ctrl-C came.
+    """The work ended at a checkpoint: the time is over, the next step would exceed it, or Ctrl-C came.
 
     Attributes
     ----------
     interrupted : bool
-        Whether it was Ctrl-C.
+        Whether Ctrl-C ended it.
     """
 
     def __init__(self, interrupted: bool) -> None:
@@ -61,13 +62,13 @@ class CutShort(Exception):  # noqa: N818
 
 
 class _Interruption:
-    """When Ctrl-C came, in seconds of ``time.perf_counter``; infinite before."""
+    """The time of Ctrl-C, in seconds of ``time.perf_counter``; infinite before."""
 
     at = math.inf
-    foreign = False  # whether foreign code runs, which asks no checkpoint and holds nothing of ours
+    foreign = False  # whether external code runs, which has no checkpoints and none of bregopt's data
 
     def listen(self, number: int, frame: FrameType | None) -> None:
-        """Note the first signal; a second one ends everything as Python does."""
+        """Store the time of the first signal; a second one raises KeyboardInterrupt."""
         if self.at < math.inf:
             signal.default_int_handler(number, frame)
         self.at = time.perf_counter()
@@ -83,9 +84,9 @@ class _Clock:
     ----------
     deadline : float
     spare : float
-        Seconds that a certificate may take beyond.
+        Seconds that a certificate may take beyond the deadline.
     grace : float
-        Seconds in which work goes on after an interruption.
+        Seconds for which work continues after an interruption.
     interruption : _Interruption
     """
 
@@ -103,9 +104,9 @@ _current: ContextVar[_Clock | None] = ContextVar("bregopt_clock", default=None)
 
 @contextmanager
 def limited(seconds: float | None) -> Iterator[None]:
-    """Give the work inside so many seconds, and no more than the work that this is a part of has left.
+    """Limit the work inside to a number of seconds, and to the time left of an enclosing limit.
 
-    The outermost one takes over Ctrl-C, in the main thread and unless the program has its own handler.
+    The outermost limit handles Ctrl-C, in the main thread and unless the program has its own handler.
     """
     outer = _current.get()
     deadline = math.inf if seconds is None else time.perf_counter() + seconds
@@ -122,7 +123,7 @@ def limited(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def reserving(seconds: float) -> Iterator[None]:
-    """End the work inside so much earlier that what follows it takes no more than the rest and the spare."""
+    """End the work inside early enough to leave `seconds`, the spare time included, for what follows."""
     clock = _current.get()
     assert clock is not None
     with _set(replace(clock, deadline=clock.deadline - max(seconds - clock.spare, 0.0))):
@@ -131,7 +132,7 @@ def reserving(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """Let the work inside, a certificate of what is there, go on for a moment after the end."""
+    """Let the work inside, the certificate of an answer, take the spare time after the end."""
     clock = _current.get()
     assert clock is not None
     with _set(replace(clock, deadline=clock.deadline + clock.spare, grace=_GRACE)):
@@ -140,7 +141,7 @@ def finishing() -> Iterator[None]:
 
 @contextmanager
 def foreign() -> Iterator[None]:
-    """Let Ctrl-C end the work inside wherever it is, by :class:`CutShort`: code that asks no checkpoint."""
+    """Let Ctrl-C raise :class:`CutShort` anywhere in the work inside: external code has no checkpoints."""
     clock = _current.get()
     if clock is None:
         yield
@@ -154,7 +155,7 @@ def foreign() -> Iterator[None]:
 
 
 def interrupt() -> None:
-    """Note a Ctrl-C that foreign code has kept to itself, and end the work."""
+    """End the work for a Ctrl-C that external code caught itself."""
     clock = _current.get()
     if clock is not None:
         clock.interruption.at = time.perf_counter()
@@ -184,7 +185,7 @@ def _listening(interruption: _Interruption) -> Iterator[None]:
 
 
 def remaining() -> float:
-    """Return the seconds left: infinite without a limit, zero or less where the work is to end."""
+    """Return the seconds left: infinite without a limit, zero or less if the work is to end."""
     clock = _current.get()
     return math.inf if clock is None else clock.remaining()
 
@@ -196,14 +197,14 @@ def interrupted() -> bool:
 
 
 def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
-    """Raise :class:`CutShort` where the work is to end.
+    """Raise :class:`CutShort` if the work is to end.
 
     Parameters
     ----------
     order : int
-        Of a matrix that is decomposed next, in one call: it has to end in time too.
+        Order of a matrix that is decomposed next, in one call, which must end in time too.
     seconds : float
-        That the next step takes, whatever it is.
+        Time of the next step.
     """
     left = remaining()
     if left == math.inf:
@@ -213,24 +214,24 @@ def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
 
 
 def affords(order: int, decompositions: float = 1.0) -> bool:
-    """Whether there is time for so many eigendecompositions of a matrix of some order."""
+    """Whether there is time for a number of eigendecompositions of a matrix of the given order."""
     left = remaining()
     return left == math.inf or left >= seconds_for(order, decompositions)
 
 
 def seconds_for(order: int, decompositions: float = 1.0) -> float:
-    """Return about how long so many eigendecompositions of a matrix of some order take."""
+    """Return the estimated seconds of a number of eigendecompositions of a matrix of the given order."""
     relative = order / _ORDER
-    # Up to a few hundred the square of the order tells, beyond its cube (measured to an order of 2,000).
+    # Quadratic in the order up to a few hundred, cubic beyond (measured up to an order of 2,000).
     return decompositions * _measured() * relative**2 * (5 + relative) / 6
 
 
 @cache
 def _measured() -> float:
-    """Return the seconds of an eigendecomposition of a matrix of some order on this machine."""
+    """Return the seconds of an eigendecomposition of order ``_ORDER`` on this machine."""
     S = np.random.default_rng(0).normal(size=(_ORDER, _ORDER))
     times = []
-    with threads_for(_ORDER):  # on a busy machine more threads tell how long they wait for each other
+    with threads_for(_ORDER):  # on a busy machine several threads would mostly measure waiting
         for _ in range(_TRIALS):
             begin = time.perf_counter()
             np.linalg.eigh(S + S.T)

@@ -1,7 +1,7 @@
 """Exceptions and warnings of bregopt.
 
-Bad input raises :class:`ValueError` or :class:`TypeError` directly; the classes here are for what is
-not the user's input: a problem no route takes, a route that failed, an answer that is not good enough.
+Bad input raises :class:`ValueError` or :class:`TypeError` directly. The classes here are for a problem that
+no route accepts, a route that failed, and an answer that is not accurate enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class UnsupportedProblemError(ValueError):
-    """The chosen route, or every route, does not take the problem; the message says why."""
+    """The chosen route, or every route, does not accept the problem; the message gives the reason."""
 
 
 class InfeasibleRowError(ValueError):
@@ -40,7 +40,7 @@ class InfeasibleRowError(ValueError):
     Attributes
     ----------
     row : int or None
-        Its number in the program, where it needs no other row for that.
+        Its index in the program, if no other row is needed for the contradiction.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
@@ -49,7 +49,7 @@ class InfeasibleRowError(ValueError):
 
 
 class SolverError(RuntimeError):
-    """A route failed for a reason of its own (a foreign solver gave up, a factorization broke)."""
+    """A route failed for an internal reason, such as an external solver or a factorization that failed."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -57,7 +57,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """The data are taken, but are hardly meant as they are; the message says what was done and what to do."""
+    """The data are accepted but suspicious; the message says what was done and what to do."""
 
 
 class PluginWarning(UserWarning):
@@ -74,7 +74,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line: the innermost outside this package, CVXPY and scikit-learn."""
+    """Warn at the user's line: the innermost one outside this package, CVXPY, scikit-learn and joblib."""
     inside = (__name__.partition(".")[0], "cvxpy", "sklearn", "joblib")
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
@@ -84,7 +84,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def _held_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait until the end of the block; only the main thread can be interrupted."""
+    """Delay Ctrl-C until the end of the block; only the main thread can be interrupted."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is None:  # None: a handler that Python did not set
         yield
@@ -100,9 +100,9 @@ def _held_interrupt() -> Iterator[None]:
 
 
 def import_whole(module: str) -> Any:
-    """Import a module; Ctrl-C waits for the end, as half a module would stay in this process."""
+    """Import a module; Ctrl-C is delayed, as a half-imported module would stay in this process."""
     if module in sys.modules:
-        return importlib.import_module(module)  # after the import of another thread
+        return importlib.import_module(module)  # waits for an import in another thread
     with _held_interrupt():
         return importlib.import_module(module)
 

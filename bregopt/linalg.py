@@ -25,10 +25,12 @@ __all__ = [
     "turned",
 ]
 
-_FEW_COLUMNS = 4
-_WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of a tenth of a second
-_PRODUCT, _LEAST_WIDTH = 4_000_000_000, 192  # operations between two checkpoints, and columns at least
-_BLOCK = 128  # of rows and columns that are transposed at a time
+_FEW_COLUMNS = 4  # up to which a sparse matrix is stored dense for products
+_WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of about 0.1 seconds
+# Between two checkpoints of a factorization there are `_PRODUCT` operations, or `_LEAST_WIDTH` columns if
+# those take more.
+_PRODUCT, _LEAST_WIDTH = 4_000_000_000, 192
+_BLOCK = 128  # rows and columns of a block in a transpose
 
 
 def root_of(S: Array) -> Array | None:
@@ -42,8 +44,8 @@ def root_of(S: Array) -> Array | None:
 def factorized(S: Array) -> tuple[Array, bool]:
     """Return an array with the lower Cholesky factor in its lower triangle, and whether `S` has one.
 
-    A large matrix is factorized some columns at a time, with a checkpoint before them, where LAPACK would
-    take seconds in one call.
+    A large matrix, which takes LAPACK seconds in one call, is factorized by blocks of columns with a
+    checkpoint before each.
 
     Parameters
     ----------
@@ -53,6 +55,7 @@ def factorized(S: Array) -> tuple[Array, bool]:
     Raises
     ------
     CutShort
+        If the work is to end.
     """
     n = len(S)
     if n <= _WHOLE:
@@ -75,7 +78,7 @@ def factorized(S: Array) -> tuple[Array, bool]:
 def turned(R: Array) -> Array:
     """Return ``R V`` with orthogonal ``V``, such that its columns are orthogonal, the longest first.
 
-    By the eigenvectors of ``R'R``: columns below a hundred-millionth of the longest are round-off.
+    ``V`` has the eigenvectors of ``R'R``, so columns shorter than 1e-8 of the longest are round-off.
     """
     _, V = np.linalg.eigh(R.T @ R)
     columns: Array = R @ V[:, ::-1]
@@ -89,7 +92,7 @@ def log_det(root: Array) -> float:
 
 def inverse_of(root: Array) -> Array:
     """Return the inverse of ``L L'`` for a factor that :func:`root_of` returned."""
-    lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as the root's
+    lower, _ = lapack.dpotri(root, lower=1)  # its upper triangle is zero, as that of the root
     if len(lower) <= _BLOCK:
         inverse = lower + lower.T
     else:
@@ -100,11 +103,11 @@ def inverse_of(root: Array) -> Array:
 
 
 def symmetrize(S: Array) -> Array:
-    """Return ``(S + S') / 2``, in the place of `S`."""
+    """Return ``(S + S') / 2``, overwriting `S`."""
     if len(S) <= _BLOCK:
         whole = S + S.T
         return np.multiply(whole, 0.5, out=S)
-    # In blocks, as a transpose misses the cache from line to line.
+    # In blocks, as a whole transpose misses the cache on each line.
     for a in range(0, len(S), _BLOCK):
         b = a + _BLOCK
         own = S[a:b, a:b]
@@ -118,9 +121,9 @@ def symmetrize(S: Array) -> Array:
 
 
 def is_definite(S: Array) -> bool:
-    """Whether the smallest eigenvalue of a symmetric matrix is more than round-off of the largest."""
+    """Whether the smallest eigenvalue of a symmetric matrix is above the round-off of the largest."""
     with threads_for(len(S)):
-        # Where a factorization shows it, with room, eigenvalues are not asked for.
+        # A factorization that succeeds with a margin for round-off makes the eigenvalues unnecessary.
         room = len(S) * EPS * float(np.linalg.norm(S))
         if root_of(S - room * np.eye(len(S))) is not None:
             return True
@@ -129,13 +132,13 @@ def is_definite(S: Array) -> bool:
 
 
 def dense(S: Any) -> Array:
-    """Return an array from what may be a sparse one."""
+    """Return a dense array from a dense or sparse one."""
     array: Array = S if isinstance(S, np.ndarray) else S.toarray()
     return array
 
 
 def lean(B: Any) -> Any:
-    """Return a sparse matrix to multiply with: dense where its columns are too few to be worth a format."""
+    """Return a sparse matrix in its fastest form for products: dense with few columns, CSR otherwise."""
     if B.shape[1] == 0:
         return np.zeros(B.shape)
     return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)

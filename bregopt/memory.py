@@ -1,4 +1,4 @@
-"""How much memory there is, and the refusal of what needs more, before any of it is taken."""
+"""The available memory, and the refusal of problems that need more, before any is allocated."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 __all__ = ["check_memory", "memory", "shortage"]
 
-_SHARE = 0.8  # of the memory; the rest is for the system and for what is held already
-_LEGIBLE = 1e12  # gigabytes: more are written with an exponent
+_SHARE = 0.8  # fraction of the memory that may be used; the system and existing data have the rest
+_LEGIBLE = 1e12  # gigabytes, above which messages use an exponent
 _CONTAINER = Path("/sys/fs/cgroup/memory.max")  # the limit of a container, "max" where there is none
 
 
 def memory() -> int | None:
-    """Return how many bytes this process may take, None where the system does not say.
+    """Return the number of bytes that this process may use, None where it is unknown.
 
-    This is the least of the machine's memory, the limit of the container and the limit on the address
+    It is the least of the machine's memory, the limit of the container and the limit on the address
     space (``ulimit -v``).
     """
     found = [size for size in (_machine(), _container(), _address_space()) if size is not None]
@@ -25,7 +25,7 @@ def memory() -> int | None:
 
 
 def shortage(needed: float) -> str | None:
-    """Return why `needed` bytes are too many, None where they are there."""
+    """Return the message that `needed` bytes are too many, None where they are available."""
     there = memory()
     if there is None or needed <= _SHARE * there:
         return None
@@ -35,7 +35,7 @@ def shortage(needed: float) -> str | None:
 
 
 def check_memory(needed: float, name: str) -> None:
-    """Raise a ValueError that says `name` and both numbers where `needed` bytes are too many."""
+    """Raise a ValueError with `name` and both numbers if `needed` bytes are too many."""
     reason = shortage(needed)
     if reason is not None:
         raise ValueError(f"{name} is too large: {reason}")

@@ -1,4 +1,4 @@
-"""Pictures of answers; matplotlib is imported when one is drawn."""
+"""Plots of answers; matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Any = None)
         Of a :class:`bregopt.Solution`.
     title : str
     ax : matplotlib axes, optional
-        A new figure is made where none is given.
+        The default is a new figure.
 
     Returns
     -------

@@ -1,8 +1,7 @@
-"""One BLAS thread for small matrices: there the others cost more than they give.
+"""One BLAS thread for small matrices, where more threads are slower.
 
-OpenBLAS starts a thread for each core unless an environment variable says otherwise. On matrices of some
-tens of rows the threads spend their time waiting for each other, and far more of it where the machine is
-busy.
+OpenBLAS starts a thread for each core unless an environment variable sets another number. On matrices of
+some tens of rows the threads mostly wait for each other, and far longer on a busy machine.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _SETTERS = tuple(
 
 @contextmanager
 def threads_for(order: int) -> Iterator[None]:
-    """Keep BLAS to one thread in a block where matrices are small, and leave it alone where they are not.
+    """Limit BLAS to one thread in a block with small matrices; do nothing for larger ones.
 
-    Blocks may lie inside of each other, and overlap in several threads of Python. The number of BLAS threads
-    belongs to the process, save with OpenMP: the first small block to begin sets it to one, and the last one
-    to end restores it. A small block has one BLAS thread throughout, and so computes the same digits beside
-    others as alone. A large block keeps to one thread too while small ones last elsewhere.
+    Blocks may be nested, and may overlap in several threads of Python. The number of BLAS threads belongs to
+    the process, except with OpenMP: the first small block to begin sets it to one, and the last one to end
+    restores it. A small block has one BLAS thread throughout, so its digits do not depend on other blocks. A
+    large block has one thread too while small blocks run elsewhere.
 
     Parameters
     ----------
@@ -55,11 +54,11 @@ def threads_for(order: int) -> Iterator[None]:
 
 
 class _Shared:
-    """Libraries of which each has one number of threads for the process, and the blocks that hold it at one.
+    """Libraries with one number of threads for the process, and a count of the blocks that limit it to one.
 
-    threadpoolctl 3.8 lets only one thread of Python set the number of OpenBLAS and ignores all others, which
-    fails where the last block to end is not in the thread of the first to begin. The functions of the
-    libraries themselves have no owner.
+    threadpoolctl 3.8 lets only one thread of Python set the number of OpenBLAS and ignores all others. This
+    fails if the last block to end is not in the thread of the first one to begin. The libraries' own
+    functions have no such restriction.
     """
 
     def __init__(self, controllers: list[Any]) -> None:
@@ -68,7 +67,7 @@ class _Shared:
         self._before: list[int] = []
 
     def begin(self) -> None:
-        """Count a block; the first one notes the numbers and sets them to one."""
+        """Count a block; the first one stores the numbers and sets them to one."""
         with self._lock:
             if self._blocks == 0:
                 self._before = [get() for get, _ in self._libraries]
@@ -77,7 +76,7 @@ class _Shared:
             self._blocks += 1
 
     def end(self) -> None:
-        """Count a block off; the last one restores the numbers."""
+        """Discount a block; the last one restores the numbers."""
         with self._lock:
             self._blocks -= 1
             if self._blocks == 0:
@@ -86,7 +85,7 @@ class _Shared:
 
 
 def _setter(library: Any) -> Callable[[int], object]:
-    """Return the function that sets the number of threads of a library, without an owner."""
+    """Return the function that sets the number of threads of a library from any thread of Python."""
     if library.internal_api != "openblas":
         return library.set_num_threads
     return next(getattr(library.dynlib, name) for name in _SETTERS if hasattr(library.dynlib, name))
@@ -96,8 +95,8 @@ def _setter(library: Any) -> Callable[[int], object]:
 def _libraries() -> tuple[_Shared, ThreadpoolController]:
     """Return the BLAS libraries with a number for the process, and those with one for each thread of Python.
 
-    NumPy and SciPy may each have one of their own. They are looked up once, as that takes longer than a small
-    problem. Importing bregopt loads both.
+    NumPy and SciPy may each have their own BLAS. Importing bregopt loads both. They are looked up once, as
+    this takes longer than a small problem.
     """
     blas = ThreadpoolController().select(user_api="blas")
     per_thread = blas.select(threading_layer="openmp").select(internal_api="openblas")

@@ -28,7 +28,7 @@ class Divergence(ABC):
 
     A subclass is made with ``X0``, a symmetric array, and its parameters by keyword. It defines `name`,
     `unit`, `value`, `gradient` and `dual_term`, with which an answer is certified. The other attributes and
-    methods declare more properties; a property that is not declared is taken not to hold. A solver's method
+    methods declare more properties; a property that is not declared is assumed not to hold. A solver's method
     runs where the divergence :meth:`offers` the properties that it needs.
     """
 

@@ -1,4 +1,4 @@
-"""General rows held as a stack of symmetric matrices."""
+"""General rows, stored as a stack of symmetric matrices."""
 
 from __future__ import annotations
 
