@@ -57,8 +57,8 @@ class Certificate:
         hundredth of the objective's scale.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u`` and of ``X psd``. The violation of a row is
-        relative to the largest value of the row over psd matrices with the diagonal of ``X``, but to no more
-        than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
+        relative to the largest magnitude of the row over psd matrices with the diagonal of ``X``, but to no
+        more than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
         where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace.
     dual_residual : float
         Distance of ``C - A*(y)`` from psd (blocks with linear objective and no bound on the trace) and of

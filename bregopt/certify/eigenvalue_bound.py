@@ -66,9 +66,9 @@ def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
     """Return a lower bound on the smallest eigenvalue, near it or, where it is positive, near zero.
 
     Up to an order of 500 the eigenvalue is computed. Above, the bound is proven. Beyond 5,000, without a
-    sparse factor, the proof fails with probability 1e-12 over its random vector. If the time limit leaves no
-    time for a factor, the proof is that of larger orders. After the time limit, the bound is that of
-    Gershgorin's discs.
+    sparse factor, the proof fails with a probability of at most 1e-12 over its random vector. If the time
+    limit leaves no time for a factor, the proof is that of larger orders. After the time limit, the bound is
+    that of Gershgorin's discs.
     """
     if W.n <= _DECOMPOSED:
         return float(np.linalg.eigvalsh(W.dense())[0])
@@ -218,7 +218,7 @@ def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
 
 
 def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
-    """Return a bound from a Chebyshev polynomial of a random vector; it fails with probability 1e-12.
+    """Return a bound by a Chebyshev polynomial of `W` on a random vector; it may fail (``_ORTHOGONAL``).
 
     Eigenvalues in ``[a, b]``, with ``b`` above all, are mapped to ``x`` in ``[-1, 1]``. For an eigenvalue
     below ``a``, ``|T_k(x)| = cosh(k arccosh |x|)``, and ``T_k g`` is at least as long as that times the

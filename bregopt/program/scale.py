@@ -36,7 +36,8 @@ class Scale:
         bounds of the rows, the bounds of boxes and ``||X0||``; one where all of them are zero.
     dual : float
         Of ``C - A*(y)``, the letter eta: the largest of ``||C||`` and ``|c_j|``, the latter relative to the
-        column of ``u_j``. Where those are zero, the least price of a soft row; zero without soft rows.
+        column of ``u_j``. If those are zero and there is no divergence, the least price of a soft row; zero
+        without one.
     objective : float
         The larger of ``mu`` times the scale of each divergence and of `dual` times the size that the rows
         demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the trace, demands nothing. Such
