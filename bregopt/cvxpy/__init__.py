@@ -1,6 +1,6 @@
 """bregopt for CVXPY users: importing this module adds ``method="bregopt"`` and ``solver="BREGOPT"`` to CVXPY.
 
-The first reads problems as they were written; the second is a conic solver, also held as :data:`BREGOPT`.
+The method reads problems as they were written; the solver takes their conic form and is also :data:`BREGOPT`.
 """
 
 from __future__ import annotations

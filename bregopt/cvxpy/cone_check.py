@@ -1,12 +1,12 @@
 """CVXPY problems with second-order or exponential cones: solved by CVXPY's solvers, certified here.
 
-None of our routes reads such cones, but what an answer proves follows from the conic data alone,
+None of our routes reads such cones, but a certificate needs only the conic data,
 
     minimize c'x   subject to  A x + s = b,  s in K,
     maximize -b'z  subject to  A'z = -c,     z in K*,
 
-so that these problems can be cross-checked like all others. Farkas vectors and rays, which CVXPY does not
-hand on, are the answers to problems of their own.
+so these problems can be cross-checked like all others. CVXPY does not return Farkas vectors and rays: they
+are computed as solutions of auxiliary problems.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["ConeProblem"]
 
 _REFERENCE = "cvxpy"
-_NEAR = 1e-2  # what an inaccurate answer meets
-_PROOF_TOL = 1e-9  # to which rays and Farkas vectors are asked for,
-_PROVES = 1e-6  # and to which they must hold
+_NEAR = 1e-2  # largest relative gap and residuals of an inaccurate answer
+_PROOF_TOL = 1e-9  # tolerance of the problems for rays and Farkas vectors
+_PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its objective
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Proof:
-    """What a point proves of a conic program."""
+    """The status, bounds and residuals that a point proves for a conic program."""
 
     status: Status
     value: float = np.nan
@@ -62,7 +62,7 @@ class _Proof:
 
 
 class ConeProblem:
-    """A CVXPY problem in conic form; the problem is left as it is.
+    """A CVXPY problem in conic form; the problem itself does not change.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class ConeProblem:
     Attributes
     ----------
     solvers : tuple of str
-        Of CVXPY, those that are asked by default.
+        CVXPY's solvers that are used by default.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class ConeProblem:
         Raises
         ------
         UnsupportedProblemError
-            `solver` is a route of ours.
+            If `solver` is a route of ours.
         """
         if solver != _REFERENCE:
             raise UnsupportedProblemError(
@@ -114,19 +114,19 @@ class ConeProblem:
         proof = self._proven(point, ask, settings.tol)
         return self._solution(point, proof, settings.backend, time.perf_counter() - begin)
 
-    # --- What solvers are asked ---
+    # --- Problems for CVXPY's solvers ---
 
     def _optimum(self, ask: Any, tol: float) -> _Point:
         x = cp.Variable(len(self._c))
         return self._asked(ask, tol, x, self._c @ x, self._b - self._A @ x)
 
     def _ray(self, ask: Any) -> _Point:
-        """Return the answer with the right-hand side zero and an objective of minus one at least."""
+        """Return the answer with right-hand side zero and the objective bounded below by -1."""
         x = cp.Variable(len(self._c))
         return self._asked(ask, _PROOF_TOL, x, self._c @ x, -(self._A @ x), [self._c @ x >= -1])
 
     def _least_infeasible(self, ask: Any) -> _Point:
-        """Return the point that misses the cones by least; its multipliers are a Farkas vector."""
+        """Return the point with the least violation of the cones; its multipliers are a Farkas vector."""
         x, t, miss = cp.Variable(len(self._c)), cp.Variable(nonneg=True), cp.Variable(len(self._b))
         inside = [cone.inside() for cone in self._cones]
         equations = np.concatenate([np.full(len(e), not e.any()) for e in inside])
@@ -142,10 +142,10 @@ class ConeProblem:
         z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
         return _Point(np.array(x.value), np.concatenate(z), word.status, word.iterations)
 
-    # --- What their answers prove ---
+    # --- Certificates of their answers ---
 
     def _proven(self, point: _Point, ask: Any, tol: float) -> _Proof:
-        """Return what an answer proves; a word that there is none counts if it is proven, too."""
+        """Return the proof that an answer gives; infeasible and unbounded must be proven as well."""
         if "infeasible" in point.status:
             z = self._least_infeasible(ask).z
             good = self._b @ z < 0 and self._dual_miss(z, 0.0) <= _PROVES * -(self._b @ z)
@@ -172,12 +172,12 @@ class ConeProblem:
         return _Proof(status, value, bound, gap, primal, dual, error)
 
     def _primal_miss(self, x: Array, scale: float = 1.0) -> float:
-        """Return how far ``scale b - A x`` is outside of the cones."""
+        """Return the violation of the cones by ``scale b - A x``."""
         s = scale * self._b - self._A @ x
         return max(0.0, *(cone.outside(s[cone.rows]) for cone in self._cones))
 
     def _dual_miss(self, z: Array, scale: float = 1.0) -> float:
-        """Return how far `z` is outside of the dual cones, and ``A'z + scale c`` from zero."""
+        """Return the largest violation of the dual cones by `z`, and of ``A'z + scale c = 0``."""
         left = float(np.abs(self._A.T @ z + scale * self._c).max(initial=0.0))
         return max(0.0, left, *(cone.outside_dual(z[cone.rows]) for cone in self._cones))
 

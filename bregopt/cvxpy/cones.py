@@ -1,7 +1,7 @@
-"""The cones of a conic program that CVXPY makes for Clarabel: distances from them, and words for them.
+"""The cones of a conic program that CVXPY makes for Clarabel: distances from them, and CVXPY's constraints.
 
-Rows come in the order zero, nonnegative, second-order, psd, exponential; a psd matrix is given by its upper
-triangle, column by column, entries off the diagonal times the square root of two.
+Rows come in the order zero, nonnegative, second-order, psd, exponential. A psd matrix is given by its upper
+triangle, column by column; entries off the diagonal are multiplied by the square root of two.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bregopt.arrays import Array, IntArray
 __all__ = ["Cone", "Triangle", "cones_of", "triangle"]
 
 _ROOT = np.sqrt(2.0)
-_LEAST = 1e-300  # in place of zero, where a logarithm is taken
+_LEAST = 1e-300  # replaces zero in logarithms
 
 
 class Triangle(NamedTuple):
-    """Where the rows of a psd matrix stand: each holds ``weight * S[i, j]``, ``i <= j``."""
+    """The entry of each row of a psd matrix, which is ``weight * S[i, j]``, ``i <= j``."""
 
     i: IntArray
     j: IntArray
@@ -31,7 +31,7 @@ class Triangle(NamedTuple):
 
 
 def triangle(n: int) -> Triangle:
-    """Return where the rows of a psd matrix of order `n` stand."""
+    """Return the entries and weights of the rows of a psd matrix of order `n`."""
     j, i = np.tril_indices(n)
     return Triangle(i, j, np.where(i == j, 1.0, _ROOT))
 
@@ -45,15 +45,15 @@ class Cone(Protocol):
         ...
 
     def outside(self, s: Array) -> float:
-        """Return how far a vector is outside; at most zero inside."""
+        """Return the violation of the cone by a vector; at most zero inside."""
         ...
 
     def outside_dual(self, z: Array) -> float:
-        """Return how far a vector is outside of the dual cone."""
+        """Return the violation of the dual cone by a vector; at most zero inside."""
         ...
 
     def inside(self) -> Array:
-        """Return a vector strictly inside; zero where there is none."""
+        """Return a vector strictly inside; zero if there is none."""
         ...
 
     def constraint(self, s: Any) -> Any:
@@ -171,7 +171,7 @@ class _Exponential:
         return float(np.max([-y, -z, x - reach], initial=-np.inf))
 
     def outside_dual(self, z: Array) -> float:
-        """Return how far from ``-u exp(v / u) <= e w``, ``u <= 0``."""
+        """Return the violation of ``-u exp(v / u) <= e w``, ``u <= 0``."""
         u, v, w = z.reshape(-1, 3).T
         p = np.maximum(-u, 0.0)
         least = -p - p * np.log(np.maximum(w, _LEAST) / np.maximum(p, _LEAST))

@@ -1,7 +1,7 @@
 """The conic solver ``BREGOPT`` for ``problem.solve(solver=...)`` of CVXPY.
 
-It is CVXPY's own interface of Clarabel, with another engine for semidefinite programs: the layout of the
-data, the way back to a user's variables and duals, and all that is not ours to solve are the parent's.
+It extends CVXPY's interface of Clarabel: a route of bregopt solves the semidefinite programs. The parent
+class lays out the data, maps answers back to the user's variables and duals, and solves all other programs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bregopt.threads import threads_for
 __all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
 _NAME = "BREGOPT"
-_TOL = 1e-8  # Clarabel's own
-_START = "BREGOPT start"  # where the last answer is kept for the next start
+_TOL = 1e-8  # Clarabel's default
+_START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
 _REFERENCE = "cvxpy"
 _BIBTEX = """\
 @misc{bregopt,
@@ -39,14 +39,14 @@ _BIBTEX = """\
   author = {{The bregopt developers}},
 }
 """
-# Options of ours that Clarabel has under other names.
+# Our options, and their names in Clarabel.
 _CLARABEL_NAMES = {
     "tol": ("tol_gap_abs", "tol_gap_rel", "tol_feas"),
     "max_iter": ("max_iter",),
     "time_limit": ("time_limit",),
 }
 _OTHER_CONES = {"soc": "second-order", "exp": "exponential", "p3d": "power", "pnd": "power"}
-# What we hold, in Clarabel's words, which the parent reads.
+# Our statuses as Clarabel's, which the parent class reads.
 _WORDS = {
     Status.OPTIMAL: "Solved",
     Status.OPTIMAL_INACCURATE: "AlmostSolved",
@@ -57,11 +57,11 @@ _WORDS = {
     Status.USER_LIMIT: "MaxIterations",
 }
 _MARGIN, _FINEST = 1e-3, 1e-12  # of the tolerance that Clarabel is asked for, and the finest that it reaches
-_NEAR = 1e-2  # what the certificate of an inaccurate answer meets
-# Clarabel's words for answers, and those for proofs with what is left of them where they do not hold.
+_NEAR = 1e-2  # tolerance that the certificate of an inaccurate answer meets
+# Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
 _ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
 _PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
-# What an answer to the dual says of the problem.
+# The status of the dual, and the status of the problem that follows.
 _TURNED = {
     Status.INFEASIBLE: Status.UNBOUNDED,
     Status.INFEASIBLE_INACCURATE: Status.UNBOUNDED_INACCURATE,
@@ -72,7 +72,7 @@ _TURNED = {
 
 @dataclass(frozen=True, eq=False)
 class _Outcome:
-    """An answer as the parent reads it."""
+    """An answer in the form that the parent class reads."""
 
     status: str
     x: Array
@@ -86,9 +86,9 @@ class _Outcome:
 class Bregopt(CLARABEL):  # type: ignore[misc]
     """Semidefinite programs by a route of bregopt, other cones and quadratic objectives by Clarabel.
 
-    What was done is in ``problem.solver_stats.extra_stats``: the ``route``, and either what the certificate
-    says or the ``reason`` why Clarabel was asked. There is one instance, :data:`BREGOPT`: CVXPY keeps what it
-    compiled for a solver object.
+    ``problem.solver_stats.extra_stats`` holds the ``route``, and either the certificate or the ``reason`` why
+    Clarabel solved the problem. There is one instance, :data:`BREGOPT`, because CVXPY caches its compilation
+    by solver object.
     """
 
     def name(self) -> str:
@@ -117,19 +117,19 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         Parameters
         ----------
         data : dict
-            As CVXPY makes it for Clarabel.
+            The data that CVXPY makes for Clarabel.
         warm_start : bool
-            Start from the last answer, where `solver_cache` has one to data of the same shapes.
+            Start from the last answer, if `solver_cache` has one for data of the same shapes.
         verbose : bool
         solver_opts : dict
-            Options of the routes, and ``route``, a name instead of "auto".
+            Options of the routes, and ``route``, the name of one; "auto" by default.
         solver_cache : dict, optional
-            Of the problem.
+            The problem's cache.
 
         Raises
         ------
         TypeError, ValueError
-            An unknown option, or a bad value.
+            If an option is unknown or has a bad value.
         """
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
         reason, conic = _not_ours(data), None
@@ -143,7 +143,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
                 return found
             reason = found
         tol = float(options.get("tol", _TOL))
-        if conic is not None:  # its last steps converge fast, and our certificate asks for more
+        if conic is not None:  # our certificate is stricter, and Clarabel's last steps converge fast
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         result = super().solve_via_data(data, warm_start, verbose, _clarabel_options(options))
         z = None if result.z is None else np.array(result.z)
@@ -176,7 +176,7 @@ def register() -> None:
 
 
 def conic_data(problem: Any, **options: Any) -> tuple[Mapping[str, Any], float]:
-    """Return the conic data of a CVXPY problem, as for Clarabel, and the constant of its objective.
+    """Return the conic data that CVXPY makes of a problem for Clarabel, and the constant of the objective.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def conic_data(problem: Any, **options: Any) -> tuple[Mapping[str, Any], float]:
 
 
 class ConicProblem:
-    """A CVXPY problem as the program that :data:`BREGOPT` solves; the problem is left as it is.
+    """A CVXPY problem as the program that :data:`BREGOPT` solves; the problem itself does not change.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class ConicProblem:
     Raises
     ------
     UnsupportedProblemError
-        If it has no psd cone, or others.
+        If it has no psd cone, other cones than psd ones, or a quadratic objective.
     """
 
     def __init__(self, problem: Any) -> None:
@@ -208,15 +208,15 @@ class ConicProblem:
         if reason is not None:
             raise UnsupportedProblemError(f"the CVXPY problem is no semidefinite program: {reason}")
         self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
-        # Read directly where that is one of the two: its messages are about the problem itself.
+        # Prefer the direct reading if it is offered: its messages are about the problem itself.
         self._reading = min(read_conic(_conic(data)), key=attrgetter("dual"))
 
     def program(self) -> Program:
-        """Return what solvers receive."""
+        """Return the program that solvers receive."""
         return self._reading.program
 
     def solve(self, solver: str, **options: Any) -> Solution:
-        """Return the answer of a route, its status and values those of the CVXPY problem."""
+        """Return the answer of a route with the status and values of the CVXPY problem."""
         raw = registry.solve(self.program(), solver, warn=False, **options)
         turn = -1.0 if self._reading.dual else 1.0
         status = _status(self._reading, raw.status)
@@ -225,7 +225,7 @@ class ConicProblem:
 
 
 def _not_ours(data: Mapping[str, Any]) -> str | None:
-    """Return why a program is not one of ours, None where it is."""
+    """Return the reason why our routes do not take a program, None if they do."""
     dims = data[CLARABEL.DIMS]
     for cone, kind in _OTHER_CONES.items():
         if getattr(dims, cone, None):  # older versions of CVXPY know fewer
@@ -244,9 +244,9 @@ def _conic(data: Mapping[str, Any]) -> Conic:
 
 
 def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]) -> _Outcome | str:
-    """Return the answer of a route, or why there is none.
+    """Return the answer of a route, or the reason why there is none.
 
-    Where it is not one to tolerance, the program is read from its other side too.
+    If the answer does not meet the tolerance, the other reading is solved too.
     """
     inaccurate, reasons = [], []
     for reading in read_conic(conic):
@@ -263,9 +263,9 @@ def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[
 
 
 def _certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) -> str:
-    """Return Clarabel's word on its point as far as our certificate bears it out.
+    """Return Clarabel's status, weakened if our certificate does not confirm it.
 
-    That of the program whose matrices are those of ``z``, and whose multipliers are ``x``.
+    The certificate is that of the dual reading, with the matrices of ``z`` and the multipliers ``x``.
     """
     program = read_dual(conic).program
     S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
@@ -280,9 +280,9 @@ def _certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float)
 
 
 def _with_a_point(conic: Conic, unbounded: _Outcome, options: dict[str, Any]) -> _Outcome | str:
-    """Return that a program is unbounded if there is a point; the proof that there is none, or why neither.
+    """Return the outcome "unbounded" if a feasible point is found, else a proof of infeasibility or a reason.
 
-    A dual that is infeasible proves only that there is no optimum.
+    An infeasible dual alone proves only that there is no optimum.
     """
     aimless = replace(conic, c=np.zeros(len(conic.c)))
     for reading in read_conic(aimless):
@@ -324,7 +324,7 @@ def _by_route(
 
 
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
-    """Whether a route came to no answer, for no limit of the user's."""
+    """Whether a route stopped without an answer for another reason than a limit of the user's."""
     unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
     limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
     if options.get("max_iter") is not None:
@@ -333,7 +333,7 @@ def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
 
 
 def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcome | str:
-    """Return that a row contradicts the others, with the Farkas vector where there is one."""
+    """Return the outcome that one row contradicts the others, with its Farkas vector if there is one."""
     program, y = reading.program, np.zeros(reading.program.m)
     if error.row is not None:
         y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
@@ -346,7 +346,7 @@ def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcom
 
 
 def _status(reading: Reading, found: str) -> Status:
-    """Return what an answer to a reading says of the problem."""
+    """Return the status of the problem from the status of a reading."""
     status = Status(found)
     return _TURNED.get(status, status) if reading.dual else status
 
@@ -377,7 +377,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
 
 
 def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in Clarabel's words; what we do not know is left for it to judge."""
+    """Return options under Clarabel's names; Clarabel checks those that we do not know."""
     ours = ("route", *_CLARABEL_NAMES)
     given = {name: value for name, value in options.items() if name not in ours}
     for name, theirs in _CLARABEL_NAMES.items():

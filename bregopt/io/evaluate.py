@@ -1,7 +1,8 @@
 """Expressions of the modeling language written as text, evaluated without running any Python.
 
-The text is parsed by :mod:`ast` and walked node by node; what is not named here (attributes, lambdas,
-comprehensions, f-strings, assignments, other names) is refused with its place in the text.
+The module :mod:`ast` parses the text, and only the nodes named here are evaluated. Everything else
+(attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with its place in the
+text.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     Raises
     ------
     ValueError, TypeError
-        Anything else in the text, or what a function says of its arguments; the message ends with the
+        If the text contains anything else, or a function refuses its arguments; the message ends with the
         text and a mark under the place.
 
     Examples
@@ -97,7 +98,7 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
 def _parsed(line: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python only warns of, such as "1if", is no expression here
+            warnings.simplefilter("error")  # text that Python only warns of, such as "1if", is refused
             return ast.parse(line, mode="eval").body
     except SyntaxError as error:
         column = min(error.offset or 1, len(line) + 1)
@@ -107,7 +108,7 @@ def _parsed(line: str) -> ast.expr:
 
 
 class _Evaluator(ast.NodeVisitor):
-    """The methods of this class are the whitelist."""
+    """An evaluator whose ``visit`` methods are the list of allowed nodes."""
 
     def __init__(self, line: str, names: Mapping[str, Any]) -> None:
         self._line, self._names = line, names
@@ -202,7 +203,7 @@ class _Evaluator(ast.NodeVisitor):
         return self._apply(node, function, *values)
 
     def _apply(self, node: ast.AST, function: Callable[..., Any], *values: Any, **keywords: Any) -> Any:
-        """Call a function of ours on checked values; what it refuses is said with its place."""
+        """Call a function of ours on checked values; its errors get the place in the text."""
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 return function(*values, **keywords)
@@ -215,7 +216,7 @@ class _Evaluator(ast.NodeVisitor):
         raise ValueError(self._at(node, message))
 
     def _at(self, node: Any, message: str) -> str:
-        # ast counts bytes of UTF-8
+        # ast counts columns in bytes of UTF-8
         before = self._line.encode()[: getattr(node, "col_offset", 0)].decode()
         return _pointed(self._line, len(before) + 1, message)
 

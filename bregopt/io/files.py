@@ -1,4 +1,4 @@
-"""Bytes and lines of files: regular ones only, and never more than memory holds, packed or unpacked."""
+"""Bytes and lines of files: regular files only, and never more than memory holds, packed or unpacked."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bregopt.memory import check_memory
 
 __all__ = ["ARRAYS", "Lines", "number", "read_bytes", "read_text", "unpacked"]
 
-# Bytes that a reader holds for each byte of a file. In text "1," becomes strings and a number; an array is
-# copied when it is read, checked and made symmetric.
+# Bytes of memory that a reader needs for each byte of a file. In text, "1," becomes strings and a number. An
+# array is copied when it is read, checked and made symmetric.
 TEXT, ARRAYS = 30, 4
 _CHUNK = 2**24  # bytes that are unpacked at a time
 
@@ -32,14 +32,14 @@ def read_bytes(path: Path, held: int = TEXT) -> bytes:
     ----------
     path : Path
     held : int
-        How many bytes its reader holds for each byte of the file.
+        Bytes of memory that its reader needs for each byte of the file.
 
     Raises
     ------
     FileNotFoundError
-        No such file.
+        If there is no such file.
     ValueError
-        A folder, pipe or device, a file that may not be read, or one too large for this machine.
+        If it is a folder, pipe or device, may not be read, or is too large for this machine.
     """
     try:
         found = path.stat()
@@ -62,7 +62,7 @@ def read_text(path: Path) -> str:
 
 
 def unpacked(path: Path, packed: bytes) -> bytes:
-    """Return the content of gzip data; a ValueError where it is damaged or larger than memory holds."""
+    """Return the content of gzip data; raise a ValueError if it is damaged or larger than memory."""
     parts: list[bytes] = []
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
@@ -82,7 +82,7 @@ class Lines:
     lines: list[str]
 
     def error(self, line: int, found: str, expected: str) -> ValueError:
-        """Return the error for the line of that index."""
+        """Return the error for the line with this index."""
         return ValueError(f"{self.path}, line {line + 1}: {found}; expected {expected}")
 
     def written(self, at: int) -> list[int]:
@@ -90,19 +90,19 @@ class Lines:
         return [k for k, text in enumerate(self.lines[at:], start=at) if text.strip()]
 
     def table(self, which: Sequence[int], columns: Sequence[str]) -> Array:
-        """Return the numbers of lines that each hold one number for each of the `columns`.
+        """Return the numbers of lines; each line has one number for each of the `columns`.
 
         Raises
         ------
         ValueError
-            The first line that holds something else.
+            If a line has other content; the message names the first such line.
         """
         with suppress(ValueError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of lines without a number
+            warnings.simplefilter("ignore", UserWarning)  # lines without a number
             table = np.loadtxt([self.lines[k] for k in which], ndmin=2, comments=None)
             if table.shape == (len(which), len(columns)):
                 return table
-        return np.array(list(self._rows(which, columns)))  # slower, and names the line at fault
+        return np.array(list(self._rows(which, columns)))  # slower, but names the bad line
 
     def _rows(self, which: Sequence[int], columns: Sequence[str]) -> Iterator[list[float]]:
         for k in which:
@@ -116,7 +116,7 @@ class Lines:
 
 
 def number(word: str) -> float:
-    """Return a word as a number; a ValueError whose argument is the word where it is none."""
+    """Return a word as a number; if it is none, raise a ValueError with the word as its argument."""
     if "_" in word:  # Python reads 1_0 as ten
         raise ValueError(word)
     try:

@@ -24,8 +24,8 @@ class Graph:
     adjacency : csr_array of shape (n, n)
         Symmetric, zero on the diagonal.
     nodes : list
-        The user's names of the vertices: networkx's nodes, the labels of a DataFrame, those that occur in
-        edges, sorted, else ``0 .. n-1``.
+        The user's names of the vertices: networkx's nodes, the labels of a DataFrame, the sorted names that
+        occur in edges, or ``0 .. n-1``.
     """
 
     adjacency: Any
@@ -42,13 +42,13 @@ class Graph:
         return sp.csr_array(sp.diags_array(np.asarray(self.adjacency.sum(axis=1)).ravel()) - self.adjacency)
 
     def cut(self, side: IntArray) -> float:
-        """Return the weight of the edges between the sides of a vector of signs."""
+        """Return the weight of the edges between the two sides that the signs `side` give."""
         edges = self.adjacency.tocoo()
         return float(edges.data[side[edges.row] != side[edges.col]].sum()) / 2
 
 
 def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
-    """Return a graph from whatever holds one.
+    """Return a graph from any of the supported forms.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
         Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings. The
         vertices are those that occur in an edge, and parallel edges add up.
     weights : str or array of shape (m,), optional
-        For networkx the name of the edge attribute (without it every edge weighs one); for edges their
-        weights. Adjacency matrices carry their own.
+        For networkx the name of the edge attribute (by default every edge has weight one); for edges their
+        weights. Adjacency matrices contain their weights.
     signed : bool
         Whether weights may be negative.
 
     Raises
     ------
     TypeError, ValueError
-        Directed graphs, loops, negative or non-finite weights, matrices that are not symmetric, fewer than
-        two vertices.
+        If the graph is directed, has loops, negative or non-finite weights, an asymmetric matrix, or fewer
+        than two vertices.
     """
     if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
         adjacency, nodes = _from_networkx(graph, weights)
@@ -98,7 +98,7 @@ def _is_matrix(graph: Any) -> bool:
 
 
 def _two_edges(array: Any) -> bool:
-    """Whether a 2 x 2 array holds two edges: integers that are no adjacency matrix."""
+    """Whether a 2 x 2 array is two edges: integers that are no adjacency matrix."""
     return array.dtype.kind in "iu" and bool((array != array.T).any() or array.diagonal().any())
 
 
@@ -116,7 +116,7 @@ def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
 
 
 def _check_attribute(graph: Any, weights: Any) -> None:
-    """Raise unless every edge has the attribute, a finite number; networkx would take 1 where it is not."""
+    """Raise unless every edge has the attribute, a finite number; networkx would use 1 for a missing one."""
     if not isinstance(weights, str):
         raise TypeError(f"weights is {type(weights).__name__}; expected the name of an edge attribute")
     values = []
@@ -174,7 +174,7 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
 
 
 def _strings(graph: Any, edges: Any) -> Any:
-    """Return edges between vertices that are named by strings; those of another kind are refused."""
+    """Return edges between vertices named by strings; refuse edges of another kind."""
     if not all(isinstance(label, str) for label in np.asarray(graph, dtype=object).ravel()):
         raise TypeError(
             f"graph has edges of dtype {edges.dtype}; expected integers, or strings alone: for whole numbers "

@@ -26,25 +26,25 @@ __all__ = ["SUFFIXES", "Table", "read_matrix", "write_csv"]
 Labels = tuple[str, ...]
 Cells = list[list[str]]
 
-_LARGEST_INTEGER = 2**53  # up to which a double tells integers apart
+_LARGEST_INTEGER = 2**53  # up to here a double represents every integer
 _HEADERS: dict[tuple[int, int], Callable[[Any], tuple[tuple[int, ...], bool, Any]]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # differs in the names of fields alone
+    (3, 0): np.lib.format.read_array_header_2_0,  # version 3 differs only in the names of fields
 }
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that numpy writes
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a file holds.
+    """The content of a file.
 
     Parameters
     ----------
     values : array or csr_array
-        Finite real numbers. Integers stay integers, so that they can serve as indices.
+        Finite real numbers. Integers stay integers, so that they can be indices.
     index, columns : tuple of str, optional
-        Labels of the rows and of the columns; only a ``.csv`` file has some.
+        Labels of the rows and of the columns; only ``.csv`` files have labels.
     """
 
     values: Any
@@ -72,12 +72,12 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
     Raises
     ------
     FileNotFoundError
-        No such file.
+        If there is no such file.
     TypeError
-        Complex numbers or objects.
+        If it has complex numbers or objects.
     ValueError
-        Another kind of file, a damaged or empty one, a cell that is not a number (the line is named), NaN or
-        Inf, or a `key` that is unknown, missing, or given for another kind of file.
+        If the file is of another kind, damaged or empty, has a cell that is not a number (the line is named),
+        NaN or Inf, or if `key` is unknown, missing, or given for another kind of file.
     """
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
@@ -90,7 +90,7 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
 
 
 def write_csv(path: Path, X: Any, index: Labels | None = None, columns: Labels | None = None) -> None:
-    """Write a matrix as :func:`read_matrix` reads it, every number in the fewest digits that round-trip."""
+    """Write a matrix for :func:`read_matrix`, each number with the fewest digits that read back exactly."""
     rows = [[repr(value) for value in row] for row in np.asarray(X, dtype=float).tolist()]
     if index is not None:
         rows = [[label, *row] for label, row in zip(index, rows, strict=True)]
@@ -112,10 +112,10 @@ def _checked(values: Any, name: str) -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Say of which file it is when a reader of the standard library or of numpy fails inside."""
+    """Name the file in errors of readers of the standard library and of numpy."""
     try:
         yield
-    except Exception as error:  # damaged bytes make these readers raise anything, even TokenError
+    except Exception as error:  # on damaged bytes these readers raise any error, even TokenError
         raise ValueError(f"{path} cannot be read as {path.suffix}: {error}") from error
 
 
@@ -133,12 +133,12 @@ def _read_npz(path: Path, key: str | None) -> Table:
     with _reading(path):
         if member.compress_type not in _PACKED:
             raise ValueError(f"{member.filename} is packed by a method that numpy does not use")
-        content = archive.read(member)  # never more than the size above
+        content = archive.read(member)  # never more than the size checked above
     return Table(_array(path, content))
 
 
 def _array(path: Path, content: bytes) -> Any:
-    """Return the array in the bytes of an ``.npy`` file, of which there are as many as its header says."""
+    """Return the array in the bytes of an ``.npy`` file; their number must agree with the header."""
     file = io.BytesIO(content)
     with _reading(path):
         version = np.lib.format.read_magic(file)
@@ -202,7 +202,7 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _labeled(cells: Cells) -> tuple[bool, bool]:
-    """Return whether the first row and the first column are labels."""
+    """Return two flags: whether the first row, and whether the first column, are labels."""
     wide = len(cells[0]) > 1
     if wide and not cells[0][0] and all(row[0] for row in cells[1:]):
         return True, True

@@ -21,12 +21,12 @@ __all__ = ["read_matrix_market"]
 _SIZES = {"array": ("rows", "columns"), "coordinate": ("rows", "columns", "entries")}
 _COLUMNS = {"pattern": ("i", "j"), "real": ("i", "j", "value"), "integer": ("i", "j", "value")}
 _EXPECTED = "array or coordinate, real, integer or pattern, general or symmetric"
-_POINTER = 8  # bytes that a sparse matrix holds for each row
-_LARGEST_INTEGER = 2**53  # up to which a double tells integers apart
+_POINTER = 8  # bytes of a sparse matrix for each row
+_LARGEST_INTEGER = 2**53  # up to here a double represents every integer
 
 
 def read_matrix_market(path: Path) -> Any:
-    """Read a matrix; one in coordinates stays sparse.
+    """Read a matrix; a matrix in coordinates stays sparse.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ def read_matrix_market(path: Path) -> Any:
     Raises
     ------
     TypeError
-        Complex numbers.
+        If the numbers are complex.
     ValueError
-        A file of another kind, counts that disagree with the lines that follow, an entry that is no number,
-        lies outside the matrix or is given twice; the message names the line.
+        If the file is of another kind, its counts disagree with its lines, or an entry is no number, lies
+        outside the matrix or is given twice; the message names the line.
     """
     lines = read_bytes(path).decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     kind, field, symmetric = _banner(path, lines[0])
@@ -114,7 +114,7 @@ def _sparse(
             raise source.error(body[k], f"{name} is {place[k]:.17g}", f"an integer from 1 to {size}")
     i, j = table[:, :2].astype(np.intp).T - 1
     value = _values(source, body, table[:, 2] if len(names) > 2 else np.ones(count), field)
-    if symmetric:  # the format asks for the lower triangle; each entry stands for its mirror image
+    if symmetric:  # the format has the lower triangle only; each entry also gives its mirror image
         i, j = np.maximum(i, j), np.minimum(i, j)
     _check_once(source, body, i, j)
     if symmetric:
@@ -124,7 +124,7 @@ def _sparse(
 
 
 def _values(source: Lines, body: list[int], value: Array, field: str) -> Any:
-    """Return the values, as integers where the file says that they are."""
+    """Return the values, as integers if the field of the file is "integer"."""
     if field != "integer" or (np.abs(value) >= _LARGEST_INTEGER).any():
         return value
     broken = value % 1 != 0

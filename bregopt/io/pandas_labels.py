@@ -1,4 +1,4 @@
-"""pandas in, pandas out: labels are kept, and pandas is never imported for who does not use it."""
+"""Labels of pandas objects, kept in answers; users of plain arrays never import pandas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
 
 def labels_of(value: Any, name: str) -> Labels:
-    """Return the labels of a Series, or those rows and columns of a square DataFrame share; None for others.
+    """Return the labels of a Series, or of the rows and columns of a square DataFrame; None for others.
 
     Raises
     ------
@@ -36,12 +36,12 @@ def labels_of(value: Any, name: str) -> Labels:
 
 
 def aligned(value: Any, labels: Labels, name: str) -> Any:
-    """Return a second argument without its labels, after checking that they are those of the first.
+    """Return a second argument without its labels, after comparing them with those of the first.
 
     Raises
     ------
     ValueError
-        If it is a DataFrame or Series with other labels, or in another order.
+        If it is a DataFrame or Series with other labels, or with labels in another order.
     """
     own = labels_of(value, name)
     if own is None:
@@ -55,7 +55,7 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
 
 
 def labeled(solution: Solution, labels: Labels) -> Solution:
-    """Return a solution whose matrix is a DataFrame with the given labels; unchanged without labels."""
+    """Return the solution with its matrix as a DataFrame with these labels; unchanged without labels."""
     if labels is None or solution.X is None:
         return solution
     pandas = importlib.import_module("pandas")
@@ -63,6 +63,6 @@ def labeled(solution: Solution, labels: Labels) -> Solution:
 
 
 def _is_pandas(value: Any, *names: str) -> bool:
-    """Whether `value` is of a pandas class, or of one derived from it, found without importing pandas."""
+    """Whether `value` is an instance of one of these pandas classes, found without importing pandas."""
     classes = type(value).__mro__
     return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)

@@ -1,11 +1,11 @@
 """SDPA sparse files (``.dat-s``, ``.dat-s.gz``): a standard SDP read as a problem, a linear problem written.
 
-The pair of problems that such a file states, in SDPA's names, is
+Such a file states the pair of problems, in SDPA's notation,
 
     (P)  minimize  sum_k c_k x_k   subject to  sum_k x_k F_k - F_0 psd
     (D)  maximize  <F_0, Y>        subject to  <F_k, Y> = c_k,  Y psd
 
-with all matrices block-diagonal. (D) is the problem that is read and written here; ``x`` are its multipliers.
+with all matrices block-diagonal. This module reads and writes (D); ``x`` is the vector of its multipliers.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ SUFFIXES = (".dat-s", ".dat-s.gz")
 _PUNCTUATION = str.maketrans("{}(),", "     ")
 _COMMENT = ('"', "*")
 _COLUMNS = ("matrix", "block", "i", "j", "value")
-_DIAGONAL = 100  # bytes of an element: bounds, a column and its numbers
+_DIAGONAL = 100  # bytes for each element of a diagonal block: bounds, a column and its numbers
 
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
     """Entries of the ``F_k``, arrays of one length: matrix `row` (0 for the cost), block, place and value.
 
-    Everything but the matrices counts from zero, and ``i <= j``.
+    Blocks and places count from zero, and ``i <= j``.
     """
 
     row: IntArray
@@ -56,7 +56,7 @@ class _Entries:
     value: Array
 
     def take(self, which: Any) -> _Entries:
-        """Return some of the entries: a slice, a mask, or their numbers in order."""
+        """Return the entries of a slice, a mask or an index array."""
         return _Entries(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
@@ -67,8 +67,8 @@ def read_sdpa(path: str | Path) -> Problem:
     """Read an SDP from a file in SDPA's sparse format.
 
     A block of size two or more becomes a :class:`~bregopt.PSD` variable, and a diagonal block (a negative
-    size, or size one) a vector of nonnegative numbers, never a matrix; ``X2`` and ``u3`` are called after the
-    number of the block. There is one constraint, whose ``dual_value`` is SDPA's ``x``.
+    size, or size one) a vector of nonnegative numbers, never a matrix. The names ``X2`` and ``u3`` contain
+    the number of the block. There is one constraint, whose ``dual_value`` is SDPA's ``x``.
 
     Parameters
     ----------
@@ -78,15 +78,15 @@ def read_sdpa(path: str | Path) -> Problem:
     Returns
     -------
     Problem
-        ``maximize <F_0, Y> subject to <F_k, Y> = c_k``: what SDPA calls the dual (D).
+        ``maximize <F_0, Y> subject to <F_k, Y> = c_k``, SDPA's dual (D).
 
     Raises
     ------
     FileNotFoundError
-        No such file.
+        If there is no such file.
     ValueError
-        Not such a file, or one without a matrix block; the message names the line, what was found there and
-        what was expected.
+        If the file is of another kind, or has no matrix block; the message names the line, its content and
+        the expected content.
 
     Notes
     -----
@@ -94,8 +94,8 @@ def read_sdpa(path: str | Path) -> Problem:
     numbers of the header, and ``c`` and the sizes of the blocks may take several lines; an entry takes one.
 
     An entry below the diagonal stands for its mirror image, as for SDPA and CSDP. An entry that is given
-    twice, at one place or at mirrored ones, counts once if both have the same value and is refused if they
-    differ. (SDPA takes the last, CSDP refuses both cases, DSDP does not see what is below the diagonal.)
+    twice, at one place or at mirrored places, counts once if both values are the same and is refused if they
+    differ. (SDPA takes the last, CSDP refuses both cases, DSDP ignores entries below the diagonal.)
     """
     source = _source(Path(path))
     at = 0
@@ -120,7 +120,7 @@ def _source(path: Path) -> Lines:
     raw = read_bytes(path)
     if path.suffix.lower() == ".gz":
         raw = unpacked(path, raw)
-    # Latin-1 takes any byte, so that a comment may be in any encoding; what is no number is found later.
+    # Latin-1 decodes every byte, so a comment may have any encoding; words that are no numbers fail later.
     text = raw.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").translate(_PUNCTUATION).rstrip()
     if not text:
         raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
@@ -138,7 +138,7 @@ def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float]
                 value = number(token)
             except ValueError:
                 if len(found) == count:
-                    break  # what follows is text
+                    break  # the rest of the line is text
                 raise source.error(at, f"{token!r} after {len(found)} numbers", name) from None
             if len(found) == count:
                 raise source.error(at, f"{token!r} after {count} numbers", f"{name} and no more")
@@ -159,7 +159,7 @@ def _integers(source: Lines, at: int, count: int, name: str) -> tuple[list[int],
 
 
 def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
-    """Return the entries from line `at` on: checked, sorted by block, matrix and place, each once."""
+    """Return the entries from line `at` on, checked, each once, sorted by block, matrix and place."""
     line = source.written(at)
     if not line:
         raise source.error(len(source.lines) - 1, "the file ends here", "entries after it, 5 numbers a line")
@@ -205,7 +205,7 @@ def _each_once(source: Lines, line: IntArray, entries: _Entries) -> _Entries:
 
 
 def _problem(sizes: Sequence[int], c: Array, entries: _Entries) -> Problem:
-    """Return the problem (D); every block occurs in it, also where no entry mentions it."""
+    """Return the problem (D); it contains every block, even one without entries."""
     variables = [_variable(number, size) for number, size in enumerate(sizes, start=1)]
     ends = np.searchsorted(entries.block, np.arange(len(sizes) + 1))
     parts = [entries.take(slice(*pair)) for pair in pairwise(ends)]
@@ -223,7 +223,7 @@ def _variable(number: int, size: int) -> PSD | Variable:
 def _expression(
     label: str, m: int, variables: Sequence[PSD | Variable], parts: Sequence[_Entries]
 ) -> Expression:
-    """Return `m` rows, each the sum of the inner products with its matrices in all blocks."""
+    """Return `m` rows; each is the sum over the blocks of inner products with its matrices."""
     psd: dict[PSD, Any] = {}
     vectors: dict[Variable, Any] = {}
     for X, e in zip(variables, parts, strict=True):
@@ -241,24 +241,23 @@ def _expression(
 def write_sdpa(problem: Problem, path: str | Path) -> None:
     """Write a problem with a linear objective to a file in SDPA's sparse format.
 
-    What is written has the form (D), ``maximize <F_0, Y>`` with equalities only: a problem that minimizes is
-    written with the negative of its objective. The matrices come first, each a block, then each ordinary
-    variable as a diagonal block. One more diagonal block holds what the form asks for besides: the negative
-    parts of variables that may be negative, slacks of inequalities, and the number one if the objective has a
-    constant. Rows of the problem come first, then those of bounds of variables other than zero, those that
-    tie the two slacks of two-sided rows, and that of the number one. Parameters are written in with their
-    values.
+    The file has the form (D), ``maximize <F_0, Y>`` with equalities only. A minimization is written with the
+    negative of its objective. Each matrix is a block; then each ordinary variable is a diagonal block. One
+    more diagonal block holds the negative parts of variables that may be negative, slacks of inequalities,
+    and the number one if the objective has a constant. The rows of the problem come first, then bounds of
+    variables other than zero, equations between the two slacks of two-sided rows, and the equation of the
+    number one. Parameters are replaced by their values.
 
     Parameters
     ----------
     problem : Problem
     path : str or Path
-        Through gzip if the name ends with ``.gz``. Numbers are written such that they read back exactly.
+        Compressed with gzip if the name ends with ``.gz``. Numbers read back exactly.
 
     Raises
     ------
     ValueError
-        A divergence, a soft row, or no row at all: the message names it.
+        If the problem has a divergence, a soft row, or no row at all; the message names it.
     """
     path, program = Path(path), problem.program()
     _check_linear(program)
@@ -271,7 +270,7 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
     parts.append(_vector_entries(B, cost, sizes, first=len(program.blocks)))
     text = _text([block.n for block in program.blocks] + [-size for size in sizes], c, _joined(parts))
     data = text.encode("ascii")
-    # Without the time of day, so that the same problem gives the same bytes.
+    # No time of day, so that the same problem gives the same bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
 
 
@@ -288,18 +287,18 @@ def _check_linear(program: Program) -> None:
 
 
 def _standard_form(program: Program) -> tuple[Any, Array, Array]:
-    """Return ``B``, ``c`` and ``cost`` with ``A(X) + B v = c``, ``v >= 0`` in place of rows, boxes and `u`.
+    """Return ``B``, ``c`` and ``cost`` of the form ``A(X) + B v = c``, ``v >= 0`` of rows, bounds and `u`.
 
     ``v`` is `u`, or its positive part; then the negative parts, slacks of rows, second slacks of two-sided
     rows, and the number one if the objective has a constant.
     """
     free = program.u_lo < 0
-    floor = np.where(program.u_lo == 0, -np.inf, program.u_lo)  # v >= 0 says the rest
+    floor = np.where(program.u_lo == 0, -np.inf, program.u_lo)  # a lower bound of zero is v >= 0
     boxed = np.isfinite(floor) | np.isfinite(program.u_hi)
     B = sp.vstack([program.B, sp.eye_array(program.k, format="csr")[boxed]], format="csr")
     lo = np.concatenate([program.bounds.lo, floor[boxed]])
     hi = np.concatenate([program.bounds.hi, program.u_hi[boxed]])
-    # Activity - s = lo, or activity + s = hi where there is no lower bound; and s + t = hi - lo.
+    # Activity - s = lo, or activity + s = hi if there is no lower bound; for two-sided rows s + t = hi - lo.
     loose, below = np.flatnonzero(lo < hi), np.isfinite(lo)
     slack = _picked(loose, len(lo), np.where(below[loose], -1.0, 1.0))
     both = np.flatnonzero(below[loose] & np.isfinite(hi[loose]))
@@ -318,12 +317,12 @@ def _standard_form(program: Program) -> tuple[Any, Array, Array]:
 
 
 def _picked(rows: IntArray, m: int, value: Array) -> Any:
-    """Return the matrix of `m` rows with one number in each column, in the given row."""
+    """Return the matrix with `m` rows and one value in each column, in the given row."""
     return sp.csr_array((value, (rows, np.arange(len(rows)))), (m, len(rows)))
 
 
 def _matrix_entries(program: Program, b: int) -> _Entries:
-    """Return the entries of one matrix block, ``F_0`` the negative of its cost."""
+    """Return the entries of one matrix block; its ``F_0`` is the negative of its cost."""
     block = program.blocks[b]
     placed = [(term.at + 1, term.rows) for term in program.A.terms if term.block == b]
     if block.cost is not None:
@@ -336,7 +335,7 @@ def _matrix_entries(program: Program, b: int) -> _Entries:
 
 
 def _vector_entries(B: Any, cost: Array, sizes: Sequence[int], first: int) -> _Entries:
-    """Return the entries of the diagonal blocks, of which `first` is the number of the first."""
+    """Return the entries of the diagonal blocks, numbered from `first` on."""
     ends = np.cumsum([0, *sizes])
     column = np.concatenate([np.arange(len(cost)), B.col])
     row = np.concatenate([np.zeros(len(cost), dtype=np.intp), B.row + 1])
@@ -346,7 +345,7 @@ def _vector_entries(B: Any, cost: Array, sizes: Sequence[int], first: int) -> _E
 
 
 def _joined(parts: Sequence[_Entries]) -> _Entries:
-    """Return the entries that are not zero, sorted by matrix, block and place."""
+    """Return the nonzero entries, sorted by matrix, block and place."""
     e = _Entries(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Entries)))
     order = np.lexsort((e.j, e.i, e.block, e.row))
     return e.take(order[e.value[order] != 0])
@@ -384,7 +383,7 @@ def dimacs_errors(problem: Problem, solution: Solution) -> Array:
     Raises
     ------
     ValueError
-        A divergence, a soft row, or a solution without ``X`` or multipliers.
+        If there is a divergence or a soft row, or the solution has no ``X`` or no multipliers.
     """
     raw = solution._raw
     if raw is None or raw.X is None or raw.duals is None:

@@ -1,7 +1,7 @@
 """Spec files: a whole problem, its data and how to solve it, in one TOML file.
 
-The keys are described by ``spec.schema.json`` beside this module (JSON Schema, draft 2020-12). Nothing in a
-spec file is run as Python; see :func:`bregopt.io.evaluate.evaluate` for what an expression may hold.
+The file ``spec.schema.json`` beside this module describes the keys (JSON Schema, draft 2020-12). Nothing in a
+spec file is run as Python; see :func:`bregopt.io.evaluate.evaluate` for the syntax of expressions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bregopt.routes import registry
 
 __all__ = ["KEYS", "Spec", "load_spec", "self_contained", "spec_text"]
 
-# The keys of each table of a spec file; the options of a solver are checked by the solver.
+# The keys of each table of a spec file; the solver checks its own options.
 KEYS: dict[str, tuple[str, ...]] = {
     "spec": ("title", "data", "variables", "problem", "solve"),
     "file": ("file", "key", "low_rank"),
@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What a spec file declares.
+    """The content of a spec file.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Spec:
     options : dict
         Keywords for :meth:`bregopt.Problem.solve`.
     labeled : Table, optional
-        The square matrix with labels among the data; None where there are several or none.
+        The square matrix with labels among the data; None if there are several or none.
     """
 
     title: str
@@ -75,7 +75,7 @@ def load_spec(path: str | Path) -> Spec:
     Parameters
     ----------
     path : str or Path
-        A ``.toml`` file. Files that it names lie in its folder or below.
+        A ``.toml`` file. Files that it names must be in its folder or below.
 
     Returns
     -------
@@ -84,9 +84,10 @@ def load_spec(path: str | Path) -> Spec:
     Raises
     ------
     FileNotFoundError
-        The spec, or a file that it names, is not there.
+        If the spec, or a file that it names, does not exist.
     TypeError, ValueError
-        Not TOML, unknown or missing keys, bad data, a bad expression. Messages start with path and key.
+        If it is not TOML, keys are unknown or missing, or data or an expression is bad. Messages start with
+        path and key.
     """
     path = Path(path)
     document = _document(path)
@@ -105,7 +106,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def self_contained(path: str | Path) -> str:
-    """Return the text of a spec whose data are all inside it.
+    """Return the text of a spec with the data of all its files inside it.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def _contained(value: Any, folder: Path) -> Any:
 
 
 def spec_text(document: dict[str, Any]) -> str:
-    """Return a spec as TOML: titles and other plain values first, then its tables.
+    """Return a spec as TOML: plain values such as the title first, then the tables.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def spec_text(document: dict[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML: what JSON writes is TOML too, but for tables."""
+    """Return a value as TOML: JSON text is also TOML, except for tables."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
@@ -151,7 +152,7 @@ def _toml(value: Any) -> str:
 
 @contextmanager
 def _named(place: str) -> Iterator[None]:
-    """Put the file or key in front of what goes wrong inside."""
+    """Put the file or key in front of error messages."""
     try:
         yield
     except (FileNotFoundError, TypeError, ValueError) as error:
@@ -186,13 +187,13 @@ def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Tab
 
 
 def _labels_a_square(table: Table) -> bool:
-    """Whether a table is a square matrix with labels that are the same for rows and columns."""
+    """Whether a table is a square matrix with the same labels for rows and columns."""
     labels = {found for found in (table.index, table.columns) if found is not None}
     return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
 
 
 def _inline(value: Any) -> Any:
-    """Return a number or an array; integers stay integers, so that they can serve as indices."""
+    """Return a number or an array; integers stay integers, so that they can be indices."""
     finite = finite_array(value, "the value")
     given = np.asarray(value)
     if given.dtype.kind == "b":
@@ -219,7 +220,7 @@ def _from_file(table: dict[str, Any], folder: Path) -> Table:
 
 
 def _array(table: dict[str, Any], held: Table) -> Any:
-    """Return the values read from a file as its entry in the spec says."""
+    """Return the values read from a file, in the form that its entry in the spec states."""
     values = held.values
     if not _typed(table.get("low_rank", False), bool, "low_rank"):
         return values
@@ -227,7 +228,7 @@ def _array(table: dict[str, Any], held: Table) -> Any:
 
 
 def _beside(name: str, folder: Path) -> Path:
-    """Return the path of a file that a spec names; links that lead out of the spec's folder count as out."""
+    """Return the path of a file that a spec names; links must not lead out of the spec's folder."""
     path = folder / name
     try:
         inside = path.resolve().is_relative_to(folder.resolve())

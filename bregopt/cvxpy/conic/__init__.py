@@ -5,12 +5,12 @@ They are read from either side of the pair
     minimize  c'x   subject to  A x + s = b,  s in K        (P)
     minimize  b'z   subject to  A'z = -c,     z in K*       (D)
 
-with ``K`` the zero cone, the nonnegative numbers and psd matrices, in this order; a psd matrix is given by
-its upper triangle, column by column, entries off the diagonal times the square root of two.
+with ``K`` the zero cone, the nonnegative numbers and psd matrices, in this order. A psd matrix is given by
+its upper triangle, column by column; entries off the diagonal are multiplied by the square root of two.
 
-Read directly, the matrices are the blocks of ``s``, and variables that are entries of a block, as those of a
-psd variable are, drop out. Read as the dual, they are the blocks of ``z``, and there is a row for each
-variable: the way for linear matrix inequalities. :func:`read_conic` takes the one with fewer rows and free
+Read directly, the matrices are the blocks of ``s``; variables that are entries of a block, such as those of a
+psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``, and each variable has a
+row: this suits linear matrix inequalities. :func:`read_conic` prefers the reading with fewer rows and free
 variables.
 """
 
@@ -31,18 +31,18 @@ from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
 
-_NOT_MUCH = 4  # times as many rows and free variables
+_NOT_MUCH = 4  # largest ratio of the sizes (rows and free variables) at which the larger reading is tried too
 
 
 class Reading(Protocol):
-    """A conic program as a :class:`Program`, and the way back from its answers.
+    """A conic program as a :class:`Program`, and the map from its answers back to ``x`` and ``z``.
 
-    Where (D) was read, an unbounded program means that (P) is infeasible, and the other way round.
+    If (D) was read, an unbounded program means that (P) is infeasible, and vice versa.
     """
 
     @property
     def program(self) -> Program:
-        """What solvers receive."""
+        """The program that solvers receive."""
         ...
 
     @property
@@ -57,16 +57,16 @@ class Reading(Protocol):
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return the ``z`` of an answer, shape ``(m,)``.
 
-        If (P) is infeasible it is a Farkas vector, ``A'z = 0`` and ``b'z < 0``: of the multipliers `y`, with
-        nothing `priced`, or, where (D) was read, of the ray `S`, `u`.
+        If (P) is infeasible, ``z`` is a Farkas vector, ``A'z = 0`` and ``b'z < 0``. It comes from the
+        multipliers `y`, with `priced` false (the cost is zero), or, if (D) was read, from the ray `S`, `u`.
         """
         ...
 
 
 def read_conic(conic: Conic) -> Iterator[Reading]:
-    """Yield a conic program, with at least one psd matrix, as a :class:`Program`: the smaller reading first.
+    """Yield the readings of a conic program with at least one psd matrix, the smaller one first.
 
-    The other one follows where it is not much larger: it may have an interior where the first has none.
+    The other reading follows if it is not much larger: it may have an interior where the first has none.
     """
     kept = needed(conic)
     smaller, shared = with_rows(conic, kept), shares(conic, kept)
@@ -84,7 +84,7 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
 
 
 class _Padded:
-    """A reading of the rows that are needed; `shares` makes the ``z`` of all rows of theirs."""
+    """A reading of the needed rows; `shares` maps their ``z`` to the ``z`` of all rows."""
 
     def __init__(self, reading: Reading, shares: Any) -> None:
         self.program, self.dual, self.x = reading.program, reading.dual, reading.x

@@ -1,6 +1,6 @@
 """A conic program read directly: the matrices are the blocks of ``s``.
 
-Variables that are entries of a block, as those of a psd variable are, drop out: they are the pivots.
+Variables that are entries of a block, such as those of a psd variable, are eliminated: they are the pivots.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Direct:
     ----------
     conic : Conic
     program : Program
-        Its ``u`` are the ``x_F``, and its rows the rows ``R``.
+        Its ``u`` is ``x_F``, and its rows are the rows ``R``.
     D, P : int array
         The pivots' rows and variables.
     T : array
@@ -55,7 +55,7 @@ class Direct:
         return x
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
-        """Return ``z`` from the multipliers of the rows; ``A'z = -c`` gives what is not one of these."""
+        """Return ``z``: on the rows ``R`` from the multipliers, on the pivots' rows from ``A'z = -c``."""
         A, c = self.conic.A, self.conic.c if priced else np.zeros(len(self.conic.c))
         z = np.zeros(A.shape[0])
         z[self.R] = -self.program.bounds.clip(y)
@@ -64,7 +64,7 @@ class Direct:
 
 
 class Pivots(NamedTuple):
-    """Rows, columns and entries."""
+    """The rows, columns and values of the pivots."""
 
     rows: IntArray
     columns: IntArray
@@ -72,10 +72,10 @@ class Pivots(NamedTuple):
 
 
 def pivots_of(conic: Conic) -> Pivots:
-    """Return psd rows and a variable for each that occurs in no other of these rows.
+    """Return psd rows, and for each a variable that occurs in no other of these rows.
 
-    First variables that alone are an entry of a matrix, then, in rows without these, such that occur in no
-    other psd row.
+    First come variables that are the only one in a psd row. Then, in rows without such a variable, come
+    variables that occur in no other psd row.
     """
     psd = conic.A[conic.linear :]
     count = np.diff(psd.indptr)
@@ -98,7 +98,7 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     R, F = others(D, A.shape[0]), others(P, A.shape[1])
     through = sp.csr_array(A[R][:, P] @ sp.diags_array(T))
-    # Of a row, its entries in s_D, and one in s of its own where it is of a matrix.
+    # A row has entries in s_D; a psd row has one more, in its own element of s.
     inner = np.flatnonzero(conic.linear <= R)
     s = sp.coo_array(-through)
     row = np.concatenate([s.row, inner])

@@ -19,7 +19,7 @@ __all__ = ["Dual", "read_dual"]
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """(D): its rows are the variables ``x``, its ``u`` the ``z`` outside the matrices."""
+    """(D): its rows belong to the variables ``x``; its ``u`` is the part of ``z`` outside the matrices."""
 
     dual: ClassVar[bool] = True
     conic: Conic

@@ -1,4 +1,4 @@
-"""The data of a conic program with psd cones, as CVXPY makes them for Clarabel."""
+"""The data of a conic program with psd cones, in the layout that CVXPY makes for Clarabel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Conic", "Places", "others"]
 
 
 class Places(NamedTuple):
-    """Psd rows: each holds ``weight * S[i, j]`` of a block."""
+    """The entry of each psd row, which is ``weight * S[i, j]`` of a block."""
 
     block: IntArray
     i: IntArray
@@ -35,9 +35,9 @@ class Conic:
     b : array of shape (m,)
     c : array of shape (k,)
     zero, nonneg : int
-        Rows of the zero cone and of the nonnegative numbers, which come first.
+        Numbers of rows of the zero cone and of the nonnegative numbers, which come first.
     orders : tuple of int
-        Of the psd matrices.
+        Orders of the psd matrices.
     """
 
     A: Any
@@ -49,7 +49,7 @@ class Conic:
 
     @property
     def linear(self) -> int:
-        """How many rows are not of a psd matrix."""
+        """The number of rows that are not of a psd matrix."""
         return self.zero + self.nonneg
 
     @property
@@ -60,14 +60,14 @@ class Conic:
 
     @cached_property
     def places(self) -> Places:
-        """Where each psd row stands."""
+        """The block, entry and weight of each psd row."""
         triangles = [triangle(n) for n in self.orders]
         i, j, weight = (np.concatenate(part) for part in zip(*triangles, strict=True))
         block = np.repeat(np.arange(len(self.orders)), [len(part.i) for part in triangles])
         return Places(block, i, j, weight)
 
     def matrices(self, triangles: Array) -> list[Array]:
-        """Return the symmetric matrices of the psd rows."""
+        """Return the symmetric matrices whose psd rows are given."""
         block, i, j, weight = self.places
         S = [np.zeros((n, n)) for n in self.orders]
         for b, S_b in enumerate(S):

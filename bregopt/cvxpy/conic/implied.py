@@ -1,4 +1,4 @@
-"""Rows and matrices of a conic program that others imply: with them a solution has no interior."""
+"""Rows and matrices of a conic program that others imply: with them the solution set has no interior."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bregopt.cvxpy.conic.form import Conic
 
 __all__ = ["needed", "shares", "with_rows"]
 
-_PSD_TOL = 1e-14  # of a matrix's norm: by how much one that counts as psd may miss it
-_SAME = 1e-13  # of the largest number: by how much what is the same may differ, by round-off
+_PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
+_SAME = 1e-13  # relative to the largest number: numbers that differ by less are equal up to round-off
 
 
 def needed(conic: Conic) -> Mask:
-    """Return which rows are left without those that others imply."""
+    """Return the mask of the rows that others do not imply."""
     return _needed_rows(conic) & _needed_matrices(conic)
 
 
 def shares(conic: Conic, kept: Mask) -> Any:
-    """Return the matrix that makes multipliers of all rows of those of the rows that are kept.
+    """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
-    Rows that say the same, such as two mirrored entries of a symmetric matrix, have the same part in it.
+    Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal shares.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def shares(conic: Conic, kept: Mask) -> Any:
 
 
 def with_rows(conic: Conic, kept: Mask) -> Conic:
-    """Return the program of some rows, those of a matrix all or none."""
+    """Return the program of the kept rows; of each matrix all rows or none are kept."""
     return Conic(
         A=conic.A[np.flatnonzero(kept)],
         b=conic.b[kept],
@@ -62,9 +62,10 @@ def with_rows(conic: Conic, kept: Mask) -> Conic:
 
 
 def _needed_rows(conic: Conic) -> Mask:
-    """Return which rows are left without those, not of a matrix, that a parallel one implies.
+    """Return the mask of the rows without linear rows that a parallel one implies.
 
-    CVXPY bounds both of two entries that are one, and a solution with the same row twice has no interior.
+    CVXPY bounds both of two mirrored entries, which are equal. A program with the same row twice has no
+    interior.
     """
     kept = np.ones(len(conic.b), dtype=bool)
     if conic.A[: conic.linear].nnz == 0:
@@ -83,9 +84,9 @@ def _needed_rows(conic: Conic) -> Mask:
 
 
 def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
-    """Return the ends of rows whose first entries are one, and their kinds: 0 at, 1 below, 2 above the end.
+    """Return the bounds of rows scaled to first entry one, and their kinds: 0 equality, 1 upper, 2 lower.
 
-    BoundState that differ by round-off are made the same.
+    Bounds that differ by round-off are made equal.
     """
     end = conic.b[rows] / size
     order = np.argsort(end)
@@ -95,14 +96,14 @@ def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
 
 
 def _said_by(conic: Conic, rows: IntArray, group: IntArray, size: Array) -> IntArray:
-    """Return a number for each row that those share which say the same."""
+    """Return a number for each row; equivalent rows have the same number."""
     end, kind = _ends(conic, rows, size)
     _, said = np.unique(np.array([group, kind, end]), axis=1, return_inverse=True)
     return np.ravel(said)
 
 
 def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
-    """Return rows with entries, a number that parallel ones share, and their first entries."""
+    """Return the nonzero rows, a number for each (the same for parallel rows), and their first entries."""
     used = np.flatnonzero(np.diff(A.indptr))
     size = A.data[A.indptr[used]]
     scaled = sp.csr_array(sp.diags_array(1 / size) @ A[used])
@@ -121,7 +122,7 @@ def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
 
 
 def _repeated(group: IntArray, kind: IntArray, end: Array) -> Mask:
-    """Return which rows say what another of their group and kind does: the same end, or a tighter one."""
+    """Return the mask of rows for which another of their group and kind has the same or a tighter bound."""
     tightest = np.where(kind == 2, -end, end)
     order = np.lexsort((tightest, kind, group))
     before = np.r_[-1, order[:-1]]
@@ -132,14 +133,14 @@ def _repeated(group: IntArray, kind: IntArray, end: Array) -> Mask:
 
 
 def _numbers(k: int) -> Array:
-    """Return numbers with which rows are told apart."""
+    """Return `k` random weights: parallel rows have the same weighted sum, others almost surely not."""
     return np.random.default_rng(0).uniform(1.0, 2.0, k)
 
 
 def _needed_matrices(conic: Conic) -> Mask:
-    """Return which rows are left without matrices ``B - A(x)`` that another one, less a psd matrix, implies.
+    """Return the mask of the rows without matrices ``B - A(x)`` that are another one plus a psd matrix.
 
-    A psd variable that is asked to be psd once more, as it is or beyond some multiple of the identity.
+    This happens when a psd variable is required to be psd again, or to exceed a multiple of the identity.
     """
     kept = np.ones(len(conic.b), dtype=bool)
     alike: dict[tuple[Any, ...], list[int]] = {}

@@ -1,11 +1,11 @@
 """Affine CVXPY expressions as rows of coefficients, read from the expression tree as it was written.
 
-A row asks for weighted elements of an expression. Each atom says which elements of its arguments they are
-made of, and so the rows sink from the root to the variables. Nothing is canonicalized and no Kronecker
-product is formed: an entry of a matrix costs the same whatever its order. Elements are numbered by columns.
+A row is a weighted sum of elements of an expression. Each atom replaces its elements by elements of its
+arguments, from the root down to the variables. Nothing is canonicalized and no Kronecker product is formed:
+an entry of a matrix costs the same whatever the order of the matrix. Elements are numbered by columns.
 
-One function below for each kind of atom, and the tables of their names; what is in none is asked for its
-Jacobian, which CVXPY computes.
+Each kind of atom has one function below; tables map the atoms' names to them. For all other atoms CVXPY
+computes the Jacobian.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Elements:
     weight: Array
 
     def moved(self, at: IntArray) -> Elements:
-        """Return them as other elements, of an argument."""
+        """Return the same rows and weights on the elements `at` of an argument."""
         return Elements(self.row, at, self.weight)
 
     def times(self, weight: Any) -> Elements:
-        """Return them with other weights."""
+        """Return them with their weights multiplied."""
         return Elements(self.row, self.at, self.weight * weight)
 
     def taken(self, k: IntArray, at: IntArray, weight: Any) -> Elements:
-        """Return number ``k[l]`` as ``weight[l]`` times element ``at[l]`` of an argument, for every ``l``."""
+        """Replace element ``k[l]`` by ``weight[l]`` times element ``at[l]`` of an argument, for all ``l``."""
         return Elements(self.row[k], at, self.weight[k] * weight)
 
 
@@ -66,7 +66,7 @@ class Quadratics:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Weighted elements of an atom that is not affine, met in an objective."""
+    """Weighted elements of an atom in an objective that is not affine."""
 
     name: str
     atom: Any
@@ -75,7 +75,7 @@ class Curve:
 
 @dataclass(eq=False)
 class Rows:
-    """What was found at the leaves of `m` rows.
+    """The coefficients of `m` rows: constants, and weighted elements of variables and parameters.
 
     Parameters
     ----------
@@ -83,12 +83,12 @@ class Rows:
     constant : array of shape (m,)
     elements : dict from cvxpy.Variable to list of Elements
     quadratics : dict from cvxpy.Variable to list of Quadratics
-        Of symmetric variables.
-    curves : list of Curve, or None where everything must be affine
-    parameters : dict from cvxpy.Parameter to list of Elements, or None where their values are written in
-        Those that are added to the rows.
+        Quadratic forms of symmetric variables.
+    curves : list of Curve, or None if everything must be affine
+    parameters : dict from cvxpy.Parameter to list of Elements, or None if their values are substituted
+        Parameters that are added to the rows.
     frozen : set of cvxpy.Parameter
-        Those whose values are written in, as they multiply or are no longer themselves.
+        Parameters whose values are substituted, because they are factors or arguments of other atoms.
     """
 
     m: int
@@ -101,16 +101,16 @@ class Rows:
 
     @property
     def variables(self) -> list[Any]:
-        """The variables met, each once."""
+        """The variables of the rows, each once."""
         return list(dict.fromkeys([*self.elements, *self.quadratics]))
 
     def numbers(self, expression: Any, keep_sparse: bool = False) -> Any:
-        """Return the value of a constant expression, which is to be written in."""
+        """Return the value of a constant expression; its parameters become `frozen`."""
         self.frozen.update(expression.parameters())
         return constant_value(expression, keep_sparse)
 
     def add_constant(self, elements: Elements, value: Array) -> None:
-        """Add the values of all elements of an expression, by columns, where they are asked for."""
+        """Add weighted elements of a constant expression, whose values are given by columns."""
         self.constant += np.bincount(elements.row, elements.weight * value[elements.at], self.m)
 
 
@@ -127,26 +127,26 @@ def rows_of(
     curved: bool = False,
     parametric: bool = False,
 ) -> Rows:
-    """Return rows of an expression down to its variables.
+    """Return the coefficients of rows of an expression.
 
     Parameters
     ----------
     expression : cvxpy.Expression
     elements : Elements, optional
-        What the rows ask for; every element by default.
+        The elements of each row; by default each element is a row.
     m : int, optional
         The number of rows, by default the size of the expression.
     curved : bool
-        Whether to collect atoms that are not affine rather than to refuse them.
+        Whether to collect atoms that are not affine; otherwise they are refused.
     parametric : bool
-        Whether to collect parameters that are added rather than to write in their values.
+        Whether to collect parameters that are added; otherwise their values are substituted.
 
     Raises
     ------
     UnsupportedProblemError
-        An atom that is not affine, or numbers that are not finite.
+        If an atom is not affine, or a number is not finite.
     ValueError
-        A parameter without value.
+        If a parameter has no value.
     """
     m = expression.size if m is None else m
     rows = Rows(m, np.zeros(m), curves=[] if curved else None, parameters={} if parametric else None)
@@ -186,7 +186,7 @@ def _negated(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
-    """Follow a slice by arithmetic on the numbers: no array of the size of the matrix is made."""
+    """Apply a slice by arithmetic on element numbers: no array of the size of the matrix is made."""
     key, shape = atom.get_data()[0], atom.args[0].shape
     if len(key) != len(shape) or None in key:
         return _moved(atom, elements, rows)
@@ -200,7 +200,7 @@ def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
-    """Follow an atom that only moves elements: given their numbers it shows where they go; zero is none."""
+    """Apply an atom that only moves elements: evaluate it at element numbers from one; zero means none."""
     ends = np.cumsum([0, *(argument.size for argument in atom.args)])
     numbers = [
         np.arange(start + 1.0, start + argument.size + 1).reshape(argument.shape, order="F")
@@ -228,7 +228,7 @@ def _traced(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _gathered(argument: Any, elements: Elements, members: IntArray, rows: Rows) -> None:
-    """Element ``k`` is the sum of the elements ``members[k]`` of the argument."""
+    """Apply an atom whose element ``k`` is the sum of the elements ``members[k]`` of its argument."""
     k = np.repeat(np.arange(len(elements.at)), members.shape[1])
     _walk(argument, elements.taken(k, members[elements.at].ravel(), 1.0), rows)
 
@@ -249,7 +249,7 @@ def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _product(atom: Any, elements: Elements, rows: Rows) -> None:
-    """Follow ``left @ right``: elements take rows of a constant left or columns of a constant right."""
+    """Apply ``left @ right``: the weights are rows of a constant `left` or columns of a constant `right`."""
     left, right = atom.args
     if left.ndim > 2 or right.ndim > 2:
         return _by_jacobian(atom, elements, rows)
@@ -267,7 +267,7 @@ def _product(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntArray) -> bool:
-    """Keep elements ``z'X z`` of ``A @ X @ B``, with `X` a symmetric variable, by their ``z``, if all are."""
+    """Store elements of ``A @ X @ B``, `X` a symmetric variable, as forms ``z'X z``; False unless all are."""
     left, right = atom.args
     if right.is_constant() and type(left).__name__ == "MulExpression":
         (first, X), last = left.args, right
@@ -285,7 +285,7 @@ def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntAr
 
 
 def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
-    """Ask CVXPY for the Jacobian of an atom, taken at stand-ins for its arguments that are zero."""
+    """Apply the Jacobian of an atom, which CVXPY computes with variables of value zero as arguments."""
     if not atom.is_atom_affine():
         if rows.curves is None:
             raise UnsupportedProblemError(f"{_name(atom)} is not affine")
@@ -312,7 +312,7 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
 
 
 def _gradient(alone: Any, atom: Any) -> Any:
-    """Return CVXPY's gradient of an affine atom of stand-ins."""
+    """Return CVXPY's gradient of the affine atom `alone`, whose arguments are variables."""
     try:
         return alone.grad
     except NotImplementedError:
@@ -352,7 +352,7 @@ def _is_fixed(expression: Any) -> bool:
 
 
 def _is_factor(first: Any, second: Any) -> bool:
-    """Whether of two factors the first is the number; where both may be, that is one without parameters."""
+    """Whether the first factor is the constant one; of two constants, the one without parameters is."""
     return bool(first.is_constant()) and (not _is_fixed(second) or _is_fixed(first))
 
 
@@ -363,7 +363,7 @@ def _affine_factor(atom: Any, factor: Any) -> Any:
 
 
 def _spread(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
-    """Return the nonzeros of the given rows of a CSR matrix: which of the rows, column, value."""
+    """Return the nonzeros of some rows of a CSR matrix: the position of the row in `row`, column, value."""
     count = np.diff(matrix.indptr)[row]
     k = np.repeat(np.arange(len(row)), count)
     at = np.arange(len(k)) + np.repeat(matrix.indptr[row] - np.cumsum(count) + count, count)
@@ -376,7 +376,7 @@ def _sparse_rows(matrix: Any) -> Any:
 
 
 def broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
-    """Return which elements of an argument stand at places of a larger shape that it is broadcast to."""
+    """Return the elements of an argument at the elements `at` of the shape that it is broadcast to."""
     if argument.shape == shape:
         return at
     numbers = np.arange(argument.size).reshape(argument.shape, order="F")
@@ -384,7 +384,7 @@ def broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
 
 
 def constant_value(expression: Any, keep_sparse: bool = False) -> Any:
-    """Return the value of a constant expression, an array; on wish sparse where CVXPY holds it so."""
+    """Return the value of a constant expression as an array; `keep_sparse` keeps a sparse value sparse."""
     value = expression.value
     if value is None:
         names = ", ".join(p.name() for p in expression.parameters() if p.value is None)

@@ -1,8 +1,8 @@
-"""The atoms of an objective that are not affine: which they are, and what they are of our divergences.
+"""The convex atoms of an objective, in terms of divergences.
 
-Three forms are known. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine matrix ``F``; a penalty
-is a scalar function of affine elements that a soft row can pay; and what is left over is affine. One function
-below for each atom; `elements` holds its elements with the weights that they have in the sum to be minimized.
+An atom is a sum of three kinds of terms. A spectral term is ``-logdet F`` or ``tr F log F`` of an affine
+matrix ``F``. A penalty is a scalar function of affine elements, as soft rows have. The rest is affine. Each
+atom has one function below; `elements` holds its elements with their weights in the sum to be minimized.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Penalty:
     Parameters
     ----------
     kind : bregopt.divergences.Penalty
-        Which ``d``, the divergence of two numbers, or the distance.
+        The function ``d``: the divergence of two numbers, or their distance.
     sense : {"==", "<="}
-        Whether elements below the bound pay, too.
+        With "==", elements below the bound are penalized too.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Penalty:
 
 @dataclass(eq=False)
 class Read:
-    """What one curved atom is made of."""
+    """The terms of one convex atom."""
 
     spectral: list[Spectral] = field(default_factory=list)
     penalties: list[Penalty] = field(default_factory=list)
@@ -63,12 +63,12 @@ class Read:
 
 
 def read_curve(curve: Curve) -> Read:
-    """Return what a curved atom is in our words.
+    """Return the terms of an atom that is not affine.
 
     Raises
     ------
     UnsupportedProblemError
-        It is none of those below, or curved the wrong way.
+        If the atom is none of those below, or its weight makes it nonconvex.
     """
     name = curve.name.removesuffix("Approx").lower()
     if name not in _ATOMS:
@@ -184,7 +184,7 @@ def _rel_entr(atom: Any, elements: Elements) -> Read:
     )
 
 
-# Of each atom the sign of its weight in a convex sum, and what it is.
+# For each atom: the sign of its weight in a convex sum, and its rule.
 _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Read]]] = {
     "log_det": (-1, _log_det),
     "von_neumann_entr": (-1, _von_neumann_entropy),
@@ -212,7 +212,7 @@ def _all(x: Any, weight: float) -> Elements:
 
 
 def _penalty(kind: Kind, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0) -> Penalty:
-    """Return the penalty of elements with weights; those of weight zero pay nothing."""
+    """Return the penalty of weighted elements; those of weight zero are left out."""
     paying = elements.weight != 0
     bounds = np.broadcast_to(np.asarray(bound, dtype=float), paying.shape)
     return Penalty(kind, sense, x, elements.at[paying], elements.weight[paying], bounds[paying])

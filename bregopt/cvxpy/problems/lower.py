@@ -1,4 +1,4 @@
-"""From a CVXPY problem, as it was written, to one of ours, and the answer back."""
+"""Translate a CVXPY problem, as it was written, to a bregopt problem, and the answer back."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from bregopt.routes.solution import Solution
 __all__ = ["Lowered", "lower"]
 
 _SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
-_CONSTANT_TOL = 1e-9  # by how much a constraint without variables may fail to hold
-_IMPLIED_TOL = 1e-12  # of the largest entry: by how much a difference may fail to be psd
+_CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
+_IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
 
 
 @dataclass(frozen=True, eq=False)
 class _Cone:
-    """A psd constraint that holds because `psd` is: its dual is that of `psd` over `scale`, or zero."""
+    """A psd constraint that `psd` implies; its dual is that of `psd` over `scale`, or zero."""
 
     psd: PSD | None
     scale: float
@@ -60,7 +60,7 @@ class _Cone:
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """Our problem, and where the parts of CVXPY's are in it.
+    """Our problem, and the maps from the parts of CVXPY's problem to its parts.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ class Lowered:
     leaves : dict from cvxpy.Variable to Leaf
     rows : dict from constraint of CVXPY to constraint of ours
     symmetric : set
-        Those of `rows` whose variables make a symmetric matrix: mirrored entries are one row.
-    cones : dict from psd constraint of CVXPY to what holds it
+        Those of `rows` whose coefficients form a symmetric matrix: mirrored entries are one row.
+    cones : dict from psd constraint of CVXPY to the psd matrix that implies it
     trivial : list
-        Constraints without a variable, which hold.
+        Constraints without a variable that hold.
     bends : list of Bend
-        Variables that are in soft rows now.
+        Variables that soft rows have replaced.
     parameters : dict from cvxpy.Parameter to Parameter
-        Those that are only added to rows: they may change.
+        Parameters that are only added to rows: they may change.
     written : dict from cvxpy.Parameter to array
-        The values of the others, which are written in.
+        The values of the others, which are substituted.
     """
 
     problem: Problem
@@ -91,7 +91,7 @@ class Lowered:
     written: dict[Any, Array]
 
     def is_current(self) -> bool:
-        """Whether the parameters whose values are written in have the same values still."""
+        """Whether the parameters whose values are substituted still have these values."""
         return all(np.array_equal(value, constant_value(p)) for p, value in self.written.items())
 
     def fill_in(self) -> None:
@@ -100,9 +100,9 @@ class Lowered:
         Raises
         ------
         UnsupportedProblemError
-            A value is complex, NaN or infinite.
+            If a value is complex, NaN or infinite.
         ValueError
-            A parameter without value.
+            If a parameter has no value.
         """
         for theirs, ours in self.parameters.items():
             value = constant_value(theirs)
@@ -111,13 +111,13 @@ class Lowered:
             ours.value = value
 
     def primal(self) -> dict[int, Array]:
-        """Return the values of CVXPY's variables by their numbers."""
+        """Return the values of CVXPY's variables by their ids."""
         for bend in self.bends:
             bend.settle()
         return {variable.id: leaf.value() for variable, leaf in self.leaves.items()}
 
     def duals(self, solution: Solution) -> dict[int, Array]:
-        """Return the duals of CVXPY's constraints by their numbers, in its signs."""
+        """Return the duals of CVXPY's constraints by their ids, with CVXPY's signs."""
         if solution.duals is None:
             return {}
         slacks = self._slacks(solution) if self.cones else {}
@@ -133,7 +133,8 @@ class Lowered:
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
         """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
 
-        It is zero for essentially smooth divergences, inside the cone. Farkas vectors know no objective.
+        It is zero for essentially smooth divergences, whose optimum is in the interior of the cone. For a
+        Farkas vector ``y`` the objective is left out.
         """
         assert solution._raw is not None
         program, y = self.problem.program(), solution._raw.duals
@@ -157,7 +158,7 @@ class Lowered:
 def lower(problem: Any) -> Lowered:
     """Return our problem for a CVXPY problem, at the current values of its parameters.
 
-    Parameters that are only added to rows are parameters of ours; the values of others are written in.
+    Parameters that are only added to rows become parameters of ours; the values of others are substituted.
 
     Parameters
     ----------
@@ -166,9 +167,9 @@ def lower(problem: Any) -> Lowered:
     Raises
     ------
     UnsupportedProblemError
-        Something in it is not of our kind; the message says what.
+        If a part of it is not supported; the message names it.
     ValueError
-        A parameter without value.
+        If a parameter has no value.
     """
     _check_kinds(problem)
     goal = read_objective(problem.objective)
@@ -208,7 +209,7 @@ def lower(problem: Any) -> Lowered:
 
 
 def _check_kinds(problem: Any) -> None:
-    """Refuse kinds of variables and constraints that are not ours, before anything is read of them."""
+    """Refuse unsupported kinds of variables and constraints, before anything is read."""
     for variable in problem.variables():
         check_variable(variable)
     for number, c in enumerate(problem.constraints):
@@ -218,12 +219,12 @@ def _check_kinds(problem: Any) -> None:
 
 
 def _is_cone(constraint: Any) -> bool:
-    """Whether a constraint is that one matrix be psd."""
+    """Whether a constraint requires one matrix to be psd."""
     return type(constraint).__name__ == "PSD" and len(constraint.shape) == 2
 
 
 def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
-    """Return what each variable becomes: a psd matrix if it is one, is claimed to be one, or must be one."""
+    """Return our form of each variable: a psd matrix if an attribute, constraint or the objective says so."""
     arguments = [claim_of(term.matrix) for term in goal.spectral]
     held = {c.variable for c in arguments if c is not None and _plain(c)}
     names = _names(problem.variables())
@@ -250,19 +251,19 @@ def _leaves(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, Leaf]:
 
 
 def _names(named: list[Any]) -> dict[Any, str]:
-    """Return what CVXPY's variables or parameters are called here: of one name, by their numbers as well."""
+    """Return a name for each of CVXPY's variables or parameters; those of the same name get their id too."""
     count = Counter(each.name() for each in named)
     return {each: each.name() if count[each.name()] == 1 else f"{each.name()}#{each.id}" for each in named}
 
 
 def _parameters(problem: Any) -> dict[Any, Parameter]:
-    """Return a parameter of ours for each of CVXPY's."""
+    """Return our parameter for each of CVXPY's."""
     named = _names(problem.parameters()).items()
     return {theirs: Parameter(theirs.shape, name=name) for theirs, name in named}
 
 
 def _written(problem: Any) -> set[Any]:
-    """Return the parameters that are elsewhere than in rows."""
+    """Return the parameters that occur outside the rows."""
     elsewhere = [problem.objective, *problem.variables(), *filter(_is_cone, problem.constraints)]
     return {parameter for part in elsewhere for parameter in part.parameters()}
 
@@ -270,9 +271,9 @@ def _written(problem: Any) -> set[Any]:
 def _rows(
     problem: Any, leaves: dict[Any, Leaf], parameters: dict[Any, Parameter], written: set[Any]
 ) -> tuple[dict[Any, Constraint], set[Any], list[Any]]:
-    """Return the constraints that are rows, which of them are symmetric, and those without variables.
+    """Return the constraints that are rows, the symmetric ones among them, and those without variables.
 
-    What they have of parameters is added to `written`.
+    Parameters whose values are substituted in rows are added to `written`.
     """
     rows, symmetric, trivial = {}, set(), []
     for number, c in enumerate(problem.constraints):
@@ -281,7 +282,7 @@ def _rows(
             continue
         with _named(number):
             found = rows_of(c.expr, parametric=True)
-            if not found.variables:  # then the values decide whether it holds
+            if not found.variables:  # the values of parameters decide whether it holds
                 found = rows_of(c.expr)
         written |= found.frozen
         body = expression_of(found, leaves, f"CVXPY's constraint {number}", parameters)
@@ -297,7 +298,7 @@ def _rows(
 
 
 def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
-    """Whether the bounds of mirrored entries are the same; of equations that hold they are."""
+    """Whether the bounds of mirrored entries are equal; for feasible equations they are."""
     end = row.lower if row.upper is None else row.upper
     assert end is not None
     return row.sense == "==" or is_symmetric_array(np.ravel(np.asarray(end.value)), c.shape)
@@ -305,7 +306,7 @@ def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
 
 @contextmanager
 def _named(number: int) -> Iterator[None]:
-    """Let a refusal name the constraint."""
+    """Add the number of the constraint to an error."""
     try:
         yield
     except UnsupportedProblemError as error:
@@ -313,7 +314,7 @@ def _named(number: int) -> Iterator[None]:
 
 
 def _compared(body: Expression, sense: str) -> Constraint:
-    """Return ``body sense 0``, for an expression that has variables."""
+    """Return the constraint ``body sense 0`` for an expression that has variables."""
     bound = -body.constant_part()
     lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     return Constraint(body.variable_part(), lower, upper, sense)
@@ -327,9 +328,9 @@ def _holds(value: Array, sense: str) -> bool:
 def _cones(
     claims: dict[Any, Claim | None], leaves: dict[Any, Leaf]
 ) -> tuple[dict[Any, _Cone], list[Constraint]]:
-    """Return what holds each psd constraint, and the rows that make a matrix of ours equal to one of CVXPY's.
+    """Return the psd matrix that implies each psd constraint, and rows that equate it with CVXPY's matrix.
 
-    A multiplier is given to the first of several constraints that say the same.
+    Of several equivalent constraints the first gets the multiplier.
     """
     cones: dict[Any, _Cone] = {}
     linked: list[Constraint] = []
@@ -348,14 +349,14 @@ def _cones(
 
 
 def _implied(claim: Claim, leaf: Matrix) -> bool:
-    """Whether a psd matrix ``M`` makes the claim ``sign (sign' (M + shift')) - shift`` psd, too."""
+    """Whether ``M`` psd implies the claim that ``sign (sign' (M + shift')) - shift`` is psd."""
     return claim.sign == leaf.sign and _is_psd(leaf.shift - claim.shift)
 
 
 def _arguments(
     spectral: list[Spectral], leaves: dict[Any, Leaf]
 ) -> tuple[list[tuple[Spectral, PSD, float]], list[Constraint]]:
-    """Return each spectral term, the matrix of ours that its argument is a multiple of, and the factor."""
+    """Return each spectral term, the psd matrix and factor of its argument, and rows that link them."""
     found, linked = [], []
     for number, term in enumerate(spectral):
         claim = claim_of(term.matrix)
@@ -370,7 +371,7 @@ def _arguments(
 
 
 def _linked(F: Any, leaves: dict[Any, Leaf], name: str) -> tuple[PSD, Constraint]:
-    """Return a psd matrix of ours, and the rows that make it the symmetric part of an affine matrix."""
+    """Return a new psd matrix, and the rows that equate it with the symmetric part of an affine matrix."""
     n = F.shape[0]
     i, j = np.triu_indices(n)
     row = np.tile(np.arange(len(i)), 2)
@@ -385,7 +386,7 @@ def _linked(F: Any, leaves: dict[Any, Leaf], name: str) -> tuple[PSD, Constraint
 
 
 def _boxes(leaves: dict[Any, Leaf]) -> list[Constraint]:
-    """Return the bounds that attributes set to entries of matrices, and to some elements of vectors."""
+    """Return the bounds that attributes set on entries of matrices, and on only some elements of vectors."""
     constraints = []
     for variable, leaf in leaves.items():
         for end, sense in zip(box(variable), (">=", "<="), strict=True):

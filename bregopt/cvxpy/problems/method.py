@@ -20,11 +20,12 @@ from bregopt.threads import threads_for
 
 __all__ = ["solve"]
 
-# What problems were read as, while they live. What one thread uses is not here: others read for themselves.
+# The reading of each problem that is alive. A thread takes a reading out while it uses it; other threads read
+# the problem again.
 _read: WeakKeyDictionary[Any, Lowered] = WeakKeyDictionary()
 
-_MOMENT = 1e-3  # seconds: the least that is left of a time limit when a problem is read
-# What CVXPY's own solve takes and has no meaning here.
+_MOMENT = 1e-3  # seconds: the smallest time limit of a route, once the reading has used up the user's
+# Options of CVXPY's own solve that have no meaning here.
 _CVXPYS = ("enforce_dpp", "ignore_dpp", "canon_backend")
 _OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
 
@@ -33,8 +34,8 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     """Solve a CVXPY problem by bregopt; call it as ``problem.solve(method="bregopt", ...)``.
 
     Values of variables, duals, status and ``solver_stats`` are set on the problem; the answer with its
-    certificate is ``problem.solver_stats.extra_stats``. A problem is read once: where only Parameters have
-    changed that are added to its rows, it is solved again as it was read.
+    certificate is ``problem.solver_stats.extra_stats``. A problem is read once: if only Parameters that are
+    added to its rows have changed, it is solved again without another reading.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     solver : str or solver class
         A route of ours, as for :meth:`bregopt.Problem.solve`.
     strict : bool
-        Raise an error, rather than warn and solve the conic form, where the problem is not of our kind.
+        Raise an error if the problem is not supported, rather than warn and solve its conic form.
     **options
-        ``warm_start=True`` starts from the last answer, if this method gave it and the rows are as many.
-        Others are of the route, as for :meth:`bregopt.Problem.solve`; what only CVXPY knows is handed on to
-        it, should it be asked.
+        ``warm_start=True`` starts from the last answer, if this method gave it and the numbers of rows and
+        variables are the same. The route takes the others, as for :meth:`bregopt.Problem.solve`. Options that
+        only CVXPY knows are passed to it if it solves the problem.
 
     Returns
     -------
@@ -56,15 +57,15 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     Raises
     ------
     UnsupportedProblemError
-        With `strict`: the problem is not of our kind; the message says why.
+        With `strict`: if the problem is not supported; the message says why.
     TypeError, ValueError
         Unknown solver or option, or a parameter without value.
 
     Warns
     -----
     UserWarning
-        The problem was solved in conic form, by :data:`~bregopt.cvxpy.conic_solver.BREGOPT` or, where that
-        does not take it, by CVXPY's own choice; the message says by which solver, and why.
+        If the problem was solved in conic form, by :data:`~bregopt.cvxpy.conic_solver.BREGOPT` or, if that
+        does not take it, by CVXPY's own choice; the message names the solver and the reason.
     """
     if not isinstance(strict, bool):
         raise TypeError(f"strict is {strict!r}; expected True or False")
@@ -96,7 +97,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
 
 
 def _lowered(problem: Any) -> Lowered:
-    """Return what a problem is in our language: as read before, if what was written in has not changed."""
+    """Return our problem: the last reading if no substituted value has changed, otherwise a new one."""
     lowered = _read.pop(problem, None)
     if lowered is None or not lowered.is_current():
         return lower(problem)
@@ -105,7 +106,7 @@ def _lowered(problem: Any) -> Lowered:
 
 
 def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
-    """Return the last answer, if it is ours and has as many rows and variables; False otherwise."""
+    """Return the last answer if it is ours and has the same numbers of rows and variables, else False."""
     answer = getattr(problem.solver_stats, "extra_stats", None)
     if not isinstance(answer, Solution) or answer._raw is None or answer._raw.duals is None:
         return False
@@ -116,7 +117,7 @@ def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
 
 
 def _passed_on(problem: Any, options: dict[str, Any], reason: UnsupportedProblemError) -> Any:
-    """Solve a problem that is not of our kind by BREGOPT, or by CVXPY's own choice, and say which it was."""
+    """Solve an unsupported problem by BREGOPT or by CVXPY's own choice, and warn which it was."""
     common, theirs = _split(options)
     conic = not any(options.get(flag) for flag in _OTHER_THEORIES)
     try:
@@ -144,7 +145,7 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Named:
-    """Who solved, as CVXPY asks for it when it unpacks an answer."""
+    """The solver, as CVXPY asks for it when it unpacks an answer."""
 
     route: str
 
@@ -154,7 +155,7 @@ class _Named:
         return self
 
     def name(self) -> str:
-        """Return what ``solver_stats.solver_name`` shows."""
+        """Return the name that ``solver_stats.solver_name`` shows."""
         return f"bregopt: {self.route}"
 
     def invert(self, solution: Any, inverse_data: Any) -> Any:
@@ -163,7 +164,7 @@ class _Named:
 
 
 def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
-    """Set values, duals, status and statistics of a CVXPY problem by its own means, and return its value."""
+    """Set values, duals, status and statistics of a CVXPY problem by CVXPY's methods; return its value."""
     names = cp.settings
     statistics = {
         names.SOLVE_TIME: answer.timings["solve"],
@@ -178,7 +179,7 @@ def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
 
 
 def _contradicted(problem: Any) -> Any:
-    """Set what is known where one row alone contradicts the rest: no certificate is needed, and none made."""
+    """Set the status infeasible if one row alone contradicts ``X psd``: no certificate is needed."""
     none = cp_solution.failure_solution(cp.settings.INFEASIBLE)
     none.opt_val = -none.opt_val if isinstance(problem.objective, cp.Maximize) else none.opt_val
     problem.unpack_results(none, _Named("one row alone"), None)

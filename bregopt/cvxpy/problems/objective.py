@@ -28,12 +28,12 @@ from bregopt.program.rows import Coordinates, SparseRows
 
 __all__ = ["Goal", "objective_of", "read_objective"]
 
-_ZERO = 1e-14  # what a start leaves of the linear term counts as nothing below this fraction of it
+_ZERO = 1e-14  # relative to the linear term, times the order: smaller remainders are round-off
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is minimized: affine rows, spectral terms, penalties, a constant."""
+    """The terms to be minimized: affine rows, spectral terms, penalties, a constant."""
 
     affine: list[Rows]
     spectral: list[Spectral]
@@ -42,12 +42,12 @@ class Goal:
 
 
 def read_objective(objective: Any) -> Goal:
-    """Return the parts of a CVXPY objective, turned to a minimization.
+    """Return the terms of a CVXPY objective, negated for a maximization.
 
     Raises
     ------
     UnsupportedProblemError
-        It contains an atom that is not known.
+        If it contains an unknown atom.
     """
     sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
     whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
@@ -65,14 +65,14 @@ def read_objective(objective: Any) -> Goal:
 def objective_of(
     goal: Goal, leaves: dict[Any, Leaf], spectral: list[tuple[Spectral, PSD, float]]
 ) -> tuple[ObjectiveExpression, list[Constraint]]:
-    """Return our objective, to be minimized, and the soft rows that pay the rest of it.
+    """Return our objective, to be minimized, and soft rows for the other penalties.
 
     Parameters
     ----------
     goal : Goal
     leaves : dict from cvxpy.Variable to Leaf
     spectral : list of tuple
-        Each spectral term with the matrix of ours, and the factor that its argument is of that.
+        Each spectral term, our matrix, and the factor of the matrix in the term's argument.
     """
     affine = Expression((), np.array([goal.constant]))
     for rows in goal.affine:
@@ -102,14 +102,14 @@ def _linear(X: PSD, affine: Expression) -> tuple[Array, Expression]:
 
 
 def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> ObjectiveExpression:
-    """Return ``weight s(factor X) + <W, X>`` as a divergence from the start that takes in ``W``."""
+    """Return ``weight s(factor X) + <W, X>`` as a divergence from a start that includes ``W``."""
     found = term.divergence.completed(term.weight, W, factor)
     nearness = found.mu * bregman_div(X, found.X0, term.divergence)
     return nearness + _remainder(found.left, X, W) + found.constant
 
 
 def _remainder(left: Array, X: PSD, W: Array) -> ObjectiveExpression:
-    """Return the linear term that a start did not take in."""
+    """Return the linear term that the start does not include."""
     if np.abs(left).max() <= _ZERO * X.n * np.abs(W).max(initial=0.0):
         return as_objective(0.0)
     return as_objective(_inner(left, X))
@@ -145,7 +145,7 @@ def _squares(penalties: list[Penalty], leaves: dict[Any, Leaf]) -> tuple[dict[PS
 
 
 def _add_entries(penalty: Penalty, leaves: dict[Any, Leaf], squares: dict[PSD, _Square]) -> PSD | None:
-    """Add squares of entries of one matrix up; None where an element is something else."""
+    """Add squares of entries of one matrix and return the matrix; None if an element is no such entry."""
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
     if len(rows.variables) != 1 or rows.quadratics:
@@ -170,7 +170,7 @@ def _add_entries(penalty: Penalty, leaves: dict[Any, Leaf], squares: dict[PSD, _
 
 
 def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
-    """Return a sum of squares of all entries as a squared Frobenius distance, weighted if need be."""
+    """Return a sum of squares of entries as a squared Frobenius distance, with weights if they differ."""
     upper = np.triu_indices(X.n)
     H2, b = square.quadratic[upper], square.linear[upper]
     target = np.zeros((X.n, X.n))
@@ -179,7 +179,7 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
     target = target + np.triu(target, 1).T
     constant = square.constant - float(b @ nearest)
     weights = square.quadratic + np.triu(square.quadratic, 1).T
-    weights[~np.eye(X.n, dtype=bool)] /= 2  # an entry and its mirror image share what the pair weighs
+    weights[~np.eye(X.n, dtype=bool)] /= 2  # an entry and its mirror image share the weight of the pair
     mu = float(weights[0, 0])
     if not weights.any():
         raise UnsupportedProblemError(f"the squares of {X.name} in the objective are all times zero")
@@ -192,7 +192,7 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
 
 
 def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpression) -> Constraint:
-    """Return a penalty as soft rows, if they can pay it."""
+    """Return a penalty as soft rows; refuse one that they cannot have."""
     own = {DIVERGENCES[term.divergence].penalty for term in objective.terms}
     if penalty.kind is not Kind.HINGE and own != {penalty.kind}:
         beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)

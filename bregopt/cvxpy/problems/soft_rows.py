@@ -1,9 +1,9 @@
-"""Soft rows found again in what CVXPY says of them: a row with a bent bound, and the price of bending it.
+"""Soft rows recognized in CVXPY problems: a row with a relaxed bound, and a penalty of the relaxation.
 
-CVXPY has no soft rows. ``soft(a <= b, gamma)`` is there a hard row ``a <= v`` on a variable ``v``, the bent
-bound, and ``gamma d(v, b)`` in the objective (Kulis et al. 2009, eq. 22); or the row is ``a - v <= b``, and
-``gamma d(v, 0)`` the price of the bend. Variables of which every element stands in one row and in one price,
-and nowhere else, go back into the rows.
+CVXPY has no soft rows. There ``soft(a <= b, gamma)`` is a hard row ``a <= v`` with a variable ``v``, the
+relaxed bound, and ``gamma d(v, b)`` in the objective (Kulis et al. 2009, eq. 22); or the row is
+``a - v <= b``, and the penalty ``gamma d(v, 0)``. A variable is eliminated if each of its elements occurs in
+one row and in one penalty, and nowhere else.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from bregopt.modeling.variables import Variable
 
 __all__ = ["Bend", "fold_bends"]
 
-_NO_COST = 1e-12  # of a price: a cost that is what round-off left of terms that cancel
+_NO_COST = 1e-12  # relative to the smallest penalty weight: smaller linear costs are round-off of zero
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
 class _Prices(NamedTuple):
-    """What the elements of a variable pay: ``weight`` times the distance or divergence from ``center``.
+    """The penalty of each element of a variable: ``weight`` times the distance or divergence from ``center``.
 
-    It is a distance, a `hinge`, or the objective's own divergence; going `up` and going `down` may be free.
+    The penalty is a distance (`hinge`) or the objective's own divergence. `up` and `down` tell whether it
+    applies above and below the center.
     """
 
     center: Array
@@ -42,7 +43,7 @@ class _Prices(NamedTuple):
 
 
 class _Bent(NamedTuple):
-    """A soft row; which elements bent its bound, and the bounds ``offset + slope v`` that they gave it."""
+    """A soft row, the elements `at` of ``v`` that relaxed it, and its relaxed bounds ``offset + slope v``."""
 
     row: Constraint
     at: IntArray
@@ -52,13 +53,13 @@ class _Bent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bend:
-    """A variable that is no longer in the problem, for all that it did was to bend the bounds of rows."""
+    """A variable that soft rows have replaced: it only relaxed the bounds of rows."""
 
     u: Variable
     bent: tuple[_Bent, ...]
 
     def settle(self) -> None:
-        """Set what the variable is at the values of the others: no bound is bent further than it must be."""
+        """Set the variable from the values of the others: no bound is relaxed more than necessary."""
         value = np.zeros(self.u.size)
         for row, at, offset, slope in self.bent:
             bound, end = _numbers(row.body), _numbers(_end(row))
@@ -76,13 +77,13 @@ def fold_bends(
     paid: Sequence[Constraint],
     objective: ObjectiveExpression,
 ) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[Bend]]:
-    """Return the rows, the prices and the objective without variables that only bend the bounds of rows.
+    """Return the rows, penalties and objective without variables that only relax bounds, and these variables.
 
     Parameters
     ----------
     rows : dict from constraint of CVXPY to constraint of ours
     others : sequence of Constraint
-        Rows that no constraint of CVXPY stands for: what they mention stays.
+        Rows that belong to no constraint of CVXPY: their variables stay.
     paid : sequence of Constraint
         Soft rows on the terms of the objective.
     objective : ObjectiveExpression
@@ -107,7 +108,7 @@ def fold_bends(
 
 
 def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Prices | None:
-    """Return what the elements of a variable pay, None unless each does so once and alone."""
+    """Return the penalties of the elements of a variable, None unless each has one, on it alone."""
     places, parts = [], []
     for price in paid:
         if u not in price.body.variables:
@@ -118,7 +119,7 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Pri
         assert price.softness is not None
         at, slope = single
         hinge, both = price.softness.penalty == "hinge", price.sense == "=="
-        degree = 1 if hinge or own is None else own.degree  # without a divergence all prices are hinges
+        degree = 1 if hinge or own is None else own.degree  # without a divergence all penalties are hinges
         weight = np.asarray(price.softness.gamma) * np.abs(slope) ** degree
         ways = both | (slope > 0), both | (slope < 0)
         places.append(at)
@@ -133,7 +134,7 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Pri
 def _all_bent(
     u: Variable, rows: dict[Any, Constraint], prices: _Prices, own: Scalar | None
 ) -> dict[Any, _Bent] | None:
-    """Return the soft rows in the place of those with a variable, None unless all can be such."""
+    """Return soft rows in place of the rows with a variable, None unless all can be replaced."""
     found = {}
     for c, row in rows.items():
         if u in row.body.variables:
@@ -146,7 +147,7 @@ def _all_bent(
 
 
 def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> _Bent | None:
-    """Return a row whose bound is ``offset + slope v`` as a soft row, None where it is none."""
+    """Return a row whose bound is ``offset + slope v`` as a soft row, None if it cannot be one."""
     single, body = _single(row.body.variables[u]), _without(u, row.body)
     if single is None or body.is_constant or row.softness is not None:
         return None
@@ -158,7 +159,7 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> 
         return None
     end = offset.plus(Expression(body.shape, slope * prices.center[at]))
     lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
-    # The multiplier of an equation that was turned round is, too.
+    # A negated equation has a negated multiplier.
     soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
     return _Bent(soft, at, offset, slope)
 
@@ -166,7 +167,7 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> 
 def _softness(
     at: IntArray, offset: Expression, slope: Array, prices: _Prices, own: Scalar | None
 ) -> Softness | None:
-    """Return what rows pay for their bounds' ``offset + slope v``, None where no one penalty says it."""
+    """Return the penalty of rows with bounds ``offset + slope v``, None if no single penalty expresses it."""
     hinge, weight = prices.hinge[at], prices.weight[at]
     if (slope <= 0).any() or hinge.any() != hinge.all():
         return None
@@ -180,7 +181,7 @@ def _softness(
 
 
 def _may_bend(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:
-    """Return which bounds may bend as far as they like, at a cost, and need not where that is none."""
+    """Return the mask of bounds that `u` relaxes without limit, at a cost, from a center that it may take."""
     lower, upper, center = u.lower[at], u.upper[at], prices.center[at]
     rise = prices.up[at] & np.isinf(upper) & (lower <= center)
     fall = prices.down[at] & np.isinf(lower) & (upper >= center)
@@ -196,7 +197,7 @@ def _single(matrix: Any) -> tuple[IntArray, Array] | None:
 
 
 def _end(row: Constraint) -> Expression:
-    """Return the one bound of a row, or its two that are the same."""
+    """Return the only bound of a row, or the value of an equation."""
     end = row.lower if row.upper is None else row.upper
     assert end is not None
     return end

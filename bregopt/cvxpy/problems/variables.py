@@ -1,4 +1,4 @@
-"""What each CVXPY variable becomes: a psd matrix, shifted and turned if need be, or ordinary variables."""
+"""Our form of each CVXPY variable: a psd matrix, possibly shifted and negated, or ordinary variables."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 _FOREIGN = ("complex", "imag", "hermitian", "boolean", "integer")
-_ROUND_OFF = 1e-12  # of the largest coefficient
-# Rows with at most this share of nonzeros are held by their terms.
+_ROUND_OFF = 1e-12  # relative to the largest coefficient
+# Rows with at most this share of nonzeros are stored as sparse terms.
 _SPARSE_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """That ``scale (sign X - shift)`` is psd for the symmetric part ``X`` of a variable; the scale is > 0."""
+    """``scale (sign X - shift)`` is psd, with ``X`` the symmetric part of a variable and scale > 0."""
 
     variable: Any
     sign: float
@@ -74,7 +74,7 @@ class Matrix:
     shift: Array
 
     def value(self) -> Array:
-        """Return what ``X`` is at the value of ``M``; where no row mentions ``M``, that is zero."""
+        """Return ``X`` from the value of ``M``, which is zero if no row contains ``M``."""
         M = self.psd.value
         return self.sign * (self.shift if M is None else np.asarray(M) + self.shift)
 
@@ -98,14 +98,14 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """A CVXPY variable whose elements, by columns, are those of ours at `place`; at negative numbers zero."""
+    """A CVXPY variable whose elements, by columns, are ``u[place]``, or zero where `place` is negative."""
 
     u: Variable
     place: IntArray
     shape: tuple[int, ...]
 
     def value(self) -> Array:
-        """Return what the variable is at the value of ours; in its box where no row mentions it."""
+        """Return the variable from the value of ours; a point within its bounds if no row contains it."""
         u = np.clip(0.0, self.u.lower, self.u.upper) if self.u.value is None else self.u.value
         return np.where(self.place >= 0, np.ravel(u)[self.place], 0.0).reshape(self.shape, order="F")
 
@@ -122,7 +122,7 @@ class Vector:
 
 @dataclass(frozen=True, eq=False)
 class Square:
-    """A CVXPY variable of which only the symmetric part is psd: that part, and the entries of the other.
+    """A CVXPY variable of which only the symmetric part is psd: that part, and the skew-symmetric part.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Square:
     skew: Variable
 
     def value(self) -> Array:
-        """Return what the variable is at the values of both parts."""
+        """Return the variable from the values of both parts."""
         n, u = self.matrix.psd.n, self.skew.value
         skew = np.zeros((n, n))
         skew[np.triu_indices(n, 1)] = 0.0 if u is None else np.ravel(u)
@@ -177,14 +177,14 @@ def check_variable(variable: Any) -> None:
 
 
 def is_matrix(variable: Any) -> bool:
-    """Whether a variable is symmetric with every entry free: it may become a psd matrix."""
+    """Whether a variable is symmetric with no entry fixed: it may become a psd matrix."""
     held = variable.attributes
     symmetric = _is_mirrored(variable) or variable.shape == (1, 1)
     return symmetric and not held["diag"] and not held.get("sparsity")
 
 
 def is_square(variable: Any) -> bool:
-    """Whether a variable is a square matrix of entries that have nothing to do with each other."""
+    """Whether a variable is a square matrix with independent entries, none of them fixed."""
     held, shape = variable.attributes, variable.shape
     bound = _is_mirrored(variable) or held["diag"] or held.get("sparsity")
     return len(shape) == 2 and 1 < shape[0] == shape[1] and not bound
@@ -196,13 +196,13 @@ def _is_mirrored(variable: Any) -> bool:
 
 
 def is_symmetric(matrix: Any) -> bool:
-    """Whether an affine square matrix is symmetric whatever its variables are, up to round-off."""
+    """Whether an affine square matrix is symmetric for all values of its variables, up to round-off."""
     rows = rows_of(matrix)
     return is_symmetric_map(rows, matrix.shape) and is_symmetric_array(rows.constant, matrix.shape)
 
 
 def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
-    """Whether rows, the elements of an expression of that shape, are symmetric but for their constants."""
+    """Whether the coefficients of the elements of an expression of that shape are symmetric."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return False
     mirror = _transposed(shape[0])
@@ -211,7 +211,7 @@ def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
 
 
 def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
-    """Whether numbers, by columns the entries of a square matrix, are symmetric up to round-off."""
+    """Whether the square matrix with these entries, by columns, is symmetric up to round-off."""
     skew = np.abs(values - values[_transposed(shape[0])]).max(initial=0.0)
     return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
 
@@ -222,7 +222,7 @@ def _transposed(n: int) -> IntArray:
 
 
 def _coefficients(variable: Any, rows: Rows) -> Any:
-    """Return the coefficients of a variable in rows, those of mirrored entries in one place."""
+    """Return the coefficients of a variable in rows, with those of mirrored entries added up."""
     row, at, weight = joined(
         [*rows.elements.get(variable, []), *map(_spelled_out, rows.quadratics.get(variable, []))]
     )
@@ -232,9 +232,9 @@ def _coefficients(variable: Any, rows: Rows) -> Any:
 
 
 def claim_of(matrix: Any) -> Claim | None:
-    """Return what an affine matrix, were its symmetric part psd, claims of one variable's symmetric part.
+    """Return the claim on a variable's symmetric part that is equivalent to an affine matrix's being psd.
 
-    None where the symmetric part of the matrix is not a multiple of that of one variable and a constant.
+    None unless the symmetric part of the matrix is a multiple of that of one variable, plus a constant.
     """
     n, rows = matrix.shape[0], rows_of(matrix)
     if len(rows.variables) != 1 or rows.quadratics:
@@ -255,7 +255,7 @@ def claim_of(matrix: Any) -> Claim | None:
 
 
 def psd_part(leaf: Leaf) -> Matrix | None:
-    """Return the part of a variable that is a psd matrix, None where there is none."""
+    """Return the part of a variable that is a psd matrix, None if there is none."""
     if isinstance(leaf, Square):
         return leaf.matrix
     return leaf if isinstance(leaf, Matrix) else None
@@ -268,13 +268,13 @@ def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = No
 
 
 def square(variable: Any, name: str, sign: float, shift: Array) -> Square:
-    """Return a square CVXPY variable as a psd matrix and what is skew-symmetric beside it."""
+    """Return a square CVXPY variable as a psd matrix and a skew-symmetric part."""
     n = variable.shape[0]
     return Square(matrix(variable, name, sign, shift), Variable(n * (n - 1) // 2, name=f"{name}'s skew part"))
 
 
 def vector(variable: Any, name: str) -> Vector:
-    """Return a CVXPY variable as ordinary variables, with the bounds that all its elements have."""
+    """Return a CVXPY variable as ordinary variables, with the bounds that are finite for all its elements."""
     place = _places(variable)
     k = int(place.max()) + 1
     first = np.unique(place, return_index=True)[1][-k:]
@@ -283,7 +283,7 @@ def vector(variable: Any, name: str) -> Vector:
 
 
 def box(variable: Any) -> tuple[Array, Array]:
-    """Return the bounds that attributes set to the elements of a variable, by columns."""
+    """Return the bounds that attributes set on the elements of a variable, by columns."""
     held = variable.attributes
     below, above = held.get("bounds") or (None, None)
     lower, upper = _bound(below, variable, -np.inf), _bound(above, variable, np.inf)
@@ -297,7 +297,7 @@ def box(variable: Any) -> tuple[Array, Array]:
 def expression_of(
     rows: Rows, leaves: dict[Any, Leaf], label: str, parameters: dict[Any, Parameter] | None = None
 ) -> Expression:
-    """Return rows of CVXPY variables, and parameters, as one affine expression of ours."""
+    """Return rows of CVXPY variables and parameters as one affine expression of ours."""
     constant = rows.constant.copy()
     psd: dict[Any, Any] = {}
     vectors: dict[Any, Any] = {}
@@ -316,18 +316,18 @@ def expression_of(
 
 
 def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> Any:
-    """Return what `m` rows have of a parameter, whose elements CVXPY numbers by columns, and we by rows."""
+    """Return the coefficients of a parameter in `m` rows; CVXPY orders elements by columns, we by rows."""
     row, at, weight = joined(elements)
     ours = np.arange(parameter.size).reshape(parameter.shape).ravel(order="F")
     return sp.csr_array((weight, (row, ours[at])), (m, parameter.size))
 
 
 def _family(rows: SparseRows) -> Family:
-    """Return rows in the most structured family that they are all of."""
+    """Return rows in the most structured family that contains them all."""
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
         return Entries(rows.n, t.i, t.j, t.value)
-    if _are_distances(t, m):  # the most common by far, and often one by one: recognized at once
+    if _are_distances(t, m):  # the most common family, often in single rows: recognized first
         return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
     (_, family), *others = recognize(rows)
     if not others and family.rank is not None:
@@ -338,7 +338,7 @@ def _family(rows: SparseRows) -> Family:
 
 
 def _are_distances(t: Coordinates, m: int) -> bool:
-    """Whether rows are ``w (X_ii + X_jj - 2 X_ij)``; terms come as (i, i), (i, j), (j, j) with i < j."""
+    """Whether rows are ``w (X_ii + X_jj - 2 X_ij)``, with terms in the order (i, i), (i, j), (j, j)."""
     if len(t.row) != 3 * m or not np.array_equal(t.row, np.repeat(np.arange(m), 3)):
         return False
     i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
@@ -348,7 +348,7 @@ def _are_distances(t: Coordinates, m: int) -> bool:
 
 
 def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]:
-    """Return quadratic forms as families of `m` rows with at most one form a row in each."""
+    """Return quadratic forms as families of `m` rows; each family has at most one form per row."""
     if not quadratics:
         return []
     row = np.concatenate([q.row for q in quadratics])
@@ -356,7 +356,7 @@ def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]
     weight = np.concatenate([q.weight for q in quadratics])
     order = np.argsort(row, kind="stable")
     row = row[order]
-    turn = np.arange(len(row)) - np.searchsorted(row, row)  # the how-manieth form of its row
+    turn = np.arange(len(row)) - np.searchsorted(row, row)  # the number of the form within its row
     families = []
     for k in range(int(turn.max()) + 1):
         mine = turn == k
@@ -374,13 +374,13 @@ def _spelled_out(q: Quadratics) -> Elements:
 
 
 def joined(parts: Sequence[Elements]) -> tuple[IntArray, IntArray, Array]:
-    """Return row, element and weight of several collections, one after the other."""
+    """Return the concatenated rows, elements and weights of several collections."""
     row, at, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "at", "weight"))
     return row, at, weight
 
 
 def _places(variable: Any) -> IntArray:
-    """Return where the elements of a variable are among those that are free."""
+    """Return the number of each element of a variable among the free elements, negative for fixed zeros."""
     held, shape = variable.attributes, variable.shape
     free = np.ones(shape, dtype=bool)
     if held["diag"]:
@@ -406,6 +406,6 @@ def _bound(value: Any, variable: Any, default: float) -> Array:
 
 
 def _pairs(at: IntArray, n: int) -> IntArray:
-    """Return the numbers of entries, each the same as that of its mirror image."""
+    """Return the numbers of entries, with those below the diagonal replaced by their mirror images'."""
     i, j = at % n, at // n
     return np.minimum(i, j) + n * np.maximum(i, j)
