@@ -1,6 +1,6 @@
 """Metrics, kernels and correlations as scikit-learn estimators.
 
-It needs ``pip install 'bregopt[learn]'``; ``import bregopt`` alone never imports scikit-learn.
+They need ``pip install 'bregopt[learn]'``; ``import bregopt`` alone never imports scikit-learn.
 """
 
 from bregopt.errors import require

@@ -1,4 +1,4 @@
-"""What the estimators share: what they keep of an answer, and linear maps made from metrics."""
+"""Base classes of the estimators: the attributes of a solved problem, and linear maps from metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
 
 class Solved(BaseEstimator):
-    """An estimator that is fitted by solving a problem, and keeps what is proven of the answer."""
+    """An estimator that solves a problem to fit, and keeps the certified solution."""
 
     tol: float
     max_iter: int | None
@@ -36,7 +36,7 @@ class Solved(BaseEstimator):
         return {"tol": self.tol, "max_iter": self.max_iter, **further}
 
     def _solve(self, problem: Problem, advice: str) -> Any:
-        """Solve, keep the solution, and return its matrix; a ValueError gives advice where there is none."""
+        """Solve, keep the solution, and return its matrix; without one, raise a ValueError with advice."""
         return self._keep(problem.solve(**self._options()), advice)
 
     def _keep(self, solution: Solution, advice: str) -> Any:
@@ -94,7 +94,7 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         return np.linalg.norm((points[:, 0] - points[:, 1]) @ self.components_.T, axis=1)
 
     def score_pairs(self, pairs: Any) -> Array:
-        """Return how alike the points of each pair are: minus their distance, so that larger is nearer."""
+        """Return minus the distance of the points of each pair, so that larger is nearer."""
         return -self.pair_distance(pairs)
 
     @property
@@ -108,16 +108,16 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
 
 
 def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tuple[Array, Any]:
-    """Return points, and labels if there are any, which must be where nothing else is told.
+    """Return checked points, and labels if there are any; without given constraints labels are required.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        Gets ``n_features_in_`` and ``feature_names_in_``.
+        Its ``n_features_in_`` and ``feature_names_in_`` are set.
     told : bool
-        Whether the constraints were given.
+        Whether the user gave the constraints.
     otherwise : str
-        The arguments that give them, for messages.
+        The arguments for the constraints, for messages.
     """
     if y is not None:
         points, labels = validate_data(estimator, X, y, **_ASKED)
@@ -129,32 +129,32 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
         )
     if not _plain(X):
         return validate_data(estimator, X, **_ASKED), None
-    # scikit-learn would look at it for longer than a small problem takes to solve.
+    # scikit-learn's check of such an array takes longer than a small problem takes to solve.
     estimator.n_features_in_ = X.shape[1]
     vars(estimator).pop("feature_names_in_", None)
     return X, None
 
 
 def _plain(X: Any) -> bool:
-    """Whether something is an array of finite numbers, two rows or more, as all that follows takes it."""
+    """Whether `X` is an array of finite numbers with two rows or more that needs no conversion."""
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
         return False
     return len(X) > 1 and X.shape[1] > 0 and bool(np.isfinite(X).all())
 
 
 def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
-    """Return the row as one that may bend at the price `gamma`, or the row itself where that is None."""
+    """Return the row as a soft row with penalty weight `gamma`, or the row itself if `gamma` is None."""
     return row if gamma is None else soft(row, unit * positive_number(gamma, "gamma"))
 
 
 def map_of(A: Array) -> Array:
-    """Return ``L`` with ``A = L'L``: upper triangular, or symmetric where `A` is not definite."""
+    """Return ``L`` with ``A = L'L``: upper triangular, or symmetric if `A` is not positive definite."""
     root = root_of(A)
     return psd_root(A) if root is None else root.T
 
 
 def psd_root(A: Array) -> Array:
-    """Return the symmetric positive semidefinite root of a matrix, its round-off below zero left out."""
+    """Return the symmetric positive semidefinite root of a matrix; negative eigenvalues count as zero."""
     with threads_for(len(A)):
         eigenvalues, V = np.linalg.eigh(A)
         return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T

@@ -1,6 +1,6 @@
-"""What a learner is told: pairs and triplets drawn from labels, and bounds on squared distances.
+"""Constraints for learners: pairs and triplets drawn from labels, and bounds on squared distances.
 
-Everything is drawn by a seed and held by index arrays; no table of all points with all points is made.
+All draws are seeded and stored as index arrays; no matrix of all pairs of points is formed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _PAIRS_FOR_PERCENTILES = 100_000
 def pairs_from_labels(
     y: Any, n_pairs: int | str = "auto", random_state: Any = 0
 ) -> tuple[IntArray, IntArray]:
-    """Draw pairs of points, and tell those of one class from those of two.
+    """Draw pairs of points, and separate pairs of one class from pairs of two.
 
     Parameters
     ----------
     y : array_like of shape (n,)
         Classes.
     n_pairs : int, "auto" or "all"
-        How many, drawn alike from all pairs without repetition; "auto" draws ``40 c^2`` for ``c`` classes.
-        Where there are no more than that, all are taken.
+        Number of pairs, drawn uniformly from all pairs without repetition; "auto" draws ``40 c^2`` for ``c``
+        classes. If there are no more pairs than that, all are returned.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -53,7 +53,7 @@ def pairs_from_labels(
     Raises
     ------
     TypeError, ValueError
-        Labels that are no classes, fewer than two points, or a bad `n_pairs`.
+        If the labels are no classes, there are fewer than two points, or `n_pairs` is bad.
 
     References
     ----------
@@ -89,10 +89,10 @@ def triplets_from_labels(
     y : array_like of shape (n,)
         Classes.
     n_targets, n_impostors : int
-        Nearest points of the same and of other classes; each target is combined with each impostor.
-        Where a class, or all others, are fewer, all of them are taken.
+        Numbers of nearest points of the same and of other classes; each target is combined with each
+        impostor. If there are fewer such points, all of them are used.
     n_triplets : int, optional
-        Draw so many of them; all by default.
+        Number of triplets to draw; all by default.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -102,8 +102,8 @@ def triplets_from_labels(
     Raises
     ------
     TypeError, ValueError
-        One class only, no class of two points, or points of different classes that are equal, which no
-        metric tells apart.
+        If there is only one class, no class has two points, or points of different classes are equal, so
+        that no metric separates them.
 
     References
     ----------
@@ -144,17 +144,18 @@ def percentile_bounds(
     X : array_like of shape (n, D)
     percentiles : pair of float, from 0 to 100
     random_state : int, Generator, RandomState or None
-        Of 100,000 pairs that stand for all, where there are more.
+        Seed of the sample of 100,000 pairs that is used if there are more pairs.
 
     Returns
     -------
     upper, lower : float
-        Squared distances, as the bounds of learners are.
+        Bounds on squared distances, as learners take them.
 
     Raises
     ------
     TypeError, ValueError
-        Fewer than two points, bad percentiles, or so many equal points that a bound would be 0.
+        If there are fewer than two points, the percentiles are bad, or so many points are equal that a bound
+        is 0.
 
     References
     ----------
@@ -181,7 +182,7 @@ def percentile_bounds(
 
 
 def idealised_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25) -> tuple[Array, Array]:
-    """Return bounds that ask of each pair a share of its own squared distance less, or more.
+    """Return bounds that decrease or increase the squared distance of each pair by a share of itself.
 
     Parameters
     ----------
@@ -198,7 +199,7 @@ def idealised_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25
     Raises
     ------
     TypeError, ValueError
-        Bad pairs, a bad `shrink`, or a pair of equal points, which leaves no share to ask for.
+        If pairs or `shrink` are bad, or the points of a pair are equal, so that their distance is zero.
 
     References
     ----------
@@ -220,9 +221,9 @@ def idealised_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25
 
 
 def index_rows(value: Any, name: str, n: int, *accepted: int, distinct: bool = True) -> IntArray:
-    """Return rows of indices, of one of the accepted widths; None and [] are no rows.
+    """Return rows of indices with one of the accepted widths; None and [] give no rows.
 
-    Unless `distinct` is off, the first two of a row must differ.
+    With `distinct`, the first two indices of a row must differ.
     """
     raw = rectangular([] if value is None else value, name)
     if raw.size == 0:
@@ -248,12 +249,12 @@ def sq_distances(points: Array, pairs: IntArray) -> Array:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Return numpy's generator for whatever scikit-learn takes as a `random_state`, or that generator."""
+    """Return numpy's generator for a scikit-learn `random_state`; a Generator is returned as it is."""
     return np.random.default_rng(legacy_generator(random_state).randint(2**31 - 1))
 
 
 def legacy_generator(random_state: Any) -> np.random.RandomState:
-    """Return scikit-learn's kind of generator; one on the stream of a numpy Generator where that is given."""
+    """Return a RandomState for scikit-learn; for a numpy Generator it uses the Generator's stream."""
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
     state: np.random.RandomState = check_random_state(random_state)
@@ -261,14 +262,14 @@ def legacy_generator(random_state: Any) -> np.random.RandomState:
 
 
 def _pairs(n: int, count: float, rng: np.random.Generator) -> IntArray:
-    """Return `count` pairs ``i < j`` of `n` points, drawn without repetition; all where there are no more."""
+    """Return `count` pairs ``i < j`` of `n` points, drawn without repetition; all if there are no more."""
     if n < 2:
         raise ValueError(f"found {n} sample(s), n_samples = {n}; expected at least 2 to make pairs of")
     total = n * (n - 1) // 2
     k = np.arange(total) if count >= total else np.sort(rng.choice(total, int(count), replace=False))
     # Pairs are counted column by column of the upper triangle: column j begins at j (j - 1) / 2.
     j = np.floor((1 + np.sqrt(1 + 8.0 * k)) / 2).astype(np.intp)
-    j -= k < j * (j - 1) // 2  # the root may be rounded up
+    j -= k < j * (j - 1) // 2  # the root may have been rounded up
     return np.column_stack([k - j * (j - 1) // 2, j])
 
 

@@ -1,4 +1,4 @@
-"""The nearest correlation matrix as a companion of covariance estimators."""
+"""The nearest correlation matrix as an estimator, for use with covariance estimators."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["NearestCorrelation"]
 
 
 class NearestCorrelation(Solved):
-    """A valid correlation matrix from data with gaps, or from whatever another estimator makes of data.
+    """A valid correlation matrix from data with gaps, or from the covariance of another estimator.
 
-    Pairwise-complete correlations use, for each pair of features, the samples that have both; together they
-    need not be positive semidefinite, and neither do estimates that were adjusted entry by entry. This takes
-    the nearest correlation matrix.
+    Pairwise-complete correlations use, for each pair of features, the samples that have both. They need not
+    form a positive semidefinite matrix; nor do estimates that were adjusted entry by entry. This estimator
+    returns the nearest correlation matrix.
 
     Parameters
     ----------
     estimator : "pairwise", "precomputed" or an estimator with ``covariance_``
-        Where the correlations come from: pairwise-complete ones of the data, where NaN marks a gap; a
+        Source of the correlations: pairwise-complete ones of the data, in which NaN marks a gap; a
         covariance or correlation matrix given as `X`; or an estimator such as those of
-        :mod:`sklearn.covariance`, a copy of which is fitted.
+        :mod:`sklearn.covariance`, of which a copy is fitted.
     divergence : {"frobenius", "logdet", "von_neumann"}
         LogDet and von Neumann need correlations that are positive definite.
     min_eigenvalue : float, from 0 and below 1
-        Smallest eigenvalue wanted, so that the matrix can be inverted; Frobenius only.
+        Lower bound on the eigenvalues, so that the matrix can be inverted; Frobenius only.
     weights : "counts" or array_like of shape (n_features,) or (n_features, n_features), optional
-        "counts" weighs each pairwise-complete correlation by its number of samples, so that those of few
-        samples move most. For arrays see :func:`bregopt.nearest_correlation`.
+        "counts" weights each pairwise-complete correlation by its number of samples, so that correlations of
+        few samples change most. For arrays see :func:`bregopt.nearest_correlation`.
     tol : float
         Largest certified relative gap and residual of a fit that counts as converged.
     max_iter : int, optional
@@ -46,13 +46,13 @@ class NearestCorrelation(Solved):
     Attributes
     ----------
     correlation_ : array or DataFrame of shape (n_features, n_features)
-        The nearest correlation matrix; a DataFrame where `X` is one.
+        The nearest correlation matrix; a DataFrame if `X` is one.
     covariance_ : array or DataFrame of shape (n_features, n_features)
-        The same, with the variances that were found.
+        The same matrix scaled to the estimated variances.
     raw_correlation_ : array of shape (n_features, n_features)
-        What was given or estimated.
+        The given or estimated correlations.
     estimator_ : estimator
-        The fitted copy, where there is one.
+        The fitted copy, if there is one.
     solution_ : bregopt.Solution
     n_iter_, gap_, converged_, n_features_in_, feature_names_in_
         As for :class:`LogDetMetricLearner`.
@@ -101,7 +101,8 @@ class NearestCorrelation(Solved):
         Raises
         ------
         TypeError, ValueError
-            Bad input or parameters, a feature that is constant, or two that no two samples share.
+            If input or parameters are bad, a feature is constant, or two features share fewer than two
+            samples.
         """
         points = validate_data(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan" if self._takes_gaps() else True
@@ -125,7 +126,7 @@ class NearestCorrelation(Solved):
         return isinstance(self.estimator, str) and self.estimator == "pairwise"
 
     def _estimated(self, points: Array) -> tuple[Array, Array, Array | None]:
-        """Return variances, correlations, and counts where they are pairwise complete."""
+        """Return variances, correlations, and the counts of samples if they are pairwise complete."""
         if self._takes_gaps():
             return pairwise_complete(points, _names(self))
         if self.estimator != "precomputed" and not hasattr(self.estimator, "fit"):
@@ -155,21 +156,21 @@ class NearestCorrelation(Solved):
 
 
 def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
-    """Return variances, pairwise-complete correlations, and how many samples made each of these.
+    """Return variances, pairwise-complete correlations, and the number of samples of each correlation.
 
     Parameters
     ----------
     points : array of shape (n, p)
         NaN marks a gap.
     names : sequence
-        Of the features, for messages.
+        Names of the features, for messages.
     """
     seen = np.isfinite(points)
     held = seen.astype(float)
     counts = held.T @ held
     _refuse(counts < 2, names, "have fewer than 2 samples in common: found n_samples = {:g}", counts)
     centered = np.where(seen, points - np.nanmean(points, axis=0), 0.0)
-    sums = centered.T @ held  # of the row's feature, over samples that have the column's too
+    sums = centered.T @ held  # sums of the row's feature over samples that also have the column's
     squares = (centered**2).T @ held
     covariance = (centered.T @ centered - sums * sums.T / counts) / counts
     variance = (squares - sums**2 / counts) / counts
@@ -191,7 +192,7 @@ def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:
 
 
 def _refuse(wrong: Any, names: Any, text: str, found: Array) -> None:
-    """Raise a ValueError that names the first pair of features where something is wrong."""
+    """Raise a ValueError that names the first pair of features in the mask `wrong`, if there is one."""
     if wrong.any():
         a, b = (int(k) for k in np.argwhere(wrong)[0])
         where = "" if a == b else f" where feature {names[b]!r} is seen"
@@ -203,8 +204,8 @@ def _names(estimator: Any) -> Any:
 
 
 def _labeled(matrix: Array, X: Any) -> Any:
-    """Return a matrix with the columns of `X` for labels where that is a pandas DataFrame."""
-    pandas = sys.modules.get("pandas")  # where it is not imported, nothing is a DataFrame
+    """Return a matrix with the columns of `X` as labels if `X` is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
     if pandas is None or not isinstance(X, pandas.DataFrame):
         return matrix
     return pandas.DataFrame(matrix, index=X.columns, columns=X.columns)

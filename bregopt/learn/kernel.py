@@ -1,4 +1,4 @@
-"""Low-rank kernels from what is known of some points, and what they say of new ones."""
+"""Low-rank kernels learned from constraints on some points, and their values at new points."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ _KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "compari
 
 
 class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
-    """The low-rank kernel nearest to a given one that agrees with what is known of some of the points.
+    """The low-rank kernel nearest to a given one that satisfies constraints on some of the points.
 
-    All points come to :meth:`fit`, whatever is known of them (transductive learning). With features ``G0``,
-    ``K0 = G0 G0'``, the learned kernel is ``K = G0 B B' G0'``, and :meth:`transform` maps old and new points
-    to ``g B``, so that inner products there are the learned kernel. Nothing ``n x n`` is built.
+    :meth:`fit` gets all points, with or without constraints (transductive learning). With features ``G0``,
+    ``K0 = G0 G0'``, the learned kernel is ``K = G0 B B' G0'``. :meth:`transform` maps old and new points to
+    ``g B``, whose inner products are the learned kernel. No ``n x n`` matrix is formed.
 
     Parameters
     ----------
     gamma : float, optional
-        Price of bending a bound by a share of itself, in units of the mean eigenvalue of ``K0`` for von
-        Neumann; None keeps all bounds hard, which much knowledge in a low rank contradicts.
+        Penalty weight of relaxed bounds, relative to the bounds; for von Neumann in units of the mean
+        eigenvalue of ``K0``. None keeps all bounds hard, which is infeasible for many constraints in a low
+        rank.
     divergence : {"logdet", "von_neumann"}
     kernel : str or callable
-        "linear" takes the columns of `X` for the features ``G0``. Any other kernel of
-        :func:`sklearn.metrics.pairwise.pairwise_kernels` is taken by its Nyström features.
+        "linear" uses the columns of `X` as the features ``G0``. Any other kernel of
+        :func:`sklearn.metrics.pairwise.pairwise_kernels` is approximated by its Nyström features.
     n_components : int
-        Of the Nyström features; no more than there are points.
+        Number of Nyström features; at most the number of points is used.
     kernel_params : dict, optional
-        Of the kernel, such as ``{"gamma": 0.1}``.
+        Parameters of the kernel, such as ``{"gamma": 0.1}``.
     shrink : float, above 0 and below 1
-        Similar pairs come by this share of their squared distance nearer, dissimilar ones go farther.
+        The squared distance decreases by this share for similar pairs and increases for dissimilar ones.
     n_pairs : int, "auto" or "all"
-        How many pairs are drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
+        Number of pairs drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
     tol : float
         Largest certified relative gap and residual of a fit that counts as converged.
     max_iter : int, optional
@@ -56,7 +57,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"method": "cyclic"}``.
     random_state : int, Generator, RandomState or None
-        Of pairs and landmarks.
+        Seed of the draws of pairs and landmarks.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
 
     Notes
     -----
-    Features that no training point spans are left as they are.
+    Directions orthogonal to the features of all training points are not changed.
 
     References
     ----------
@@ -121,19 +122,19 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         similarities: Any = None,
         comparisons: Any = None,
     ) -> Self:
-        """Learn the kernel from labels, or from what is given of pairs.
+        """Learn the kernel from labels, or from constraints on pairs.
 
         Parameters
         ----------
         X : array_like or DataFrame of shape (n, n_features)
             All points.
         y : array_like of shape (n,), optional
-            Classes, -1 for points without one; pairs are drawn from them where nothing else is given.
+            Classes, -1 for points without one; pairs are drawn from them if no constraints are given.
         similar, dissimilar : int array_like of shape (k, 2), optional
-            Pairs of rows of `X`, which come nearer by the share `shrink`, or go farther.
+            Pairs of rows of `X` whose squared distance decreases, or increases, by the share `shrink`.
         distances, similarities : tuple (pairs, lower, upper), optional
-            Bounds on the squared distances, or on the kernel's entries; None for no bound. Distances need
-            bounds above 0 where `gamma` lets them bend.
+            Bounds on the squared distances, or on the kernel's entries; None for no bound. Bounds on
+            distances must be above 0.
         comparisons : int array_like of shape (k, 3) or (k, 4), optional
             ``(i, j, k)``: `i` is nearer to `j` than to `k`; ``(i, j, k, l)``: `i` is nearer to `j` than `k`
             to `l`.
@@ -145,7 +146,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         Raises
         ------
         TypeError, ValueError
-            Bad input or parameters, a pair of equal points, or hard bounds that no kernel meets.
+            If input or parameters are bad, the points of a pair are equal, or no kernel meets hard bounds.
         """
         told = any(part is not None for part in (similar, dissimilar, distances, similarities, comparisons))
         points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
@@ -190,11 +191,11 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         return _DIVERGENCES[self.divergence]
 
     def _unit(self, G0: Array) -> float:
-        """Return the unit of the divergence: none for LogDet, the kernel's eigenvalues for the other."""
+        """Return the unit of the divergence: one for LogDet, the kernel's mean eigenvalue for von Neumann."""
         return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
 
     def _fit_features(self, points: Array) -> Array:
-        """Return ``G0``, the features of the points in the base kernel."""
+        """Return ``G0``, the features of the points for the given kernel."""
         if isinstance(self.kernel, str) and self.kernel == "linear":
             self._nystroem = None
             return points
@@ -219,8 +220,8 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
 def _map_of(G0: Array, F: Array) -> tuple[Array, Array]:
     """Return ``W`` and ``C`` with ``G0 B B' G0' = F F'`` for ``B = I + W C W'``, which is symmetric.
 
-    ``W`` spans the rows of ``G0 = U S W'``. There the learned kernel is ``U M U'``, and ``B`` is the root of
-    ``inv(S) M inv(S)``; across it, ``B`` is the identity.
+    ``W`` spans the rows of ``G0 = U S W'``. The learned kernel is ``U M U'``. On the range of ``W``, ``B`` is
+    the root of ``inv(S) M inv(S)``; on its orthogonal complement, ``B`` is the identity.
     """
     with threads_for(G0.shape[1]):
         U, s, Wt = np.linalg.svd(G0, full_matrices=False)

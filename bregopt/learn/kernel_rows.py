@@ -1,4 +1,4 @@
-"""What is known of a kernel's points, as constraints on it."""
+"""Constraints on a kernel from pairs of its points."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["KernelRows"]
 class KernelRows:
     """The constraints on a kernel `K` near ``G0 G0'``, soft with weight `gamma` unless that is None.
 
-    Squared distances are taken relative to their bounds, and bent ones are paid for by the scalar divergence;
-    all else pays by a hinge, relative to the mean squared distance, or norm, of the points in question.
-    Prices are `gamma` times the unit of the divergence, so that no unit of the data changes their meaning.
+    Squared distances are taken relative to their bounds, with the scalar divergence as penalty. All other
+    rows have a hinge penalty, relative to the mean squared distance, or norm, of their points. The penalty
+    weight is `gamma` times the unit of the divergence, so that it does not depend on the units of the data.
     """
 
     K: PSD
@@ -32,10 +32,10 @@ class KernelRows:
     unit: float
 
     def idealized(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
-        """Yield that similar pairs come nearer by a share of their distance, and dissimilar ones go apart."""
+        """Yield rows that change squared distances by the share `shrink`: similar pairs down, others up."""
         near = index_rows(similar, "similar", self.K.n, 2)
         far = index_rows(dissimilar, "dissimilar", self.K.n, 2)
-        near = near[sq_distances(self.G0, near) > 0]  # equal points are together in any kernel of this range
+        near = near[sq_distances(self.G0, near) > 0]  # equal points stay equal in any kernel of this range
         upper, lower = idealised_bounds(self.G0, near, far, shrink)
         if len(near):
             yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.unit)
@@ -69,7 +69,7 @@ class KernelRows:
             yield self._hinged(body <= upper, scale)
 
     def comparisons(self, given: Any) -> Iterator[Constraint]:
-        """Yield comparisons of two squared distances."""
+        """Yield rows that compare two squared distances."""
         rows = index_rows(given, "comparisons", self.K.n, 3, 4)
         if len(rows) == 0:
             return
@@ -88,7 +88,7 @@ class KernelRows:
 
 
 def _bounded(given: Any, name: str, n: int, distinct: bool) -> tuple[IntArray, Array | None, Array | None]:
-    """Return pairs, and their bounds as far as there are any."""
+    """Return pairs, their lower bounds and their upper bounds; None for no bounds."""
     if not isinstance(given, tuple) or len(given) != 3:
         raise TypeError(f"{name} is {type(given).__name__}; expected a tuple (pairs, lower, upper)")
     pairs = index_rows(given[0], f"{name}[0]", n, 2, distinct=distinct)

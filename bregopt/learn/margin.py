@@ -1,4 +1,4 @@
-"""Mahalanobis metrics from triplets, by as wide a margin as possible."""
+"""Mahalanobis metrics from triplets, with the largest soft margin."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no compo
 
 
 class SoftMarginMetricLearner(LinearMetric):
-    """The metric of trace one under which far points are farther than near ones by the widest soft margin.
+    """The metric of trace one with the largest soft margin between far and near points.
 
     Maximizes ``rho - C sum_r xi_r`` subject to ``d(i, k)^2 - d(i, j)^2 >= rho - xi_r`` for each triplet
-    ``(i, j, k)``. The metric has the rank that it needs, and :meth:`transform` so many components.
+    ``(i, j, k)``. :meth:`transform` has as many components as the metric has rank.
 
     Parameters
     ----------
     C : float, optional
-        Price of a slack, at least ``1 / R`` for ``R`` triplets: below that the problem is unbounded.
-        None takes ``10 / R``.
+        Penalty weight of a slack, at least ``1 / R`` for ``R`` triplets: below that the problem is unbounded.
+        The default is ``10 / R``.
     n_targets, n_impostors : int
-        Where triplets are made from labels: nearest points of the same and of other classes; see
+        For triplets from labels: the numbers of nearest points of the same and of other classes; see
         :func:`bregopt.learn.triplets_from_labels`.
     n_triplets : int, optional
-        Draw so many of them; all by default.
+        Number of triplets to draw; all by default.
     tol : float
         Largest certified relative gap and residual of a fit that counts as converged.
     max_iter : int, optional
@@ -39,7 +39,7 @@ class SoftMarginMetricLearner(LinearMetric):
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"solver": "psdboost"}``.
     random_state : int, Generator, RandomState or None
-        Of the triplets drawn.
+        Seed of the draw of triplets.
 
     Attributes
     ----------
@@ -91,9 +91,9 @@ class SoftMarginMetricLearner(LinearMetric):
         ----------
         X : array_like or DataFrame of shape (n, n_features)
         y : array_like of shape (n,), optional
-            Classes, from which triplets are made where none are given.
+            Classes, from which triplets are made if none are given.
         triplets : int array_like of shape (R, 3), optional
-            Rows ``(i, j, k)`` of `X`: `i` shall be nearer to `j` than to `k`.
+            Rows ``(i, j, k)`` of `X`: `i` should be nearer to `j` than to `k`.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class SoftMarginMetricLearner(LinearMetric):
         Raises
         ------
         TypeError, ValueError
-            Bad input or parameters, and ``C R < 1``, where the problem is unbounded.
+            If input or parameters are bad, or ``C R < 1``, which makes the problem unbounded.
         """
         points, labels = validated(self, X, y, triplets is not None, "triplets=")
         if triplets is None:
@@ -119,7 +119,7 @@ class SoftMarginMetricLearner(LinearMetric):
 
 
 def _components(X: Any) -> Any:
-    """Return ``L`` with ``X = L'L`` and as many rows as ``X`` has rank, the heaviest first."""
+    """Return ``L`` with ``X = L'L`` and as many rows as ``X`` has rank, the longest first."""
     with threads_for(X.shape[0]):
         if isinstance(X, LowRank):
             _, s, Vt = np.linalg.svd(X.factor.T, full_matrices=False)

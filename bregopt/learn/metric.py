@@ -23,7 +23,7 @@ _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 
 
 def _named_after(cls: type, method: Callable[..., Any]) -> FunctionType:
-    """Return a copy of a method that Python calls a method of another class."""
+    """Return a copy of a method with the qualified name of another class."""
     original: Any = method
     copy = FunctionType(original.__code__, original.__globals__, method.__name__, original.__defaults__)
     copy.__kwdefaults__, copy.__doc__ = original.__kwdefaults__, method.__doc__
@@ -33,12 +33,12 @@ def _named_after(cls: type, method: Callable[..., Any]) -> FunctionType:
 
 
 class _PairMetricLearner(LinearMetric):
-    """A metric that moves as little as possible from a prior one, given bounds on pairs."""
+    """A metric nearest to a prior metric under bounds on pairs."""
 
     _divergence: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give a learner copies of its own, by whose names Python's messages about arguments call it."""
+        """Copy methods to the subclass, so that Python's messages about arguments name the subclass."""
         super().__init_subclass__(**options)
         for method in (_PairMetricLearner.__init__, _PairMetricLearner.fit):
             if getattr(cls, method.__name__) is method:
@@ -76,9 +76,9 @@ class _PairMetricLearner(LinearMetric):
         ----------
         X : array_like or DataFrame of shape (n, n_features)
         y : array_like of shape (n,), optional
-            Classes, from which `n_pairs` pairs are drawn where none are given.
+            Classes, from which `n_pairs` pairs are drawn if none are given.
         similar, dissimilar : int array_like of shape (k, 2), optional
-            Pairs of rows of `X` that shall be at most `upper`, or at least `lower` apart; some of each.
+            Pairs of rows of `X` with squared distance at most `upper`, or at least `lower`; some of each.
 
         Returns
         -------
@@ -87,8 +87,9 @@ class _PairMetricLearner(LinearMetric):
         Raises
         ------
         TypeError, ValueError
-            Bad input or parameters, one class, similar or dissimilar pairs alone, a dissimilar pair of equal
-            points, an upper bound above the lower one, or hard bounds that no metric meets.
+            If input or parameters are bad, there is one class, only similar or only dissimilar pairs, a
+            dissimilar pair of equal points, or an upper bound above the lower one, or if no metric meets hard
+            bounds.
         """
         told = similar is not None or dissimilar is not None
         points, labels = validated(self, X, y, told, "similar= and dissimilar= pairs")
@@ -110,10 +111,10 @@ class _PairMetricLearner(LinearMetric):
         return self
 
     def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
-        """Return the bounds on similar and on dissimilar pairs, as far as there are any."""
+        """Return the rows that bound similar pairs and dissimilar pairs, if there are any."""
         upper, lower = self.bounds_
         near_by, far_off = (points[pairs[:, 0]] - points[pairs[:, 1]] for pairs in (near, far))
-        apart = near_by.any(axis=1)  # equal points are together under any metric
+        apart = near_by.any(axis=1)  # equal points have distance zero under any metric
         together = np.flatnonzero(~far_off.any(axis=1))
         if len(together):
             i, j = far[together[0]]
@@ -134,18 +135,18 @@ class _PairMetricLearner(LinearMetric):
         return [*rows, softened(forms >= 1.0, self.gamma, unit)]
 
     def _bounds(self, points: Array, prior: Array) -> tuple[Any, Any]:
-        """Return the bounds, by percentiles of the prior's squared distances where they are not given."""
+        """Return the bounds; those not given are percentiles of the prior's squared distances."""
         if self.upper is not None and self.lower is not None:
             return self.upper, self.lower
         upper, lower = percentile_bounds(points @ psd_root(prior), self.percentiles, self.random_state)
         return upper if self.upper is None else self.upper, lower if self.lower is None else self.lower
 
     def _unit(self, prior: Array) -> float:
-        """Return the unit of the divergence: LogDet has none, von Neumann that of the prior's eigenvalues."""
+        """Return the unit of the divergence: one for LogDet, the prior's mean eigenvalue for von Neumann."""
         return 1.0 if self._divergence == "logdet" else float(np.mean(prior.diagonal()))
 
     def _prior(self, points: Array) -> Array:
-        """Return the metric to start from."""
+        """Return the prior metric."""
         D = points.shape[1]
         if not isinstance(self.prior, str):
             given = symmetric_matrix(self.prior, "prior", D)
@@ -173,49 +174,50 @@ class _PairMetricLearner(LinearMetric):
 class LogDetMetricLearner(_PairMetricLearner):
     """The Mahalanobis metric nearest to a prior one, in LogDet divergence, under bounds on pairs (ITML).
 
-    Minimizes ``D(A, A0)``, plus `gamma` times the divergence of bent bounds, subject to
+    Minimizes ``D(A, A0)``, plus `gamma` times the divergence of relaxed bounds, subject to
     ``(x - z)' A (x - z) <= upper`` for similar and ``>= lower`` for dissimilar pairs.
 
     Parameters
     ----------
     gamma : float, optional
-        Price of bending a bound; larger is harder. None keeps the bounds hard, which many pairs contradict.
+        Penalty weight of relaxed bounds; larger is harder. None keeps the bounds hard, which is infeasible
+        for many pairs.
     prior : {"identity", "covariance"} or array_like of shape (n_features, n_features)
         ``A0``: the identity, the inverse covariance of the data, or a positive definite matrix.
     upper, lower : float or array_like, optional
         Bounds on the squared distances of similar and of dissimilar pairs, above 0, the upper no larger than
         the lower; an array gives one for each pair.
     percentiles : pair of float
-        Where bounds are not given they are these percentiles of the squared distances under the prior.
+        Bounds that are not given are these percentiles of the squared distances under the prior.
     n_pairs : int, "auto" or "all"
-        How many pairs are drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
+        Number of pairs drawn from labels; see :func:`bregopt.learn.pairs_from_labels`.
     tol : float
         Largest certified relative gap and residual of a fit that counts as converged.
     max_iter : int, optional
-        Newton steps; None leaves the limit to the route.
+        Limit on Newton steps; None leaves the limit to the route.
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"time_limit": 60}``.
     random_state : int, Generator, RandomState or None
-        Of the pairs drawn.
+        Seed of the draw of pairs.
 
     Attributes
     ----------
     components_ : array of shape (n_features, n_features)
-        ``L`` with ``A = L'L``: upper triangular, as metric-learn's, or symmetric where ``A`` is singular.
+        ``L`` with ``A = L'L``: upper triangular as in metric-learn, or symmetric if ``A`` is singular.
     bounds_ : tuple
-        `upper` and `lower`, as they were used.
+        The values of `upper` and `lower` in the fit.
     n_pairs_ : tuple of int
-        Similar and dissimilar pairs.
+        Numbers of similar and of dissimilar pairs.
     solution_ : bregopt.Solution
-        With ``X``, the metric, and ``duals``, one for each pair of unequal points, of squared distances over
-        their bounds.
+        Its ``X`` is the metric. Its ``duals``, one for each pair of unequal points, belong to rows on squared
+        distances over their bounds.
     n_iter_ : int
     gap_ : float
         Certified relative duality gap.
     converged_ : bool
-        Whether the certificate meets `tol`; where it does not, a :class:`bregopt.ConvergenceWarning` said so.
+        Whether the certificate meets `tol`; if not, :meth:`fit` gave a :class:`bregopt.ConvergenceWarning`.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As in scikit-learn.
 
     References
     ----------
@@ -236,9 +238,9 @@ class LogDetMetricLearner(_PairMetricLearner):
 class VonNeumannMetricLearner(_PairMetricLearner):
     """The Mahalanobis metric nearest to a prior one, in von Neumann divergence, under bounds on pairs.
 
-    As :class:`LogDetMetricLearner`, with ``tr(A log A - A log A0 - A + A0)``. Bent bounds are paid for in
-    relative terms, ``gamma D(b / b0, 1)`` times the mean eigenvalue of ``A0``, so that the units of the data
-    do not change what `gamma` means.
+    As :class:`LogDetMetricLearner`, with ``tr(A log A - A log A0 - A + A0)``. The penalty of a relaxed bound
+    ``b`` is ``gamma D(b / b0, 1)`` times the mean eigenvalue of ``A0``, so that `gamma` does not depend on
+    the units of the data.
 
     Parameters
     ----------
@@ -261,14 +263,14 @@ class VonNeumannMetricLearner(_PairMetricLearner):
 def _relative(A: PSD, differences: Array, bounds: Array) -> Expression:
     """Return the squared distances of pairs over their bounds, from the differences of their points.
 
-    So bent bounds are paid for by ``D(b / b0, 1)`` (Kulis et al. 2009, end of §6.2.1), and no unit of the
-    data changes what `gamma` means; for LogDet that is ``D(b, b0)`` itself.
+    The penalty of a relaxed bound is then ``D(b / b0, 1)`` (Kulis et al. 2009, end of §6.2.1), so that
+    `gamma` does not depend on the units of the data. For LogDet this is ``D(b, b0)``.
     """
     return quad_form(differences / np.sqrt(bounds)[:, None], A)
 
 
 def _of_pairs(value: Any, name: str, count: int) -> Array:
-    """Return a bound for each pair."""
+    """Return the bounds as an array with one bound for each pair."""
     bounds = finite_array(value, name, ndim=(0, 1))
     if bounds.ndim and len(bounds) != count:
         raise ValueError(f"{name} has {len(bounds)} values for {count} pairs; expected one for each")

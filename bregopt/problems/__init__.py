@@ -1,1 +1,1 @@
-"""Ready-made problems, each a few lines of the DSL around a check of its input."""
+"""Ready-made problems: each checks its input and is a few lines of the modeling language."""

@@ -1,4 +1,4 @@
-"""Arguments of ready-made problems: their own, and the options that they hand on to a solver."""
+"""Arguments of ready-made problems: their own, and the options that they pass to a solver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bregopt.routes.registry import option_names
 
 __all__ = ["check_arguments"]
 
-_OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve beside the options of a solver
+_OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 
 
 def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -20,7 +20,7 @@ def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> No
     Raises
     ------
     TypeError
-        The message suggests the closest of the function's own arguments and of the options.
+        If an option is unknown; the message suggests the closest argument or option.
     """
     solver = options.get("solver", "auto")
     asked = options.keys() - _OF_SOLVE

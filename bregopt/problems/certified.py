@@ -1,4 +1,4 @@
-"""An answer that a ready-made problem reworks, and what is proven of it then."""
+"""The solution of a ready-made problem with a changed answer and the certificate of that answer."""
 
 from __future__ import annotations
 

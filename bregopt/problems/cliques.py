@@ -1,4 +1,4 @@
-"""Blocks of entries that are given in full, found in the pattern of all given entries."""
+"""Principal blocks whose entries are all given, found in the pattern of given entries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["cliques", "least_block"]
 
 
 def least_block(pattern: Mask, values: Array) -> tuple[IntArray, float]:
-    """Return the block of given entries whose smallest eigenvalue is least, and that; infinite without one.
+    """Return the given block with the least smallest eigenvalue, and this eigenvalue; infinity without any.
 
     Parameters
     ----------
     pattern : boolean array of shape (n, n), symmetric
-        Which entries off the diagonal are given.
+        Mask of the given entries off the diagonal.
     values : array of shape (n, n), symmetric
-        Right on the diagonal and where they are given.
+        Valid on the diagonal and at the given entries.
     """
     blocks = list(cliques(pattern))
     least = [float(np.linalg.eigvalsh(values[np.ix_(block, block)])[0]) for block in blocks]
@@ -29,9 +29,9 @@ def least_block(pattern: Mask, values: Array) -> tuple[IntArray, float]:
 def cliques(pattern: Mask) -> Iterator[IntArray]:
     """Yield sets of indices whose entries are all given.
 
-    Vertices whose neighbors are joined are taken away one after the other (Fulkerson and Gross 1965,
-    Incidence matrices and interval graphs). So every block is found where the pattern is chordal, as blocks
-    on the diagonal and bands are; where it is not, those before the first cycle without chord.
+    Vertices whose neighbors are all adjacent to each other are removed one by one (Fulkerson and Gross 1965,
+    Incidence matrices and interval graphs). This finds every maximal block of a chordal pattern, such as
+    diagonal blocks and bands. In other patterns it stops at the first cycles without chord.
     """
     near = pattern | np.eye(len(pattern), dtype=bool)
     left = np.ones(len(pattern), dtype=bool)

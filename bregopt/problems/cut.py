@@ -1,8 +1,8 @@
 """Cuts of graphs: a bound by semidefinite relaxation, a partition by rounding (Kulis et al. 2009, §6.4).
 
-For signs ``s`` that say which side each vertex is on, ``s'Ls / 4`` is the weight of the cut, with ``L`` the
-Laplacian. The relaxation has a psd ``X`` with unit diagonal for ``ss'``, and ``e'Xe`` for the squared
-difference of the sizes of the sides.
+Let the signs ``s`` give the side of each vertex, and let ``L`` be the Laplacian. Then ``s'Ls / 4`` is the
+weight of the cut. The relaxation replaces ``ss'`` by a psd ``X`` with unit diagonal, and the squared
+difference of the sizes of the sides by ``e'Xe``.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["Cut", "lovasz_theta", "max_cut", "min_balanced_cut"]
 
-_SHARE = 0.9  # of a limit on time, that the relaxation may take; the rest is left for rounding
-_ROUND_OFF = 1e-6  # of a cut: what a bound may miss a whole number by
+_SHARE = 0.9  # share of the time limit for the relaxation; the rest is for rounding
+_ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cut(Solution):
-    """A partition with a proof: `cut` is what it cuts, and `bound` what no allowed partition beats.
+    """A partition with a proof: `cut` is its weight, and no allowed partition is better than `bound`.
 
-    Value, bound and the rest of a :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
+    The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
 
     Attributes
     ----------
     partition : int array of shape (n,)
-        The side of each vertex, 1 or -1, in the order of the graph; of edges in that of the sorted names.
+        The side of each vertex, 1 or -1, in the order of the graph; for edges in the order of sorted names.
     sides : tuple of two lists
         The vertices of each side, by their names in the graph.
     cut : float
         Weight of the edges between the sides.
     bound : float
-        Proven: no allowed cut weighs less, or more for a maximum cut.
+        Proven: no allowed cut weighs less, or for a maximum cut more.
     optimal : bool
-        Whether the bound proves that no partition is better: whole weights make whole cuts.
+        Whether the bound proves that no partition is better; integer weights give integer cuts.
     largest : bool
         Whether a large cut was asked for.
     duals : tuple
-        Of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
+        The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     """
 
     partition: Any = None
@@ -77,22 +77,22 @@ class Cut(Solution):
 def min_balanced_cut(
     graph: Any, weights: Any = None, imbalance: float = 0.0, *, seed: Seed = 0, **options: Any
 ) -> Cut:
-    """Return a small balanced cut of a graph, and a bound that no balanced cut beats.
+    """Return a balanced cut of small weight, and a lower bound on the weight of every balanced cut.
 
     Parameters
     ----------
     graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
         Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings; the
-        vertices are those that occur in an edge. A graph may fall into components, and a networkx graph or a
+        vertices are those that occur in an edge. The graph need not be connected, and a networkx graph or a
         matrix may have isolated vertices.
     weights : str or array of shape (m,), optional
-        The networkx edge attribute, or the weights of the edges, none below 0; every edge weighs one without.
+        The networkx edge attribute, or the weights of the edges, none below 0; by default one for every edge.
     imbalance : float in [0, 1)
-        The sides may differ by this fraction of the number of vertices, and always by one where it is odd.
+        The sides may differ by this fraction of the number of vertices, and always by one if it is odd.
     seed : int, at least 0, numpy.random.Generator or SeedSequence
-        Of the random hyperplanes of the rounding.
+        Seed of the random hyperplanes of the rounding.
     **options
-        Of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``time_limit``, ``verbose``...
+        Options of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``time_limit``, ``verbose``...
 
     Returns
     -------
@@ -101,12 +101,13 @@ def min_balanced_cut(
     Raises
     ------
     TypeError, ValueError
-        Directed graphs, loops, negative weights, fewer than two vertices, unknown options.
+        If the graph is directed, has loops, negative weights or fewer than two vertices, or an option is
+        unknown.
 
     Warns
     -----
     ConvergenceWarning
-        If the relaxation's certificate does not meet `tol`; the bound is proven all the same.
+        If the relaxation's certificate does not meet `tol`; the bound is still proven.
 
     References
     ----------
@@ -118,7 +119,7 @@ def min_balanced_cut(
         n, slack = parsed.n, _largest_imbalance(parsed.n, imbalance)
         X = PSD(n, name="X")
         size = quad_form(np.ones(n), X)
-        least = n % 2  # the sides of an odd number differ by one at least
+        least = n % 2  # if n is odd, the sides differ by at least one
         balance = size == float(least) if slack == least else _between(least, size, slack**2)
         sizes = range(max((n - slack) // 2, 1), min((n + slack) // 2, n - 1) + 1)
         relaxed = _relaxed(
@@ -130,7 +131,7 @@ def min_balanced_cut(
 
 
 def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) -> Cut:
-    """Return a large cut of a graph, and a bound that no cut exceeds.
+    """Return a cut of large weight, and an upper bound on the weight of every cut.
 
     Parameters
     ----------
@@ -161,19 +162,19 @@ def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) 
 
 
 def lovasz_theta(graph: Any, **options: Any) -> Solution:
-    """Return Lovász's theta of a graph: between its independence number and the cover number by cliques.
+    """Return Lovász's theta of a graph, which lies between its independence number and clique cover number.
 
     Parameters
     ----------
     graph
-        As for :func:`min_balanced_cut`; weights do not count.
+        As for :func:`min_balanced_cut`; weights are ignored.
     **options
-        Of :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
     Solution
-        Theta is its `value`; `dual_value` is a proven upper bound, on the independence number too.
+        Theta is its `value`; `dual_value` is a proven upper bound on theta and on the independence number.
 
     Raises
     ------
@@ -193,14 +194,14 @@ def lovasz_theta(graph: Any, **options: Any) -> Solution:
 
 
 def _relaxed(problem: Problem, options: dict[str, Any]) -> Solution:
-    """Return the answer of a relaxation, in a part of the time that there is for the cut."""
+    """Return the answer of a relaxation, within a share of the time limit of the cut."""
     limit = time_limit(options)
     with clock.limited(None if limit is None else _SHARE * limit):
         return problem.solve(**options)
 
 
 def _generator(function: Callable[..., Cut], seed: Any, options: dict[str, Any]) -> np.random.Generator:
-    """Return the generator of a seed; options are looked at before any work."""
+    """Return the generator of a seed; check the options before any work."""
     if "warm_start" in options:
         raise TypeError("a cut has no option 'warm_start': each graph is a problem of its own")
     check_arguments(function, options)
@@ -210,7 +211,7 @@ def _generator(function: Callable[..., Cut], seed: Any, options: dict[str, Any])
 
 
 def _largest_imbalance(n: int, imbalance: Any) -> int:
-    """Return the largest allowed difference of the sizes of the sides: of the parity of ``n``."""
+    """Return the largest allowed difference of the sizes of the sides; it has the parity of ``n``."""
     fraction = float(finite_array(imbalance, "imbalance", ndim=0))
     if not 0 <= fraction < 1:
         raise ValueError(f"imbalance is {fraction:g}; expected 0 <= imbalance < 1")
@@ -223,7 +224,7 @@ def _between(least: int, size: Any, most: int) -> Constraint:
 
 
 def _matrix(relaxed: Solution, n: int, rng: np.random.Generator) -> Matrix:
-    """Return the relaxation's ``X``; where a route was cut off without one, any direction is as good."""
+    """Return the relaxation's ``X``, or a random rank-one matrix if the route stopped without one."""
     none = relaxed.X is None or (isinstance(relaxed.X, LowRank) and not relaxed.X.factor.any())
     return LowRank(rng.normal(size=(n, 1))) if none else relaxed.X
 

@@ -1,4 +1,4 @@
-"""A CVXPY problem, as it was written, in our language."""
+"""A CVXPY problem, as it was written, in our modeling language."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def from_cvxpy(problem: Any) -> Problem:
     Parameters
     ----------
     problem : cvxpy.Problem
-        Parameters that are added to rows become ours, with their current values; of others these are
-        written in. Constraints come in the same order, psd constraints of anything but a variable as
-        equations with a psd matrix.
+        Parameters that are added to rows become ours, with their current values; other parameters are
+        replaced by their values. Constraints keep their order. A psd constraint on anything but a variable
+        becomes an equation with a psd matrix.
 
     Returns
     -------
     Problem
-        Its variables have the names of CVXPY's; of those with one name, the name and ``#`` and the number.
+        Its variables have the names of CVXPY's; equal names are followed by ``#`` and the variable's id.
 
     Raises
     ------
     TypeError
-        `problem` is no ``cvxpy.Problem``.
+        If `problem` is no ``cvxpy.Problem``.
     UnsupportedProblemError
-        Something in the problem cannot be said in our language; the message says what.
+        If our modeling language cannot express a part of the problem; the message names it.
     ValueError
-        A parameter has no value.
+        If a parameter has no value.
     """
     cp = import_whole("cvxpy")
 

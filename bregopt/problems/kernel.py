@@ -42,7 +42,7 @@ def learn_kernel(
     shrink: float = 0.25,
     **options: Any,
 ) -> Solution:
-    """Move a kernel as little as possible such that similar points come together and others apart.
+    """Change a kernel as little as possible such that similar points come closer and dissimilar ones farther.
 
     Minimizes ``D(K, K0)`` subject to ``d(i, j) <= upper`` for similar and ``d(i, j) >= lower`` for
     dissimilar pairs, with ``d(i, j) = K_ii + K_jj - 2 K_ij``.
@@ -50,22 +50,22 @@ def learn_kernel(
     Parameters
     ----------
     K0 : array_like or DataFrame of shape (n, n), or LowRank
-        Positive definite for LogDet and von Neumann. With a :class:`bregopt.LowRank` the answer keeps its
-        range and is ``LowRank`` too, and nothing ``n x n`` is built.
+        Positive definite for LogDet and von Neumann. For a :class:`bregopt.LowRank` the answer is ``LowRank``
+        with the same range, and no ``n x n`` matrix is formed.
     similar, dissimilar : array_like of int, shape (k, 2)
         Pairs of points; one of the two may be empty.
     upper, lower : float or array_like of shape (k,), optional
-        Bounds on the squared distances of the similar and of the dissimilar pairs, above 0; of two numbers
-        the upper is no larger than the lower. By default
-        ``(1 - shrink) b`` and ``(1 + shrink) b`` with ``b`` the squared distance in ``K0``.
+        Bounds on the squared distances of the similar and of the dissimilar pairs, above 0; if both are
+        numbers, ``upper <= lower``. By default ``(1 - shrink) b`` and ``(1 + shrink) b`` with ``b`` the
+        squared distance in ``K0``.
     divergence : {"logdet", "von_neumann", "frobenius"}
     gamma : float, optional
-        Price of bending a bound; see :func:`bregopt.soft`. None keeps the bounds hard, which many pairs
-        in a low rank may contradict.
+        Penalty weight of relaxed bounds; see :func:`bregopt.soft`. None keeps the bounds hard, which may be
+        infeasible for many pairs in a low rank.
     shrink : float, above 0 and below 1
-        Of the default bounds.
+        Relative change of the squared distances in the default bounds.
     **options
-        For :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def learn_kernel(
     Raises
     ------
     TypeError, ValueError
-        Bad input, or a pair without distance in ``K0`` where a default bound is wanted of it.
+        If the input is bad, or a pair that needs a default bound has distance zero in ``K0``.
     InfeasibleRowError
         If a pair cannot be moved apart in the range of ``K0``.
 
@@ -121,7 +121,7 @@ def learn_kernel(
 
 
 def _pairs(value: Any, name: str, n: int) -> IntArray:
-    """Return pairs of distinct points as an array of shape ``(k, 2)``, possibly without rows."""
+    """Return pairs of distinct points as an array of shape ``(k, 2)``, possibly empty."""
     raw = rectangular(value, name)
     if raw.size == 0:
         return np.zeros((0, 2), dtype=np.intp)
@@ -139,7 +139,7 @@ def _pairs(value: Any, name: str, n: int) -> IntArray:
 
 
 def _bounds(given: Any, name: str, pairs: IntArray, K0: Matrix, factor: float) -> Array:
-    """Return the bounds of the given pairs: the user's, or `factor` times their distances in ``K0``."""
+    """Return the bounds of the pairs: the user's, or `factor` times their squared distances in ``K0``."""
     if given is not None:
         bounds = finite_array(given, name, ndim=(0, 1))
         if bounds.ndim and len(bounds) != len(pairs):

@@ -19,11 +19,11 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["soft_margin"]
 
-_TRADE_OFF = 10.0  # the default C, times the number of comparisons
+_TRADE_OFF = 10.0  # the default C is this divided by the number of comparisons
 
 
 def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Solution:
-    """Learn a metric under which far pairs are farther than near ones by as wide a margin as possible.
+    """Learn a metric with the largest soft margin between the squared lengths of far and of near differences.
 
     Solves, over metrics ``X`` of trace one, margins ``rho`` and slacks ``xi >= 0``,
 
@@ -35,23 +35,23 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     comparisons : pair of array_like or sparse, each of shape (R, D)
         ``(far, near)``: comparison `r` asks that ``far[r]`` be longer than ``near[r]``. For triplets
         ``(i, j, k)`` with `i` closer to `j` than to `k` these are ``points[i] - points[k]`` and
-        ``points[i] - points[j]``. Of DataFrames the columns name the features; rows go by place.
+        ``points[i] - points[j]``. The columns of DataFrames name the features; rows match by position.
     C : float, optional
-        Price of a slack, at least ``1 / R``; by default ``10 / R``.
+        Penalty weight of a slack, at least ``1 / R``; by default ``10 / R``.
     **options
-        For :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
     Solution
-        ``X`` is the metric, of shape ``(D, D)``, a DataFrame where the comparisons are;
-        ``u["rho"]`` and ``u["xi"]`` are margin and slacks.
+        ``X`` is the metric, of shape ``(D, D)``, a DataFrame if the comparisons are;
+        ``u["rho"]`` is the margin and ``u["xi"]`` are the slacks.
 
     Raises
     ------
     TypeError, ValueError
-        Not a pair of arrays of one shape, columns of other names, no comparison, values that are not finite
-        real numbers, or ``C R < 1``, where the problem is unbounded.
+        If `comparisons` is not a pair of arrays of one shape, column names differ, there is no comparison,
+        values are not finite real numbers, or ``C R < 1``, which makes the problem unbounded.
 
     References
     ----------
@@ -102,8 +102,8 @@ def _differences(comparisons: Any) -> tuple[Any, Any]:
 
 
 def _features(comparisons: Any) -> Labels:
-    """Return the columns where one of the two, or both alike, is a DataFrame; None for arrays."""
-    pandas = sys.modules.get("pandas")  # where it is not imported, nothing is a DataFrame
+    """Return the columns of the DataFrames among the two, which must agree; None for two arrays."""
+    pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
     if pandas is None:
         return None
     named = [part.columns for part in comparisons if isinstance(part, pandas.DataFrame)]

@@ -31,9 +31,9 @@ from bregopt.threads import threads_for
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
-_FAR_FROM_ONE = 0.5  # what half of a diagonal misses one by where it is of no correlations
-_ROUND_OFF = 1e-10  # of the eigenvalues of blocks with unit diagonal
-_SHOWN = 6  # indices of a block, in messages
+_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
+_ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
+_SHOWN = 6  # number of indices of a block in messages
 
 
 def nearest_psd(
@@ -53,17 +53,17 @@ def nearest_psd(
         ``lambda X: [bo.diag(X) == 1, X[0, 1] >= 0]``.
     divergence : {"frobenius", "logdet", "von_neumann"}
     **options
-        For :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
     Solution
-        ``X`` is a DataFrame where `A` is one.
+        ``X`` is a DataFrame if `A` is one.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; the message names the argument.
+        If the input is bad; the message names the argument.
 
     Examples
     --------
@@ -100,50 +100,50 @@ def nearest_correlation(
     Parameters
     ----------
     A : array_like or DataFrame of shape (n, n), or LowRank
-        Symmetric. LogDet and von Neumann need it positive definite or ``LowRank``; repair a matrix that is
-        not with Frobenius and `min_eigenvalue` first.
+        Symmetric. LogDet and von Neumann need it positive definite or ``LowRank``; repair any other matrix
+        first, with Frobenius and `min_eigenvalue`.
     divergence : {"frobenius", "logdet", "von_neumann"}
     fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
         Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs.
     lower, upper : float or array_like of shape (n, n), optional
-        Bounds on the entries off the diagonal that are not fixed; -1 and 1 where there is none.
+        Bounds on the entries off the diagonal that are not fixed; -1 and 1 by default.
     min_eigenvalue : float, from 0 and below 1
-        Smallest eigenvalue wanted; Frobenius only.
+        Lower bound on the eigenvalues; Frobenius only.
     weights : array_like of shape (n,) or (n, n), optional
         Frobenius only. A vector ``w``, above 0, measures ``||W^1/2 (X - A) W^1/2||_F^2`` with ``W`` its
-        diagonal matrix; a symmetric matrix ``H``, from 0, measures ``||H o (X - A)||_F^2``, entry by entry.
-        An entry of weight 0 is not known: that of `A` does not count.
+        diagonal matrix; a nonnegative symmetric matrix ``H`` measures ``||H o (X - A)||_F^2``, entry by
+        entry. An entry of weight 0 is unknown: its value in `A` is ignored.
     **options
-        For :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`.
 
     Returns
     -------
     Solution
-        ``X`` is a DataFrame where `A` is one. It is positive semidefinite, and its diagonal is 1 to the last
-        digit wherever scaling it to that leaves the answer within `tol`: always but for a ``LowRank`` `A`
-        and for entries that are fixed or at a bound, where the diagonal may be off by `tol` instead.
-        ``duals`` are those of the diagonal, of the fixed and of the bounded entries, as far as there are any.
+        ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
+        answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
+        entries that are fixed or at a bound; the diagonal may then be off by `tol`.
+        ``duals`` are those of the diagonal, the fixed entries and the bounded entries, if there are any.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; the message names the argument.
+        If the input is bad; the message names the argument.
 
     Warns
     -----
     DataWarning
-        Where `A` looks like a covariance, with a diagonal far from 1 (Frobenius only), or is asymmetric by
+        If `A` looks like a covariance, with a diagonal far from 1 (Frobenius only), or is asymmetric by
         more than the round-off of doubles.
     ConvergenceWarning
         If the certificate does not meet `tol`.
 
     Notes
     -----
-    Where all entries of a block are `fixed`, and it has an eigenvalue below `min_eigenvalue`, the problem is
-    infeasible, and the answer's `stop_reason` names the block and the eigenvalue.
+    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`; the
+    answer's `stop_reason` then names the block and the eigenvalue.
 
-    With ``S`` the diagonal matrix of the roots of the weights, the variable is ``Y = S (X - t I) S`` for
-    ``t = min_eigenvalue``, which is positive semidefinite where ``X`` has no eigenvalue below ``t``.
+    Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. The variable is
+    ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``.
 
     References
     ----------
@@ -186,7 +186,7 @@ def nearest_correlation(
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """Entries above the diagonal, each pair once, and between what they must lie."""
+    """Entries above the diagonal, each pair once, and their bounds."""
 
     i: IntArray
     j: IntArray
@@ -195,7 +195,7 @@ class _Entries:
 
 
 def _expect_correlations(diagonal: Array, labels: Labels) -> None:
-    """Warn where the matrix looks like a covariance; a LogDet or von Neumann prior may be of any scale."""
+    """Warn if the matrix looks like a covariance; a LogDet or von Neumann prior may have any scale."""
     k = int(np.argmax(np.abs(diagonal - 1)))
     if np.median(np.abs(diagonal - 1)) > _FAR_FROM_ONE:
         warn_caller(
@@ -206,7 +206,7 @@ def _expect_correlations(diagonal: Array, labels: Labels) -> None:
 
 
 def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, labels: Labels) -> Solution:
-    """Return an infeasible answer with the fixed block that proves it, if one alone does."""
+    """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
     C = np.eye(len(mask))
     C[kept.i, kept.j] = C[kept.j, kept.i] = kept.lo
     block, least = least_block(mask, C)
@@ -222,7 +222,7 @@ def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, label
 
 
 def _correlation_rows(Y: PSD, t: float, s: Array, fixed: _Entries, bounded: _Entries) -> list[Constraint]:
-    """Return the rows on the entries of ``X``, written in ``Y = S (X - t I) S``."""
+    """Return the rows on the entries of ``X`` in terms of ``Y = S (X - t I) S``."""
     rows = [diag(Y) / s**2 == 1 - t]
     if len(fixed.i):
         rows.append(Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j]) == fixed.lo)
@@ -233,12 +233,12 @@ def _correlation_rows(Y: PSD, t: float, s: Array, fixed: _Entries, bounded: _Ent
 
 
 def _moved_back(solution: Solution, s: Array, t: float) -> Solution:
-    """Return the solution in ``X``; without weights and least eigenvalue it is that in ``Y``."""
+    """Return the solution in terms of ``X``; without weights and with ``t = 0``, ``X`` is ``Y``."""
     if solution.X is None or (t == 0 and (s == 1).all()):
         return solution
     X = solution.X / np.outer(s, s) + t * np.eye(len(s))
     exact = solution.X.diagonal() == s**2 * (1 - t)
-    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # no digit lost on the way back
+    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact diagonals stay exact
     return replace(solution, X=X)
 
 
@@ -274,7 +274,7 @@ def _weights(value: Any, n: int, divergence: str) -> tuple[Array, Array | None]:
 
 
 def _fixed_mask(value: Any, n: int) -> Mask:
-    """Return which entries stay, as a symmetric mask."""
+    """Return the symmetric mask of the fixed entries."""
     mask = np.zeros((n, n), dtype=bool)
     if value is None:
         return mask
@@ -301,7 +301,7 @@ def _fixed_mask(value: Any, n: int) -> Mask:
 
 
 def _fixed(mask: Mask, A: Matrix, limit: float) -> _Entries:
-    """Return the entries that stay; none may be larger than the diagonal allows."""
+    """Return the fixed entries; refuse an entry larger than the diagonal allows."""
     i, j = np.nonzero(np.triu(mask, 1))
     value = A[i, j]
     large = np.flatnonzero(np.abs(value) > limit)
@@ -315,7 +315,7 @@ def _fixed(mask: Mask, A: Matrix, limit: float) -> _Entries:
 
 
 def _bounded(lower: Any, upper: Any, mask: Mask, limit: float) -> _Entries:
-    """Return the entries off the diagonal, not fixed, on which the bounds say more than ``X psd`` does."""
+    """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply."""
     n = len(mask)
     lo, hi = _bound(lower, -1.0, "lower", n), _bound(upper, 1.0, "upper", n)
     i, j = np.nonzero(np.triu(~mask, 1))
@@ -343,20 +343,20 @@ def _bound(value: Any, default: float, name: str, n: int) -> Array:
 
 
 def _seconds_to_scale(target: Matrix) -> float:
-    """Return about how long the certificate of a scaled answer takes."""
+    """Return the approximate time of the certificate of a scaled answer, in seconds."""
     nothing = isinstance(target, LowRank) or clock.remaining() == math.inf
     return 0.0 if nothing else clock.seconds_for(target.shape[0])
 
 
 def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: float) -> Solution:
-    """Return the answer scaled to the exact diagonal `unit`, and what is certified of it then.
+    """Return the answer scaled to the exact diagonal `unit`, with the certificate of the scaled answer.
 
-    The answer stays as it was if scaling takes it out of the tolerance that it met.
+    An optimal answer is not scaled if the scaled one would not meet the tolerance.
     """
     if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
         return solution
     diagonal = solution.X.diagonal()
-    if (diagonal == unit).all() or (diagonal <= 0).any():  # stopped too early to have one
+    if (diagonal == unit).all() or (diagonal <= 0).any():  # exact already, or stopped too early
         return solution
     size = np.sqrt(unit / diagonal)
     Y = solution.X * np.outer(size, size)

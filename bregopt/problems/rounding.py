@@ -1,7 +1,7 @@
-"""From the answer of a cut's relaxation to a partition: eigenvectors, random hyperplanes, local search.
+"""Rounding of the relaxation of a cut to a partition: eigenvectors, random hyperplanes, local search.
 
-Every cut here is asked for as a vector of signs ``s`` with large ``s'Ws``: ``W`` holds the weights of the
-edges for a small cut, and their negatives for a large one.
+A partition is a vector of signs ``s`` with large ``s'Ws``: ``W`` holds the weights of the edges for a small
+cut, and their negatives for a large cut.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from bregopt.threads import threads_for
 __all__ = ["best_partition"]
 
 _HYPERPLANES = 50
-_LEADING = 3  # eigenvectors of X that are tried as directions too
-_IMPROVED = 5  # of the roundings, the best ones
-_PATIENCE, _PATIENCE_SHARE = 200, 0.02  # moves without a better partition, or this share of the vertices
+_LEADING = 3  # number of leading eigenvectors of X that are rounded too
+_IMPROVED = 5  # number of the best roundings that local search improves
+# A round of local search stops after so many moves without a better partition, or this share of the vertices.
+_PATIENCE, _PATIENCE_SHARE = 200, 0.02
 
 
 def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Generator) -> IntArray:
@@ -35,9 +36,9 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     W : csr_array of shape (n, n)
         Symmetric, zero on the diagonal.
     X : array of shape (n, n) or LowRank
-        Positive semidefinite; near one where vertices belong together.
+        Positive semidefinite; entries near one join two vertices.
     sizes : range, optional
-        The allowed numbers of vertices on the first side; any where none are given.
+        The allowed numbers of vertices on the first side; any number by default.
     rng : numpy.random.Generator
 
     Returns
@@ -61,7 +62,7 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
 
 
 def _in_time(rows: Sequence[Any] | Array) -> Iterator[Any]:
-    """Yield some rows, the first one always and the others while there is time."""
+    """Yield the first row, and the others while there is time."""
     yield rows[0]
     for row in rows[1:]:
         if remaining() <= 0:
@@ -72,7 +73,8 @@ def _in_time(rows: Sequence[Any] | Array) -> Iterator[Any]:
 def _principal(X: Matrix) -> Array:
     """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first.
 
-    Where there is no time to decompose ``X``, its own columns: hyperplanes of another distribution.
+    If there is no time for the eigendecomposition, ``F`` is ``X`` itself: the hyperplanes then have another
+    distribution.
     """
     if isinstance(X, LowRank):
         return turned(X.factor)
@@ -83,12 +85,12 @@ def _principal(X: Matrix) -> Array:
 
 
 def _split(W: Any, score: Array, sizes: range | None) -> IntArray:
-    """Return the partition by sign, or into high and low scores, of the best among the allowed sizes."""
+    """Return the partition by sign, or the best partition into low and high scores with an allowed size."""
     if sizes is None:
         return np.where(score >= 0, 1, -1)
     rank = np.empty(len(score), dtype=np.intp)
     rank[np.argsort(score, kind="stable")] = np.arange(len(score))
-    # An edge is cut by the sizes above the lower of its ranks, up to the higher.
+    # An edge is cut by the sizes from its lower rank plus one up to its higher rank.
     edges = W.tocoo()
     low, high = rank[edges.row], rank[edges.col]
     once = low < high
@@ -99,7 +101,7 @@ def _split(W: Any, score: Array, sizes: range | None) -> IntArray:
 
 
 def _improved(W: Any, side: IntArray, rounds: Sequence[Callable[[Any, IntArray], IntArray]]) -> IntArray:
-    """Return a partition that no round of local search, of any of the kinds, makes better in time."""
+    """Return a partition that no kind of round improves, or the best one when time is up."""
     round_off = 1e-12 * float(np.abs(W.data).sum())
     failed = 0
     while failed < len(rounds):
@@ -114,13 +116,13 @@ def _improved(W: Any, side: IntArray, rounds: Sequence[Callable[[Any, IntArray],
 
 
 def _swapped(W: Any, side: IntArray) -> IntArray:
-    """Return the best partition on the way of one round of swaps (Kernighan and Lin 1970).
+    """Return the best partition found during one round of swaps (Kernighan and Lin 1970).
 
-    Each swap takes from either side the vertex that gains most, or loses least, and leaves it where it
-    goes; so a round climbs out of partitions that no single swap improves.
+    Each swap exchanges the vertices with the largest gain, possibly negative, of the two sides and then fixes
+    them. So a round can leave partitions that no single swap improves.
     """
-    now, gain = side.copy(), -side * (W @ side)  # what moving one vertex adds to s'Ws, over four
-    # The gains of the vertices of either side that are free; the others' are out of reach.
+    now, gain = side.copy(), -side * (W @ side)  # a quarter of the change of s'Ws by moving each vertex
+    # The gains of the free vertices of either side; fixed vertices have gain -inf.
     reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
     swaps, gains = [], _Gains(len(side))
     for _ in range(min((side == 1).sum(), (side == -1).sum())):
@@ -134,9 +136,9 @@ def _swapped(W: Any, side: IntArray) -> IntArray:
 
 
 def _flipped(W: Any, side: IntArray, sizes: range | None = None) -> IntArray:
-    """Return the best partition on the way of one round of single moves (Fiduccia and Mattheyses 1982).
+    """Return the best partition found during one round of single moves (Fiduccia and Mattheyses 1982).
 
-    Each takes the vertex that gains most, or loses least, of a side that may lose it.
+    Each move takes the vertex with the largest gain, possibly negative, from a side that may become smaller.
     """
     now, gain = side.copy(), -side * (W @ side)
     reach = {sign: np.where(side == sign, gain, -np.inf) for sign in (1, -1)}
@@ -156,13 +158,13 @@ def _flipped(W: Any, side: IntArray, sizes: range | None = None) -> IntArray:
 
 
 def _moved(W: Any, now: IntArray, reach: dict[int, Array], group: int) -> tuple[int, float]:
-    """Move the free vertex of a group that gains most to the other side, for good; return it and its gain."""
+    """Move the free vertex of a group with the largest gain and fix it; return the vertex and its gain."""
     a = int(np.argmax(reach[group]))
     gained = float(reach[group][a])
     reach[group][a] = -np.inf
     span = slice(W.indptr[a], W.indptr[a + 1])
     near = W.indices[span]
-    # An edge from a stays in the cut if its other end moves too.
+    # The gain of a neighbor changes by twice the weight times the product of the two old signs.
     change = 2 * W.data[span] * now[near] * now[a]
     for gain in reach.values():
         gain[near] += change
@@ -171,7 +173,7 @@ def _moved(W: Any, now: IntArray, reach: dict[int, Array], group: int) -> tuple[
 
 
 class _Gains:
-    """What the moves of a round gain together: when that was most, and whether it is long ago."""
+    """The total gain of the moves of a round, its maximum, and the moves since the maximum."""
 
     def __init__(self, n: int) -> None:
         self._total, self._most, self._count = 0.0, 0.0, 0
@@ -179,7 +181,7 @@ class _Gains:
         self.best = 0
 
     def add(self, gain: float) -> bool:
-        """Add a move; return whether the round has gone on for long enough."""
+        """Add a move; return whether the maximum is more moves ago than the patience."""
         self._total += gain
         self._count += 1
         if self._total > self._most:
@@ -188,7 +190,7 @@ class _Gains:
 
 
 def _until_best(side: IntArray, moves: Sequence[tuple[int, ...]], kept: int) -> IntArray:
-    """Return the partition after the first moves."""
+    """Return the partition after the first `kept` moves."""
     best = side.copy()
     for move in moves[:kept]:
         best[list(move)] = -side[list(move)]
