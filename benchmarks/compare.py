@@ -1,14 +1,14 @@
-"""Two versions of bregopt on the small problems of threads.py, in turns.
+"""Times of two versions of bregopt, in turns, on the small problems of threads.py.
 
     make bench BASE=main [HEAD=.]
     python benchmarks/compare.py main [.] [--rounds 8] [--seconds 0.2] [--only max_cut]
 
-A version is a commit, of which git writes the files to a temporary folder, or a folder that holds a checkout;
-``.`` is the files as they are now. Both versions solve the same calls, those of threads.py, with the same
-Python and dependencies. A round has a process for each version, and the two take turns call by call on one
-core, so that a machine that slows down slows both. A time is CPU seconds with one BLAS thread. The table has
-the medians over the rounds, of times and of ratios, and the quartiles of the ratios. It marks a call where
-three quarters of the rounds see a change of more than 5 %.
+A version is a commit, whose files git writes to a temporary folder, or a folder with a checkout; ``.`` is the
+current state of the files. Both versions run the same calls, those of threads.py, with the same Python and
+dependencies. A round has a process for each version. The two take turns call by call on one core, so that a
+slower machine slows both. A time is CPU seconds with one BLAS thread. The table has the medians over the
+rounds, of times and of ratios, and the quartiles of the ratios. It marks a call if three quarters of the
+rounds change by more than 5 %.
 """
 
 import argparse
@@ -26,23 +26,23 @@ from pathlib import Path
 import threads
 
 ROOT = Path(__file__).resolve().parents[1]
-CHANGE = 0.05  # of a ratio, beyond which a call is marked
+CHANGE = 0.05  # relative change of a time beyond which a call is marked
 HEAD = "| call | base, ms | head, ms | ratio | quartiles | |\n|---|--:|--:|--:|--:|---|\n"
 
 
 def timed(call):
-    """Return the CPU seconds of a call, or None where this version refuses it."""
+    """Return the CPU seconds of a call, or None if this version refuses it."""
     begin = time.process_time()
     try:
         call()
-    except Exception as error:  # a version may lack what a call needs
+    except Exception as error:  # a version may lack a function of a call
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return None
     return time.process_time() - begin
 
 
 def child():
-    """Say where bregopt is and which calls there are; then time each that a line of the input names."""
+    """Print the path of bregopt and the names of the calls; then time the call that each input line names."""
     warnings.simplefilter("ignore")
     import bregopt
 
@@ -53,7 +53,7 @@ def child():
 
 
 class Version:
-    """A process that holds one version and times the calls that it is asked for."""
+    """A process that imports one version and times calls on request."""
 
     def __init__(self, folder):
         environment = os.environ | dict.fromkeys(threads.VARIABLES, "1") | {"PYTHONPATH": str(folder)}
@@ -65,7 +65,7 @@ class Version:
             sys.exit(f"Python imports bregopt from {source}, not from {folder}.")
 
     def answer(self):
-        """Return what the process prints next."""
+        """Return the next line that the process prints."""
         line = self.process.stdout.readline()
         if not line:
             sys.exit("A version ended; its own message is above.")
@@ -112,7 +112,7 @@ def in_turns(base, head, name, seconds):
 
 
 def one_round(folders, words, seconds, swapped):
-    """Yield the name of each call and what it took, by two new processes, of which either may start first."""
+    """Yield the name and times of each call in two new processes; with `swapped` the second starts first."""
     with Version(folders[swapped]) as first, Version(folders[not swapped]) as second:
         base, head = (second, first) if swapped else (first, second)
         for name in base.calls:
@@ -127,14 +127,14 @@ def quartiles(values):
 
 
 def mark(lower, upper):
-    """Return what the quartiles of a ratio say: slower, faster or nothing."""
+    """Return the mark for the quartiles of a ratio: slower, faster or nothing."""
     if lower > 1 + CHANGE:
         return "slower"
     return "faster" if upper < 1 - CHANGE else ""
 
 
 def row(name, rounds):
-    """Return a line of the table and the ratio that it shows, or None where a version refuses the call."""
+    """Return a line of the table and its ratio, or None if a version refuses the call."""
     if None in rounds:
         return f"| {name} | | | | | refused |", None
     base, head, ratios = zip(*rounds, strict=True)
@@ -154,7 +154,7 @@ def main():
     parser.add_argument("--only", default="", metavar="WORDS", help="calls whose name contains these words")
     options = parser.parse_args()
     times = {}
-    if hasattr(os, "sched_setaffinity"):  # cores differ, by what else runs on them
+    if hasattr(os, "sched_setaffinity"):  # cores differ in speed, because other processes run on them
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as scratch:
         names = ("base", options.base), ("head", options.head)

@@ -38,7 +38,7 @@ _ALL = ("logdet", "von_neumann", "frobenius")
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows along a curve, and the instance at each value of it.
+    """The parameter of a curve, and the instance at each of its values.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Axis:
     values, quick : tuple of int or float
         The grid, and a small one.
     instance : callable
-        From a divergence and a value to the model.
+        A function of a divergence and a value that returns the model.
     divergences : tuple of str
     """
 
@@ -109,7 +109,7 @@ def main() -> None:
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         parser.error("set OPENBLAS_NUM_THREADS=1 first")
     warnings.simplefilter("ignore")
-    correlation_problem("logdet", np.eye(2))().solve()  # what is imported on first use is not timed
+    correlation_problem("logdet", np.eye(2))().solve()  # imports on first use are not timed
     lines, shown = [], csv.DictWriter(sys.stdout, _FIELDS, lineterminator="\n")
     shown.writeheader()
     for axis in AXES:

@@ -2,13 +2,13 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/definiteboost.py [--quick]
 
-A kernel of order 52 is learned from distances alone, from I/52 on: random pairs of one cluster shall be as
-near as in a target of trace one, or nearer, pairs of two clusters as far apart, or farther. All methods solve
-this von Neumann problem with tr X = 1 to the same certificate, and all have dual corrections. "As printed" is
-the step of eq. 4.6 with ends of the spectrum that are symmetric, the only ones for which it holds: -L and L,
-with L the larger of the two. A cycle is as many steps as there are rows. The bound is that of Corollary 4.2
-on the steps for the violation that was reached where the certificate met 1e-2. The table of a full run goes
-to benchmarks/results/definiteboost.md.
+A kernel of order 52 is learned from distances alone, starting at I/52. The distances in a target of trace one
+are upper bounds for random pairs of one cluster, and lower bounds for pairs of two clusters. All methods
+solve this von Neumann problem with tr X = 1 to the same certificate, with dual corrections. "As printed" is
+the step of eq. 4.6 with symmetric ends of the spectrum, -L and L with L the larger of the two: it holds only
+for these. A cycle is as many steps as there are rows. The bound is that of Corollary 4.2 on the steps, for
+the violation at the step where the certificate met 1e-2. The table of a full run goes to
+benchmarks/results/definiteboost.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HEAD = (
 
 
 def main() -> None:
-    """Measure, print the table, and save it unless it is of a quick run."""
+    """Measure and print the table, and save it unless the run is quick."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -81,7 +81,7 @@ def kernel_problem(rows: int, seed: int = 0) -> bo.Problem:
 
 
 def step_as_printed(boost: Boost, k: int, r: float) -> float:
-    """Return eq. 4.6 where it holds as it is printed: for ends of the spectrum that are -L and L."""
+    """Return the step of eq. 4.6 as printed, for which the ends of the spectrum must be -L and L."""
     b = boost._mean(k) - r
     L = float(max(abs(boost.least[k] - b), abs(boost.largest[k] - b)))
     return float(np.log((1 + r / L) / (1 - r / L)) / (2 * L))

@@ -1,10 +1,10 @@
-"""Cuts of large graphs by the route `lowrank`: times, values and proven bounds, DSDP and SDPA beside it.
+"""Cuts of large graphs by the route `lowrank`, DSDP and SDPA: times, values and proven bounds.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [--only G1 3elt] [--data FOLDER]
 
-Instances are SDPLIB's, the G-set, Walshaw's meshes, where the data folder has them, and generated graphs.
-Times are one run each, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
-files of the same problem, and their answers are measured from the data. The table goes to
+Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs.
+Each time is of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
+files of the same problem; the errors of their answers are computed from the data. The table goes to
 benchmarks/results/large_cuts.md.
 """
 
@@ -31,12 +31,12 @@ from bregopt.io.sdpa import read_sdpa, write_sdpa
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PEERS = [peer for peer in PROGRAMS if peer.name in ("DSDP", "SDPA")]
-_PEER_ORDER, _CAP = 500, 120.0  # up to which order the peers are asked, and for how many seconds
+_PEER_ORDER, _CAP = 500, 120.0  # largest order of the peers' problems, and their time limit in seconds
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem: where it comes from, and the gap that is asked for."""
+    """One problem: its source, and the requested gap."""
 
     name: str
     problem: Callable[[], bo.Problem]
@@ -62,7 +62,7 @@ def balanced(graph: Any) -> bo.Problem:
 
 
 def random_graph(n: int, m: int, seed: int = 0) -> Any:
-    """Return a graph of `m` random edges, loops and parallel ones left out."""
+    """Return a graph of `m` random edges without loops and parallel edges."""
     i, j = np.random.default_rng(seed).integers(0, n, (2, m))
     half = sp.csr_array((np.ones((i != j).sum()), (i[i != j], j[i != j])), (n, n))
     graph = sp.csr_array(half + half.T)
@@ -89,7 +89,7 @@ def read_mesh(path: Path) -> Any:
 
 
 def instances(data: Path) -> list[Instance]:
-    """Return the problems whose data are at hand, and those that are generated."""
+    """Return the problems whose data are available, and the generated ones."""
     found = []
     sizes = ("100", "124-1", "124-2", "124-3", "124-4", "250-1")
     for name in [f"{kind}{size}" for kind in ("gpp", "mcp") for size in sizes]:
@@ -144,7 +144,7 @@ def measured(instance: Instance) -> str:
 
 
 def _beside(peer: Any, problem: bo.Problem) -> str:
-    """Return a peer's seconds, and the largest of its error measures where that is above 1e-5."""
+    """Return a peer's seconds, and the largest of its error measures if it is above 1e-5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cut.dat-s"
         write_sdpa(problem, path)

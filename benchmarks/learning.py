@@ -2,24 +2,24 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/learning.py --data FOLDER [--quick]
 
-Both solve the same problem, of the same pairs and the same bounds,
+Both solve the same problem, with the same pairs and bounds,
 
     minimize  D(A, I) + gamma sum_r d(b_r, b0_r)  over  A and b,   z_r' A z_r <= b_r  or  >= b_r,
 
-with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). Objectives are evaluated by the
-same code. Three times over: our fit as it comes (tol 1e-6), and metric-learn's loop until its objective is as
-low; and both until theirs is within 1e-6, and within 1e-9, of the least one, ours at the largest tol of 1e-3,
-1e-4, ... that does. The loop runs the first number of cycles that does, from the start: of 2, 3, 4, 6, 8, 11,
-16, ..., and then between the last two of these by bisection, to a tenth. Times are taken in turns, the loop's
-of that one run alone. At the end stands where its own default rule (tol 1e-3, 1,000 cycles) stops.
+with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). The same code evaluates all
+objectives. There are three comparisons. In the first, our fit has its default tol of 1e-6, and metric-learn's
+loop runs until its objective is as low. In the others both run until their objective is within 1e-6, or 1e-9,
+of the least one; ours has the largest sufficient tol of 1e-3, 1e-4, ... The loop runs the least sufficient
+number of cycles, from the start: the first of 2, 3, 4, 6, 8, 11, 16, ..., refined to a tenth by bisection
+with the one before. Times are taken in turns; the loop's is of that one run alone. The table ends with the
+point at which its default rule (tol 1e-3, 1,000 cycles) stops.
 
-metric-learn 0.7.0 cannot fit with scikit-learn 1.8 and later: where it calls check_X_y and check_array it
-passes force_all_finite, which became ensure_all_finite. The two lines are set right here, in
-`mended_metric_learn`. Bounds are given to it as squared distances: its own default are percentiles of
-distances that it compares with squared ones.
+metric-learn 0.7.0 cannot fit with scikit-learn 1.8 and later: its calls of check_X_y and check_array pass
+force_all_finite, which became ensure_all_finite. `mended_metric_learn` corrects the two lines. It gets bounds
+on squared distances: its own defaults are percentiles of distances, which it compares with squared ones.
 
-The folder has ionosphere.data (UCI) and MNIST (LeCun, Cortes, Burges); what is not there is skipped. The
-table of a full run goes to benchmarks/results/learning.md.
+The folder has ionosphere.data (UCI) and MNIST (LeCun, Cortes, Burges); a missing set is skipped. The table of
+a full run goes to benchmarks/results/learning.md.
 """
 
 import argparse
@@ -40,9 +40,9 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from bregopt.learn import LogDetMetricLearner, VonNeumannMetricLearner, pairs_from_labels, percentile_bounds
 
 GAMMA = 1.0
-LEVELS = (1e-6, 1e-9)  # of the least objective
+LEVELS = (1e-6, 1e-9)  # distances from the least objective, relative to it
 EXACT = 1e-11
-TURNS, LONG = 9, 1.0  # measurements of each, and seconds from which one of the loop is enough
+TURNS, LONG = 9, 1.0  # number of measurements, and seconds above which one run of the loop is enough
 BISECTIONS = 2
 MOST_CYCLES = 2**17
 PAPERS = Path(__file__).resolve().parents[1] / "examples" / "papers"
@@ -155,7 +155,7 @@ def fitted(points, near, far, learner):
 
 
 def enough(own, fit, above, level):
-    """Return our learner with the largest tol whose metric is near enough."""
+    """Return our learner with the largest tol whose objective is within a level of the least."""
     for digits in range(3, 12):
         learner = own(tol=10.0**-digits)
         if above(fit(learner).get_mahalanobis_matrix()) <= level:
@@ -178,7 +178,7 @@ def in_turns(ours, theirs, repeat):
 
 
 def itml_runs(itml, above, level, cap):
-    """Return cycles and how far above the least objective they end, of more and more cycles."""
+    """Return numbers of cycles, increasing, and the distance of each end from the least objective."""
     runs, half, seconds = [], 2, 0.0
     while not runs or (runs[-1][1] > level and runs[-1][0] < MOST_CYCLES and seconds < cap):
         cycles = round(2 ** (half / 2))
@@ -189,7 +189,7 @@ def itml_runs(itml, above, level, cap):
 
 
 def first_cycles(itml, above, level, runs):
-    """Return the first number of cycles that ends within a level, to a tenth, and whether there is one."""
+    """Return the least number of cycles that ends within a level, to a tenth, and whether there is one."""
     first = next((k for k, (_, left) in enumerate(runs) if left <= level), None)
     if first is None:
         return runs[-1][0], False
@@ -204,7 +204,7 @@ def first_cycles(itml, above, level, runs):
 
 
 def itml_objective(points, near, far, u, l, A):  # noqa: E741
-    """Return the objective at a metric, with every bent bound where it costs least."""
+    """Return the objective at a metric, minimized over the relaxed bounds."""
     value = np.trace(A) - np.linalg.slogdet(A)[1] - len(A)
     for pairs, bound, sign in ((near, u, 1), (far, l, -1)):
         difference = points[pairs[:, 0]] - points[pairs[:, 1]]
@@ -226,7 +226,7 @@ def timed_itml(learner, pairs, signs, bounds, **settings):
 
 
 def mended_metric_learn():
-    """Return metric-learn's ITML, with the name of one argument of scikit-learn set right in two places."""
+    """Return metric-learn's ITML, with the name of one argument of scikit-learn corrected in two places."""
     import metric_learn._util as util
     from sklearn.utils import check_array, check_X_y
 
@@ -247,7 +247,7 @@ def mended_metric_learn():
 
 
 def in_process(data, learner):
-    """Return the cells of a run on MNIST in a process of its own, so that its memory is its own."""
+    """Return the cells of a run on MNIST in a new process, so that its memory can be measured."""
     command = [sys.executable, __file__, "--data", str(data), "--mnist", learner]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return printed.strip().split("\t")
@@ -287,7 +287,7 @@ def row(cells):
 
 
 def conditions():
-    """Return what ran where."""
+    """Return the versions and the settings of the run."""
     import metric_learn
     import sklearn
 

@@ -1,9 +1,9 @@
-"""How long it takes to read a problem with many scalar distance constraints, against CVXPY's own compile.
+"""Time to read a CVXPY problem with many scalar distance constraints, compared with CVXPY's own compilation.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/lowering.py [--orders 50 200 500] [--constraints 1000]
 
 Maximize the trace of a centered psd matrix ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= 1``
-written one by one in a loop. Both sides get problems of their own: neither finds what the other has kept. The
+written one by one in a loop. Each side gets its own problems, so that neither uses the other's caches. The
 table of a full run goes to benchmarks/results/lowering.md.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
     lines = ["| n | bregopt, s | CVXPY, s | ratio |", "|--:|--:|--:|--:|"]
     print(f"{options.constraints} scalar distance constraints\n")
     print("\n".join(lines))
-    bo.from_cvxpy(problem(5, 3))  # imports are not what is measured
+    bo.from_cvxpy(problem(5, 3))  # imports are not timed
     for n in options.orders:
         ours = problem(n, options.constraints)
         start = time.perf_counter()

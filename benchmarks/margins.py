@@ -5,9 +5,9 @@
     maximize  rho - C sum_r xi_r   over  X psd of trace one, xi >= 0,
     subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r          (Shen et al. 2008, eq. 3)
 
-Every solver runs in a process of its own. SCS and Clarabel get conic data built directly, CSDP a file
-(Debian: coinor-csdp). Every answer is certified by the same code, from the comparisons: of X the best rho
-gives a value, of the multipliers a bound. The table of a full run goes to benchmarks/results/margins.md.
+Every solver runs in its own process. SCS and Clarabel get conic data built directly, CSDP a file (Debian:
+coinor-csdp). The same code certifies every answer from the comparisons: X with the best rho gives a value,
+and the multipliers give a bound. The table of a full run goes to benchmarks/results/margins.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bregopt.io.sdpa import write_sdpa
 Array = Any
 _ROOT = Path(__file__).resolve().parents[1]
 _TRADE_OFF = 10.0  # C times the number of comparisons
-_MEMORY = 6 * 2**30  # bytes, of a peer's process
+_MEMORY = 6 * 2**30  # memory limit of a peer's process in bytes
 _PATIENCE = 60.0  # seconds beyond the cap for a process to load, build its data and save its answer
 _PENDIGITS = (1, 5, 7, 9)
 
@@ -59,16 +59,16 @@ _OURS = tuple(_ROUTES)
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem: ``make`` returns its data, or None where they are not there.
+    """One problem: ``make`` returns its data, or None if they are not available.
 
     Parameters
     ----------
     name, group : str
     make : function to Data or None
     tol : float
-        Asked of every solver.
+        Tolerance of every solver.
     solvers : sequence of str
-        Those that are run on it.
+        Names of the solvers that run on it.
     """
 
     name: str
@@ -196,7 +196,7 @@ def comparisons(points: Array, label: Array, neighbors: int) -> tuple[Array, Arr
 
 @dataclass(frozen=True)
 class Proof:
-    """What an answer proves."""
+    """The value and the bound that an answer proves."""
 
     value: float
     bound: float
@@ -213,7 +213,7 @@ def certify(data: Data, X: Array, weights: Array) -> Proof:
     eigenvalues, Q = np.linalg.eigh((X + X.T) / 2)
     root = Q * np.sqrt(np.maximum(eigenvalues, 0.0) / np.maximum(eigenvalues, 0.0).sum())
     margins = ((data.far @ root) ** 2).sum(axis=1) - ((data.near @ root) ** 2).sum(axis=1)
-    # rho is best where the prices of the margins below it add up to one.
+    # At the best rho the weights of the margins below it add up to one.
     rho = np.sort(margins)[min(int(np.ceil(len(margins) / _TRADE_OFF)) - 1, len(margins) - 1)]
     value = rho - C * np.maximum(rho - margins, 0.0).sum()
     w = _feasible(weights, C)
@@ -247,7 +247,7 @@ def nearest_error(data: Data, X: Array) -> float:
 
 @dataclass(frozen=True)
 class Run:
-    """One solver on one instance: its words, medians of seconds, memory in bytes, its answer."""
+    """One solver on one instance: its status, medians of seconds, memory in bytes, its answer."""
 
     solver: str
     says: str
@@ -307,7 +307,7 @@ def process(solver: str, problem: str, answer: str, tol: str, cap: str, repeats:
 
 
 def _peak_memory() -> int:
-    """Return the most memory of this process, in KiB; what getrusage says includes the parent's."""
+    """Return the peak memory of this process, in KiB; getrusage would include the parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0])
 
@@ -389,7 +389,7 @@ def _clarabel(far: Array, near: Array, tol: float, cap: float) -> tuple[Any, ...
 
 
 def run_csdp(folder: Path, data: Data, cap: float, repeats: int) -> Run:
-    """Run CSDP on a file; its time includes reading that."""
+    """Run CSDP on a file; its time includes reading the file."""
     csdp = PROGRAMS[0]
     if csdp.missing():
         return Run("CSDP", csdp.missing())

@@ -2,10 +2,10 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/nearness.py [--only distances real] [--quick]
 
-Every answer, ours and theirs, is certified by the same code; the table shows the gap that was reached. Times
-include building the model. The runs of an instance take turns, with those of its unit: one
-``numpy.linalg.eigh`` of its order or, for low rank, one product V M. Ratios are medians of the ratios of one
-turn, where both have as many. The table of a full run goes to benchmarks/results/nearness.md.
+The same code certifies every answer, ours and theirs; the table shows the certified gap. Times include
+building the model. The runs of an instance take turns with those of its unit: one ``numpy.linalg.eigh`` of
+its order or, for low rank, one product V M. Ratios are medians of the ratios of each turn, if both have the
+same number of turns. The table of a full run goes to benchmarks/results/nearness.md.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _REPEATS = (
     (0.1, 11),
     (1.0, 5),
     (math.inf, 3),
-)  # runs shorter than so many seconds, and how often they are
-_LONG = 5.0  # seconds: a run that takes as long is not repeated
-_CYCLIC_LIMIT = 60.0  # seconds allowed to the cyclic method
+)  # seconds, and the number of repeats of shorter runs
+_LONG = 5.0  # seconds: a run of this length is not repeated
+_CYCLIC_LIMIT = 60.0  # time limit of the cyclic method in seconds
 _DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 # Minutes that Kulis et al. 2009, §7.2, report for 100,000 rows on 60,000 digits at rank 100.
 _PAPER_MINUTES = {"logdet": 11.3, "von_neumann": 71.4}
@@ -70,7 +70,7 @@ _PAPER_MINUTES = {"logdet": 11.3, "von_neumann": 71.4}
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a run took, turn by turn, and what it returned."""
+    """The times of a run, turn by turn, and its result."""
 
     turns: tuple[float, ...]
     result: Any
@@ -88,7 +88,7 @@ class Timing:
 
 
 def race(runs: Sequence[Callable[[], Any]], long: float = _LONG) -> list[Timing]:
-    """Return how long each run takes; they take turns.
+    """Return the times of each run; the runs take turns.
 
     The first round warms up and counts only for runs that are not repeated, as they take `long` seconds.
     """
@@ -189,7 +189,7 @@ def _number(value: float) -> str:
 
 # ------------------------------------------------------------------------------------------------ correlation
 
-# The largest order at which a peer is run: beyond, it takes more than some seconds, or minutes.
+# The largest order at which a peer is run: beyond it a run takes many seconds, or minutes.
 _LARGEST = {
     "logdet": {"cyclic": 2000, "SCS": 100, "CLARABEL": 50, "QICS": 50},
     "von_neumann": {"cyclic": 50, "SCS": 20, "QICS": 100},
@@ -205,7 +205,7 @@ _LARGEST_REAL = {
 def correlation_entrants(
     divergence: str, X0: Array, largest: dict[str, int], fixed: Fixed = None
 ) -> list[Entrant]:
-    """Return who solves a nearest correlation problem; `largest` says up to which order a peer does."""
+    """Return the solvers of a nearest correlation problem; `largest` has the largest order of each peer."""
     make = correlation_problem(divergence, X0, fixed)
     peers: dict[str, Callable[[], Entrant]] = {
         "cyclic": lambda: by_bregopt(make, tol=1e-8, method="cyclic", time_limit=_CYCLIC_LIMIT),
@@ -272,7 +272,7 @@ def variants(table: Table, quick: bool) -> None:
     A = uniform_matrix(n, rng)
     H = rng.uniform(0.1, 1, size=(n, n))
     fixed = np.column_stack([np.zeros(20, dtype=int), np.arange(1, 21)])
-    calm = A * 0.3 + 0.7 * np.eye(n)  # of A itself no correlation matrix keeps these entries
+    calm = A * 0.3 + 0.7 * np.eye(n)  # no correlation matrix has these entries of A itself
     cases: dict[str, tuple[Array, dict[str, Any]]] = {
         "plain": (A, {}),
         "20 fixed entries (of 0.3 A + 0.7 I)": (calm, {"fixed": fixed}),
@@ -354,7 +354,7 @@ def _digits_problem(divergence: str) -> Make:
 
 
 def _peak_memory(divergence: str) -> int | None:
-    """Return the most bytes that this process held, after solving; None where the system does not tell."""
+    """Return the peak memory of this process in bytes, after solving; None if the system does not tell."""
     _digits_problem(divergence)().solve(solver="bregman", tol=1e-4)
     status = Path("/proc/self/status")  # getrusage counts what the parent held when it started this process
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) * 1024 if status.exists() else None

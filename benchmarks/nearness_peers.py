@@ -1,7 +1,7 @@
-"""Who runs in the benchmark of nearness: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham.
+"""The solvers of the benchmark of nearness: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham.
 
-Each is an :class:`Entrant`: what is timed, and what its answer is worth, found apart from the timing by one
-code for all.
+Each is an :class:`Entrant`: a function that is timed, and one that certifies its answer outside the timing,
+by the same code for all.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from bregopt.certify import certify
 from bregopt.routes.reference.translate import Translation, joined
 
 Fixed = tuple[Array, Array, Array] | None
-_PATIENCE = 120.0  # seconds that a run of QICS may take
-_ANCHOR = 1e-14  # least eigenvalue given to a peer's answer: logarithms need one above zero
+_PATIENCE = 120.0  # time limit of a run of QICS in seconds
+_ANCHOR = 1e-14  # smallest eigenvalue of a peer's answer after repair: logarithms need it above zero
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an answer is worth.
+    """The certificate of an answer.
 
     Parameters
     ----------
     gap : float
         The certified relative duality gap.
     off : float
-        By how much the rows are broken, relatively.
+        Relative violation of the rows.
     steps : int or None
     stopped : bool
         Whether a limit ended the run before it was done.
@@ -194,7 +194,7 @@ def by_statsmodels(A: Array) -> Entrant:
 
     def run() -> Array:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it always runs to its limit and says so
+            warnings.simplefilter("ignore")  # it always runs to its limit and warns
             return corr_nearest(A)
 
     return Entrant("statsmodels corr_nearest", run, _judge("frobenius", A, None))
@@ -249,7 +249,7 @@ def higham(A: Array, tol: float = 1e-8, depth: int = 2, limit: int = 2000) -> tu
 
 
 def _judge(divergence: str, X0: Array, fixed: Fixed) -> Callable[..., Verdict]:
-    """Return what judges an answer and its multipliers, or where a peer gives none, the best ones.
+    """Return the function that certifies an answer by its multipliers, or by the best ones if it has none.
 
     The answer is made psd with a unit diagonal first.
     """

@@ -27,8 +27,8 @@ import scipy.sparse as sp
 
 Array = Any
 TOL = 1e-7  # asked of every solver: gap and residuals
-_MEMORY = 6 * 2**30  # bytes, of a conic solver's process
-_PATIENCE = 4  # times the CPU seconds allowed: wall seconds on a busy machine
+_MEMORY = 6 * 2**30  # memory limit of a conic solver's process in bytes
+_PATIENCE = 4  # limit of wall seconds over that of CPU seconds, for a busy machine
 
 _PLAIN = str.maketrans("{}(),", "     ")
 
@@ -75,7 +75,7 @@ class SDP:
 
 @dataclass(frozen=True)
 class Point:
-    """What a solver returns."""
+    """The point that a solver returns."""
 
     X: Sequence[Array]
     y: Array
@@ -84,7 +84,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """One solver on one instance: its words, its times in seconds, its answer or why there is none."""
+    """One solver on one instance: its status, its times in seconds, its answer or why there is none."""
 
     solver: str
     says: str
@@ -129,7 +129,7 @@ def least_eigenvalue(blocks: Sequence[Array]) -> float:
 
 
 def proof(sdp: SDP, point: Point, side: str) -> float:
-    """Return how far a point is from proving that no point of a side is feasible; 0 is a proof.
+    """Return the error of a point as a proof that a side has no feasible point; 0 is a proof.
 
     There is no y if ``X psd``, ``<F_i, X> = 0``, ``<F0, X> = 1``; no X if ``sum y_i F_i psd``, ``b'y = -1``.
     """
@@ -206,7 +206,7 @@ class Peer:
     says : str
         A regular expression, with a group, for the program's verdict in what it prints.
     reading : str
-        The same for the seconds it took to read the file; empty where it does not say.
+        The same for the seconds of reading the file; empty if the program does not print them.
     parse : function of (SDP, solution file) to Point
     """
 
@@ -218,7 +218,7 @@ class Peer:
     parse: Callable[[SDP, Path], Point]
 
     def missing(self) -> str:
-        """Return why the program cannot be called, empty where it can."""
+        """Return the reason why the program cannot be called, empty if it can."""
         return "" if shutil.which(self.program) else f"skipped: no program {self.program!r} on the path"
 
     def run(self, sdp: SDP, path: Path, repeats: int, cap: float, environment: dict[str, str]) -> Run:
@@ -267,7 +267,7 @@ def _call(
 
 
 def _found(pattern: str, text: str) -> str:
-    """Return what the group of a pattern last matched."""
+    """Return the text that the group of a pattern matched last."""
     matches = re.findall(pattern, text) if pattern else []
     return matches[-1].strip() if matches else ""
 
@@ -300,7 +300,7 @@ def _sdpa(problem: Path, solution: Path | None) -> list[str]:
     printed = "NOPRINT" if solution is None else "%+.16e"
     values = ["100", TOL, 1e2, 2.0, -1e5, 1e5, 0.1, 0.2, 0.9, TOL, printed, printed, printed, "%+.16e"]
     parameters = problem.parent / "param.sdpa"
-    # Without a word after the value SDPA takes the next line for that word.
+    # A word must follow each value: otherwise SDPA reads the next line as that word.
     parameters.write_text("".join(f"{value} .\n" for value in values))
     output = os.devnull if solution is None else str(solution)
     return ["-ds", str(problem), "-o", output, "-p", str(parameters), "-numThreads", "1"]
@@ -323,7 +323,7 @@ PROGRAMS = [
 
 
 def blas_of(program: str, environment: dict[str, str]) -> str:
-    """Return the file of a program's BLAS, as the loader finds it; empty where it does not say."""
+    """Return the file of a program's BLAS, as the loader finds it; empty if unknown."""
     found = shutil.which(program)
     if found is None or shutil.which("ldd") is None:
         return ""
@@ -390,7 +390,7 @@ def _cone_rows(sdp: SDP, upper: bool) -> tuple[Any, Array, list[tuple[Array, int
 
 
 def _unstacked(sdp: SDP, vector: Array, layout: list[tuple[Array, int, Array]]) -> Array:
-    """Return the blocks that a vector in the cone stands for, one after another and row by row."""
+    """Return the blocks of a vector in the cone, one after another and row by row."""
     blocks: list[Array] = [np.empty(0)] * len(sdp.orders)
     at = 0
     for place, k, scale in layout:

@@ -3,8 +3,8 @@
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/semidefinite.py [--only gpp maxcut] [--quick]
 
 CSDP, SDPA and DSDP are called as programs (Debian: coinor-csdp, sdpa, dsdp), SCS and Clarabel on conic data
-built directly. Every answer, ours and theirs, is measured by the same code, from the data. The tables of a
-full run go to benchmarks/results/semidefinite.md.
+built directly. The same code computes the errors of every answer, ours and theirs, from the data. The tables
+of a full run go to benchmarks/results/semidefinite.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Array = Any
 _ROOT = Path(__file__).resolve().parents[1]
 _OURS = "bregopt"
 _FEASIBLE = 1e-5  # the largest error measure of an answer that counts as the best
-_SEEDS = 20  # of Kernighan-Lin
+_SEEDS = 20  # number of seeds of Kernighan-Lin
 
 # name: optimal value, in the sense of the file (maximize <F0, X>); more digits than SDPLIB prints where known
 _LIBRARY: dict[str, dict[str, float]] = {
@@ -87,7 +87,7 @@ _SMALL = ((5, 60), (10, 60), (10, 100), (10, 300), (10, 1000), (20, 1000), (60, 
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem: ``stage`` puts its file at a path, or returns False where the data are not there."""
+    """One problem: ``stage`` puts its file at a path, or returns False if the data are not available."""
 
     name: str
     group: str
@@ -184,11 +184,11 @@ def ours(sdp: SDP, path: Path, route: str, repeats: int, cap: float) -> Run:
 
 
 def _our_point(sdp: SDP, problem: bo.Problem) -> Point | None:
-    """Return our answer in the file's terms; where an emptiness is claimed, what there is of a proof."""
+    """Return our answer in the file's terms; for a claim of emptiness, the proof as far as there is one."""
     y = problem.constraints[0].dual_value
     if y is None:
         return None
-    # Variables are called after the numbers of their blocks.
+    # The names of variables contain the numbers of their blocks.
     blocks = sorted((*problem.matrices, *problem.variables), key=lambda block: int(block.name[1:]))
     X = [
         np.zeros(shape) if block.value is None else np.asarray(block.value).reshape(shape)
@@ -253,7 +253,7 @@ def rows_of(instance: Instance, sdp: SDP, runs: list[Run]) -> list[str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A run and what its answer is worth."""
+    """A run and the error measures of its answer."""
 
     run: Run
     values: tuple[float, float]
@@ -276,9 +276,9 @@ class Measured:
 
     @property
     def feasible(self) -> bool:
-        """Whether the first five errors, or what a proof of emptiness lacks, are small.
+        """Whether the first five errors, or the error of a proof of emptiness, are small.
 
-        The sixth is the fifth and y'(A(X) - b), which a y that grows along a face makes large at any X.
+        The sixth error is the fifth plus y'(A(X) - b), which is large for any X if y grows along a face.
         """
         worst = np.abs(self.errors[:5]).max() if np.isnan(self.emptiness) else self.emptiness
         return bool(worst <= _FEASIBLE)
@@ -390,7 +390,7 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def small_table(repeats: int) -> list[str]:
-    """Return (and print) what a step costs on margins with few unknowns, cold and after a small change."""
+    """Return (and print) the cost of a step on margins with few unknowns, cold and after a small change."""
     lines = [
         "| order | hinge rows | steps | ms a step | ms in all | warm: steps | ms in all |",
         "|--:|--:|--:|--:|--:|--:|--:|",
@@ -450,7 +450,7 @@ BLAS of the programs: {blas}.
 
 
 def preamble(settings: Settings) -> list[str]:
-    """Return what a reader of the table must know."""
+    """Return the text above the tables."""
     files = [f"{peer.name} {blas_of(peer.program, settings.environment) or 'built in'}" for peer in PROGRAMS]
     text = _PREAMBLE.format(
         repeats=settings.repeats, cap=settings.cap, tol=TOL, feasible=_FEASIBLE, blas=", ".join(files)

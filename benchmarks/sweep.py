@@ -1,13 +1,13 @@
-"""Many right-hand sides of one problem: a parameter that changes, against a new problem for each.
+"""Many right-hand sides of one problem: one problem with a parameter, compared with a new problem for each.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/sweep.py [--sides 100] [--order 100]
 
-A semidefinite program with distances at least given numbers, written in CVXPY with rows one by one, in CVXPY
-with one constraint for all rows, and in bregopt's own language, there also as LogDet nearness. CVXPY's are
-solved by the conic solver BREGOPT, after CVXPY's compile, and by method="bregopt", without it. Each is solved
-for every right-hand side twice: as a new problem, built, compiled and solved from nothing, and as one problem
-whose parameter changes, solved from its last answer. Both must come to the same values. The table of a full
-run goes to benchmarks/results/sweep.md.
+The problem is a semidefinite program with lower bounds on distances. It is written in CVXPY with rows one by
+one, in CVXPY with one constraint for all rows, and in bregopt's language, there also as LogDet nearness. The
+conic solver BREGOPT solves CVXPY's problems after CVXPY's compilation, and method="bregopt" without it. Each
+is solved twice for every right-hand side: as a new problem with a cold start, and as one problem whose
+parameter changes, from its last answer. Both must have the same values. The table of a full run goes to
+benchmarks/results/sweep.md.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bregopt.cvxpy import BREGOPT
 
 ROWS = 200
 TOL = 1e-7
-AGREE = 1e-5  # of the value
+AGREE = 1e-5  # largest difference of two values, relative to the value
 
 
 def instance(n: int, sides: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

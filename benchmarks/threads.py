@@ -1,11 +1,11 @@
-"""What a newcomer pays for threads: small problems with no variable set, and with one BLAS thread.
+"""Cost of threads on small problems: no environment variable set, compared with one BLAS thread.
 
     python benchmarks/threads.py [--rounds 5] [--orders]
 
 Each round runs every case in a process of its own with no variable set, then in one with
 ``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
-lets nearness and a cut keep all threads at any order, against one thread, which is the ground of
-``bregopt.threads.SMALL``. The tables go to benchmarks/results, threads.md and threads_orders.md.
+lets nearness and a cut keep all threads at any order, compared with one thread: ``bregopt.threads.SMALL``
+follows from it. The tables go to benchmarks/results, threads.md and threads_orders.md.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-SECONDS = 0.5  # of calls of a case in a round, at least three
+SECONDS = 0.5  # duration of the calls of a case in a round, at least three calls
 ORDERS = (50, 100, 200, 300, 400, 500, 700, 1000)
-DATES = 500  # of a correlation matrix that is mended every day
+DATES = 500  # number of days of a correlation matrix that is repaired every day
 
 
 def rng():
@@ -160,7 +160,7 @@ def by_order():
 
 
 def clock():
-    """Return the seconds on the wall and those of the processors."""
+    """Return the wall seconds and the CPU seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return np.array([time.perf_counter(), used.ru_utime + used.ru_stime])
 

@@ -2,9 +2,9 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/weights.py [--quick]
 
-Times are in units of one ``numpy.linalg.eigh`` of the order, see nearness.py. All answers are certified by
-the same code, with the multipliers of the rows and of ``X psd`` that the solver returns. The table of a full
-run goes to benchmarks/results/weights.md.
+Times are in units of one ``numpy.linalg.eigh`` of the order, see nearness.py. The same code certifies all
+answers, with the multipliers of the rows and of ``X psd`` that the solver returns. The table of a full run
+goes to benchmarks/results/weights.md.
 """
 
 from __future__ import annotations

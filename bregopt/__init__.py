@@ -86,7 +86,7 @@ __all__ = [
     "write_sdpa",
 ]
 
-_LAZY = ("learn", "online")  # packages that need scikit-learn, imported when they are first asked for
+_LAZY = ("learn", "online")  # packages that need scikit-learn, imported on first use
 
 
 def __getattr__(name: str) -> object:

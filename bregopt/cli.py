@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        What follows the name of the program; by default what the user typed.
+        The arguments after the name of the program; by default those of the process.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
     except BrokenPipeError:
-        # Whoever read our output has gone; what is still buffered must not be flushed into the pipe at exit.
+        # The reader of our output has closed the pipe: buffered output must not be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:
@@ -171,7 +171,7 @@ def _source_parser() -> argparse.ArgumentParser:
 
 
 def _settings_parser() -> argparse.ArgumentParser:
-    """Return the options of every route; where one is not given, the spec's holds."""
+    """Return the options of every route; the spec's value applies if an option is not given."""
     parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     settings = parser.add_argument_group("in place of what the spec says")
     settings.add_argument("--tol", type=float, help="largest relative gap and residual of an optimal answer")
@@ -192,7 +192,7 @@ def _output_path(text: str) -> Path:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse what cannot be written before the work is done, not after; leaves everything as it was."""
+    """Refuse a path that cannot be written, before any work; change nothing."""
     try:
         new = not path.exists()
         path.open("ab").close()
@@ -221,7 +221,7 @@ def _check(options: argparse.Namespace) -> int:
             "name at least two, or none for all that take the problem"
         )
     spec = _load(options)
-    # What the spec says for its own route means nothing to the others.
+    # The spec's options for its own route do not apply to the others.
     common = {name: value for name, value in spec.options.items() if name in _COMMON}
     report = bo.cross_check(spec.problem, options.solver, **{**common, **_settings(options)})
     sys.stdout.write(f"{spec.title}\n{report}\n")
@@ -238,7 +238,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _write_instance(options: argparse.Namespace) -> Path:
-    """Write the problem on which routes disagree to a file of its own in the working folder."""
+    """Write the problem on which routes disagree to a new file in the working folder."""
     given = options.file
     if _is_sdpa(given):
         path = Path(f"{given.name.lower().partition('.dat-s')[0]}-disagreement.dat-s")
@@ -308,7 +308,7 @@ def _from_sdpa(path: Path) -> Spec:
 
 
 def _in_sdpa_terms(problem: bo.Problem, solution: bo.Solution) -> str:
-    """Return SDPA's two objectives and the DIMACS errors, nothing where there is no answer."""
+    """Return SDPA's two objectives and the DIMACS errors, nothing if there is no answer."""
     if solution.X is None or solution.duals is None:
         return ""
     primal = float(np.dot(problem.program().bounds.lo, solution.duals[0]))
@@ -352,7 +352,7 @@ def _write_npz(path: Path, spec: Spec, solution: bo.Solution) -> None:
 
 
 def _write_json(path: Path, spec: Spec, solution: bo.Solution) -> None:
-    """Write what is known about the answer; numbers that are not finite become null."""
+    """Write status, values, certificate and timings of the answer; null for numbers that are not finite."""
     names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
     report = {name: _plain(getattr(solution, name)) for name in names}
     path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")

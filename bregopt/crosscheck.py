@@ -1,4 +1,4 @@
-"""One problem, several routes: whether their certificates agree."""
+"""Cross-checks: several routes solve one problem, and their certificates are compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
-_ROUNDING = 1e-12  # of the larger value: by how much two evaluations of one objective may differ
+_ROUNDING = 1e-12  # largest difference of two evaluations of one objective, relative to the larger value
 _HELD = (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
 _PROVEN = (Status.INFEASIBLE, Status.UNBOUNDED)
 _TITLES = ("solver", "status", "value", "bound", "gap", "residual", "error", "distance", "seconds", "agrees")
@@ -28,7 +28,7 @@ _TITLES = ("solver", "status", "value", "bound", "gap", "residual", "error", "di
 
 @dataclass(frozen=True)
 class CrossCheckRow:
-    """What one route says, and how it compares with the first.
+    """The result of one route, and its comparison with the first route.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ class CrossCheckRow:
     status : str
         As in :class:`bregopt.Solution`, or "solver_error" where the route failed.
     stop_reason : str
-        Why it stopped or failed.
+        The reason why the route stopped or failed.
     value, dual_value : float
         Objective and proven bound.
     gap, primal_residual, error : float
         As in :class:`bregopt.Solution`.
     seconds : float
     distance : float
-        Frobenius distance of ``X`` from that of the first, relative to the norm of the first; all matrices
-        of the problem together. NaN where one of the two has none.
+        Frobenius distance of ``X`` from that of the first route, relative to the norm of the first, over all
+        matrices of the problem. NaN if one of the two has none.
     agrees : bool
         Whether the answer and the first can both be right; see :func:`cross_check`.
     """
@@ -69,7 +69,7 @@ class CrossCheck:
     Parameters
     ----------
     rows : tuple of CrossCheckRow
-        In the order in which they were asked.
+        In the order of the routes.
 
     """
 
@@ -94,7 +94,7 @@ class CrossCheck:
         Raises
         ------
         ImportError
-            Without pandas.
+            If pandas is not installed.
         """
         pandas = require("pandas", "pandas")
         return pandas.DataFrame([asdict(row) for row in self.rows])
@@ -120,26 +120,27 @@ class CrossCheck:
 
 
 def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
-    """Solve a problem by several routes and compare what they prove.
+    """Solve a problem by several routes and compare their certificates.
 
-    Two answers agree if both are optimal (to tolerance or not) and their values differ by no more than the
-    errors that their certificates allow, or if both prove that the problem is infeasible, or both that it is
-    unbounded. No tolerance is chosen: an inaccurate answer contradicts nothing inside its own large error,
-    which the table shows.
+    Two answers agree if both are optimal (to tolerance or not) and their values differ by at most the errors
+    of their certificates, or if both prove that the problem is infeasible, or both that it is unbounded.
+    There is no tolerance to choose: an inaccurate answer has a large error, which the table shows, and
+    contradicts no value within it.
 
-    Afterwards the problem holds the answer of the first route. A CVXPY problem is left as it is.
+    Afterwards the problem holds the answer of the first route. A CVXPY problem does not change.
 
     Parameters
     ----------
     problem : Problem or cvxpy.Problem
-        Of CVXPY, one without integers or power cones. Where it has cones that no route reads, only solvers
-        of CVXPY are asked, Clarabel and SCS by default, and their answers are certified from the conic data.
+        A CVXPY problem must have no integers or power cones. If it has cones that no route reads, only CVXPY
+        solvers are used, Clarabel and SCS by default, and their answers are certified from the conic data.
     solvers : iterable of str, optional
-        Names of routes, or of installed CVXPY solvers, such as "CLARABEL": these are asked by the route
-        `cvxpy`, so that their answers are certified like all others. None takes every registered route that
-        takes the problem.
+        Names of routes, or of installed CVXPY solvers, such as "CLARABEL": the route `cvxpy` calls these, so
+        that their answers are certified like all others. The default is every registered route that takes the
+        problem.
     **options
-        Of :meth:`Problem.solve`. A route is given those that it knows; each must be known by one of them.
+        Options of :meth:`Problem.solve`. Each route gets the options that it knows; at least one route must
+        know each option.
 
     Returns
     -------
@@ -148,7 +149,7 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     Raises
     ------
     TypeError, ValueError
-        If a name is unknown, or an option to all the routes.
+        If a name is unknown, or no route knows an option.
     UnsupportedProblemError
         If a named route does not take the problem, or a CVXPY problem has integers or power cones.
     InfeasibleRowError
@@ -160,7 +161,7 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
         )
     problem = _checkable(problem)
     registry.check_options("auto", options)
-    foreign = getattr(problem, "solvers", None)  # of a problem that no route reads
+    foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
     chosen = (foreign or registry.solvers()) if solvers is None else solvers
     asked = {name: _route(name) for name in chosen}
     own = {name: {**registry.own_options(route, options), **more} for name, (route, more) in asked.items()}
@@ -178,7 +179,7 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
 
 
 def _checkable(problem: Any) -> Any:
-    """Return what has a program and can be solved by a named route."""
+    """Return the problem in a form that a named route can solve."""
     if isinstance(problem, Problem):
         return problem
     cvxpy = sys.modules.get("cvxpy")
@@ -198,7 +199,7 @@ def _checkable(problem: Any) -> Any:
 
 
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the route and its options that a name stands for: CVXPY writes its solvers in capitals."""
+    """Return the route of a name, and its options; names of CVXPY's solvers are in capitals."""
     foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
     return ("cvxpy", {"backend": name}) if foreign else (name, {})
 
@@ -212,7 +213,7 @@ def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> Non
 
 def _solved(problem: Any, solver: str, options: dict[str, Any]) -> Solution | SolverError:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the status says it
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the status tells it
         try:
             return problem.solve(solver=solver, **options)
         except SolverError as error:
@@ -257,7 +258,7 @@ def _relative_distance(X: Any, Y: Any) -> float:
 
 
 def _distance(X: Matrix, Y: Matrix) -> float:
-    """Return ``||X - Y||_F``, for two low-rank matrices in the range of both factors and not ``n x n``."""
+    """Return ``||X - Y||_F``; for two low-rank matrices without an ``n x n`` matrix."""
     if isinstance(X, LowRank) and isinstance(Y, LowRank):
         R: Array = np.linalg.qr(np.hstack([X.factor, Y.factor])).R
         F, G = R[:, : X.rank], R[:, X.rank :]

@@ -1,15 +1,15 @@
 """Hostile and random inputs, many of them: ``python tests/fuzz.py`` or ``make fuzz``.
 
-Trial `k` of seed `s` is a function of these two numbers. It ends well where the library answers, or refuses
-with a documented exception; it fails where
+Trial `k` of seed `s` is a function of these two numbers. It passes if the library answers, or refuses with a
+documented exception; it fails if
 
 - another exception leaves the library, the process dies, or the trial takes longer than its time,
-- an answer is wrong: a point that misses the rows, a bound above the value at a known point, a problem of
+- an answer is wrong: a point that violates the rows, a bound above the value at a known point, a problem of
   known truth called infeasible or unbounded,
 - an array that was handed in is modified afterwards.
 
 A failure is printed with the command that repeats it alone. Worker processes run the trials one by one, so
-that a trial that hangs or dies takes nothing else along.
+that a trial that hangs or dies stops no other trial.
 """
 
 from __future__ import annotations
@@ -693,7 +693,7 @@ def cvxpy_problems(rng):
 
 # --- Trials -------------------------------------------------------------------------------------------
 
-# How often each is taken: what solves is dearer than what reads.
+# The frequency of each target: solving takes longer than reading.
 TARGETS = {
     language: 18,
     ready_made: 12,

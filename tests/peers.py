@@ -1,12 +1,12 @@
-"""Peers: solvers of CVXPY that tests compare ours with, asked in one way and never taken at their word.
+"""Peers: CVXPY's solvers that tests compare ours with; their answers are certified independently.
 
-:func:`ask` has a peer solve a CVXPY problem, silences it, and certifies its point from the conic data that
-CVXPY gave it: weak duality bounds how far its value is from the optimum, whatever it says of itself. A test
-asserts that the interval ``[value - error, value + error]`` overlaps with ours. A peer that fails, or whose
-interval is wide, proves nothing: the test is skipped with that reason, or the example of hypothesis left.
+:func:`ask` solves a CVXPY problem by a peer without output, and certifies its point from the conic data that
+CVXPY gave it. Weak duality bounds the distance of its value from the optimum, whatever its status. A test
+asserts that the interval ``[value - error, value + error]`` overlaps with ours. A peer that fails, or has a
+wide interval, proves nothing: the test is skipped with this reason, or the example of hypothesis is dropped.
 
-Peers stop elsewhere on other machines. ``BREGOPT_TEST_PEER_LOOSE=10`` multiplies the tolerances of Clarabel
-and SCS by ten, wherever they are called in the suite, to see that no test depends on their last digits.
+On other machines peers stop at other points. ``BREGOPT_TEST_PEER_LOOSE=10`` multiplies the tolerances of
+Clarabel and SCS by ten in the whole suite, to check that no test depends on their last digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bregopt.routes.base import Settings
 
 LOOSE = float(os.environ.get("BREGOPT_TEST_PEER_LOOSE", "1"))
 
-# What peers are asked for unless the test says otherwise, and what they take where nobody says anything.
+# The peers' tolerances in tests by default, and their own defaults.
 FINE = {
     "CLARABEL": {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
     "SCS": {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 50_000},
@@ -41,7 +41,7 @@ DEFAULT = {
     "SCS": {"eps_abs": 1e-5, "eps_rel": 1e-5},
 }
 WIDE = 1e-5  # an interval of this half width, relative to max(1, |value|), is too wide to compare with
-ROUND_OFF = 1e-13  # of the terms that are added up: how well a value is known in double precision
+ROUND_OFF = 1e-13  # round-off of a value in double precision, relative to the terms of its sum
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Answer:
     value : float
         Objective at the solver's point, in the user's sense.
     error : float
-        How far the optimum may be from `value`, by weak duality.
+        Bound on the distance of the optimum from `value`, by weak duality.
     duals : tuple
         Of the constraints, as CVXPY states them.
     """
@@ -131,7 +131,7 @@ def ask(problem: Any, solver: str = "CLARABEL", wide: float = WIDE, **options: A
 
 
 def reference(problem: Any, within: float | None = None, **options: Any) -> Any:
-    """Return the answer of our route `cvxpy`, which is as good as its backend; skip where that falls short.
+    """Return the answer of our route `cvxpy`, which is as good as its backend; skip if it is inaccurate.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def _loosened(solve: Any, defaults: dict[str, float], factor: float) -> Any:
     @wraps(solve)
     def loosened(self, data, warm_start, verbose, solver_opts, solver_cache=None):
         options = dict(solver_opts)
-        eps = options.pop("eps", None)  # SCS's word for both of its tolerances
+        eps = options.pop("eps", None)  # SCS's name for both of its tolerances
         for name, default in defaults.items():
             options[name] = factor * options.get(name, default if eps is None else eps)
         return solve(self, data, warm_start, verbose, options, solver_cache)

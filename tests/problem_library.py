@@ -1,8 +1,8 @@
-"""A problem_library of small problems with answers known independently of any route.
+"""A library of small problems with answers known independently of any route.
 
-Each case carries its problem, the optimal value and matrix in closed form (or from a paper), the duals
-where they are unique and known, or the status where there is no answer. The conformance suite runs every
-route on every case that it takes.
+Each case has its problem, the optimal value and matrix in closed form (or from a paper), the duals if they
+are unique and known, or the status if there is no answer. The conformance suite runs every route on every
+case that it takes.
 """
 
 from __future__ import annotations

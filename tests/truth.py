@@ -4,7 +4,7 @@ Each family draws problems from a seed, with the truth in closed form. A complem
 ``X Z = 0`` gives value and multipliers of a semidefinite program, a gradient gives those of a nearness
 problem, one eigenvalue the largest cut of a transitive graph. Families that are not well posed have no
 interior: an optimum that one side does not attain, a duality gap, or no answer at all. They come alone,
-turned by a rotation, and joined to a well-posed problem such that no single row tells.
+rotated, and joined to a well-posed problem such that no single row reveals them.
 
 ``python tests/truth.py`` solves all of them by the routes and prints the table of docs/certificates.md;
 ``--count`` and ``--seed`` draw others.
@@ -38,7 +38,7 @@ class Case:
     make : callable
         Returns a new ``bo.Problem``.
     value : float
-        The optimal value; ``inf`` where the rows contradict each other, ``-inf`` where there is no bound.
+        The optimal value; ``inf`` if the problem is infeasible, ``-inf`` if it is unbounded.
     unit : float
         The scale of the objective: errors are relative to it and the value.
     attained : bool
@@ -79,7 +79,7 @@ class Data:
         return bo.Problem(bo.Minimize(objective), rows)
 
     def mixed(self, rng: np.random.Generator) -> Data:
-        """Return the same problem in turned coordinates, its rows combined."""
+        """Return the same problem in rotated coordinates, with combined rows."""
         n, m = len(self.C), len(self.b)
         Q, T = rotation(rng, n), rng.normal(size=(m, m)) + 2 * np.eye(m)
         A = np.einsum("kl,lij->kij", T, self.A)
@@ -342,7 +342,7 @@ def nearest(name: str, X0: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, float
 
 
 def hard_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
-    """Yield problems with an attained optimum that are nearly degenerate or live on a face."""
+    """Yield problems with an attained optimum that are nearly degenerate or whose solutions are on a face."""
     for k in range(count):
         data, value, unit = complementary(rng, "plain")
         A = np.concatenate([data.A, data.A[:1] + 1e-6 * of_norm_one(rng, 1, len(data.C))])
@@ -368,12 +368,12 @@ def ill_posed() -> dict[str, tuple[Data, float]]:
     """Return the classical examples of orders two and three, and their optimal values."""
     e = unit_entry
     return {
-        # X_22 = 0 forces X_12 = 0, at no finite price.
+        # X_22 = 0 forces X_12 = 0, with no finite multiplier.
         "dual not attained": (
             Data(2 * e(2, 0, 1), np.array([e(2, 1, 1), e(2, 0, 0)]), np.array([0.0, 1.0])),
             0.0,
         ),
-        # X_12 = 1 with X_11 as small as one likes.
+        # X_12 = 1 with X_11 arbitrarily small.
         "primal not attained": (Data(e(2, 0, 0), np.array([e(2, 0, 1)]), np.array([1.0])), 0.0),
         # X_22 = 0 forces X_23 = 0 and X_11 = 1; the dual value is 0.
         "duality gap": (
@@ -385,7 +385,7 @@ def ill_posed() -> dict[str, tuple[Data, float]]:
             Data(e(2, 1, 1), np.array([e(2, 0, 0), e(2, 0, 1)]), np.array([0.0, 1.0])),
             np.inf,
         ),
-        # X_12 = -sqrt(X_11) falls without end, along no ray.
+        # X_12 = -sqrt(X_11) is unbounded below, but along no ray.
         "weakly unbounded": (Data(2 * e(2, 0, 1), np.array([e(2, 1, 1)]), np.array([1.0])), -np.inf),
         "infeasible": (
             Data(e(2, 1, 1), np.array([e(2, 0, 0), e(2, 0, 1)]), np.array([-1.0, 1.0])),
@@ -447,7 +447,7 @@ def cases(seed: int = 0, count: int = 20) -> list[Case]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an answer claims, held against the truth.
+    """The claims of an answer compared with the truth.
 
     Parameters
     ----------

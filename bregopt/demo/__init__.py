@@ -21,12 +21,12 @@ _CASES = (
 
 
 def main(output: Path, verbose: bool = True) -> int:
-    """Run all cases, save their pictures in `output`, print the summary; return 0 if all agree, else 4.
+    """Run all cases, save their pictures in `output` and print the summary; return 0 if all agree, else 4.
 
     Parameters
     ----------
     output : Path
-        Folder for the pictures; made where it is not there.
+        Folder for the pictures; created if it does not exist.
     verbose : bool
         Print the progress table of each solve.
     """

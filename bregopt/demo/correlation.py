@@ -1,7 +1,7 @@
 """Nearest correlation matrix: monthly prices of ten stocks and indices, with gaps (shipped with matplotlib).
 
-Correlations taken pair by pair over the months that two series share do not fit together: the matrix of
-all of them has negative eigenvalues, and a risk model built on it finds portfolios of negative variance.
+Each pairwise correlation uses the months that two series share. Their matrix has negative eigenvalues, and a
+risk model with it has portfolios of negative variance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Minimum balanced cut of Zachary's karate club (networkx), with a proof of how good it is.
 
-The club broke in two, and the sides are known. The semidefinite relaxation (Kulis et al. 2009, §6.4) gives
-a bound that no balanced cut can beat; rounding gives a cut.
+The club split in two, and the sides are known. The semidefinite relaxation (Kulis et al. 2009, §6.4) gives
+a lower bound on every balanced cut; rounding gives a cut.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def run(verbose: bool) -> Case:
 def relaxation(L: Any) -> bo.Problem:
     """Return the semidefinite relaxation, min <L, X> / 4 with unit diagonal and e'Xe = 0.
 
-    In ``X = V Y V'`` with a basis ``V`` of the vectors that are orthogonal to ``e``: ``X`` itself has no
-    interior, without which general solvers miss the optimum by more than they say.
+    The variable is ``Y`` in ``X = V Y V'`` with a basis ``V`` of the vectors orthogonal to ``e``. The problem
+    in ``X`` has no interior: general solvers miss its optimum by more than they report.
     """
     V = np.asarray(scipy.linalg.null_space(np.ones((1, L.shape[0]))))
     Y = bo.PSD(V.shape[1], name="Y")

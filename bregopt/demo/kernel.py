@@ -1,7 +1,7 @@
 """Kernel learning on the digits 3, 8 and 9 (scikit-learn), as in Kulis et al. 2009, §7.1.
 
-A linear kernel of rank 16 is moved as little as possible such that 300 random pairs of labeled points
-come closer together (same digit) or farther apart (different digits) by a quarter. The pairs are drawn
+A linear kernel of rank 16 is changed as little as possible such that the squared distances of 300 random
+pairs of labeled points decrease (same digit) or increase (different digits) by a quarter. The pairs are drawn
 from one half of the points; accuracy is measured on the other half.
 """
 
@@ -26,7 +26,7 @@ GAMMA = {"LogDet": 1.0, "von Neumann": 10.0}
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """The points as a factor of their kernel, their labels, and which half may be used for pairs."""
+    """The points as a factor of their kernel, their labels, and the mask of the half for pairs."""
 
     factor: Array
     label: IntArray
@@ -35,7 +35,7 @@ class Digits:
 
 
 def run(verbose: bool) -> Case:
-    """Learn the kernel in both divergences; the rows are soft, for 300 pairs in rank 16 can contradict."""
+    """Learn the kernel in both divergences; rows are soft because 300 pairs in rank 16 may be infeasible."""
     digits = load_digits()
     pairs = labeled_pairs(digits)
     lines, findings = [], [f"before: {_quality(digits.factor, digits)}"]
@@ -82,7 +82,7 @@ def labeled_pairs(digits: Digits) -> IntArray:
 
 
 def _quality(factor: Array, digits: Digits) -> str:
-    """Return 5-NN accuracy on the held-out half and the NMI of k-means, which is kernel k-means here."""
+    """Return the 5-NN accuracy on the held-out half and the NMI of k-means, here kernel k-means."""
     neighbors, cluster = require("sklearn.neighbors", "learn"), require("sklearn.cluster", "learn")
     metrics = require("sklearn.metrics", "learn")
     knn = neighbors.KNeighborsClassifier(5).fit(factor[digits.train], digits.label[digits.train])

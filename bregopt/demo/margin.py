@@ -85,7 +85,7 @@ def _draw(figure: Any, line: Line) -> None:
 
 
 def _focus(history: dict[str, Array]) -> tuple[float, float]:
-    """Return limits that leave out the first rounds, whose values are far away."""
+    """Return limits of the plot without the first rounds, whose values are far from the optimum."""
     later = slice(len(history["primal"]) // 5, None)
     values = np.concatenate([history["primal"][later], history["dual"][later]])
     spread = float(np.ptp(values)) or 1.0

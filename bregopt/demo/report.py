@@ -1,4 +1,4 @@
-"""What each case of the demo hands back, and the table at the end."""
+"""The results of the cases of the demo, and the table at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Case:
-    """A finished case: its lines, what was learnt from the answer, and its picture."""
+    """A finished case: its lines, its findings, and its picture."""
 
     name: str
     lines: Sequence[Line]
@@ -34,7 +34,7 @@ class Case:
 def compared(
     name: str, problem: bo.Problem, verbose: bool, reference_tol: float = 1e-6, **options: Any
 ) -> Line:
-    """Solve a problem on the route the registry picks and on the reference, and compare by certificate."""
+    """Solve a problem by the route that the registry chooses and by the reference; compare by certificate."""
     solution = problem.solve(verbose=verbose, **options)
     reference = problem.solve(solver="cvxpy", tol=reference_tol)
     problem.solution = solution

@@ -22,28 +22,28 @@ from bregopt.online.learner import OnlineLearner
 
 __all__ = ["GeneralMatrixWinnow", "MatrixWinnow"]
 
-_ROUND_OFF = 1e-9  # of eigenvalues in [0, 1]
-_TOL = 1e-10  # of projections on side constraints
+_ROUND_OFF = 1e-9  # absolute round-off of eigenvalues in [0, 1]
+_TOL = 1e-10  # tolerance of projections on side constraints
 
 
 class MatrixWinnow(ClassifierMixin, OnlineLearner):
     """Symmetric Matrix Winnow: learns which instances are close to a hidden subspace of low rank.
 
-    Predicts 1 where ``tr(W X) >= theta``, and moves ``W`` after mistakes only.
+    Predicts 1 if ``tr(W X) >= theta``, and updates ``W`` only after mistakes.
 
     Parameters
     ----------
     rank : int
-        Of the subspace, or a guess.
+        Dimension of the subspace, or a guess.
     eta, theta, w0 : float, optional
-        Learning rate, threshold, and the multiple of the identity to begin with. By default those of Theorem
-        2, 1.28, 0.19 and ``rank / n``.
+        Learning rate, threshold, and the multiple of the identity at which ``W`` starts. By default those of
+        Theorem 2, 1.28, 0.19 and ``rank / n``.
     normalize : bool
         Whether the trace of ``W`` stays at ``n w0``.
     constraints : callable, or sequence of callables
-        Side constraints that the subspace is known to meet: functions of a matrix variable that return
-        constraints, such as ``lambda W: bo.diag(W) <= 1``. After each mistake ``W`` is projected on them, by
-        the route `bregman`. To be pickled they have to be named functions.
+        Side constraints that the subspace is known to satisfy: functions of a matrix variable that return
+        constraints, such as ``lambda W: bo.diag(W) <= 1``. After each mistake the route `bregman` projects
+        ``W`` on them. Only named functions can be pickled.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class MatrixWinnow(ClassifierMixin, OnlineLearner):
 
     References
     ----------
-    Warmuth (2007), Algorithm 1, Theorem 2 with ``w0 = r/n``, which its bound needs.
+    Warmuth (2007), Algorithm 1, Theorem 2 with ``w0 = r/n``, which the bound needs.
 
     Examples
     --------
@@ -100,14 +100,14 @@ class MatrixWinnow(ClassifierMixin, OnlineLearner):
         return winnow.predict(self.state_, self._instances(X), self.theta_)
 
     def mistake_bound(self, rank: int | None = None) -> float:
-        """Return the most mistakes on any stream that a projection of rank `rank` labels.
+        """Return a bound on the mistakes on any stream that a projection ``P`` of rank `rank` labels.
 
-        ``tr(P X_t)`` is at least 1/2 where the label is 1, and 0 where it is -1; with side constraints, ``P``
-        meets them. Infinite where the parameters prove nothing.
+        ``tr(P X_t)`` is at least 1/2 for the label 1, and 0 for the label -1; ``P`` satisfies the side
+        constraints. The bound is infinite if the parameters prove none.
         """
         r, n = _rank(self.rank if rank is None else rank, "rank"), len(self.W_)
         if self.normalize and _functions(self.constraints) and not math.isclose(n * self.w0_, r):
-            return math.inf  # the projection knows the trace, and P has another
+            return math.inf  # W is projected on its trace, which P does not have
         return winnow.mistake_bound(n, r, self.eta_, self.theta_, self.w0_, self.normalize)
 
     def _instances(self, X: Any) -> Array:
@@ -146,19 +146,19 @@ class MatrixWinnow(ClassifierMixin, OnlineLearner):
 
 
 class GeneralMatrixWinnow(ClassifierMixin, OnlineLearner):
-    """General Matrix Winnow: closeness of rectangular instances to a hidden matrix of low rank.
+    """General Matrix Winnow: learns which rectangular instances are close to a hidden matrix of low rank.
 
-    Predicts 1 where ``tr(R X') >= theta``, and moves ``R`` after mistakes only.
+    Predicts 1 if ``tr(R X') >= theta``, and updates ``R`` only after mistakes.
 
     Parameters
     ----------
     rank : int
-        Of the hidden matrix ``sum u_i v_i'``, whose singular values are one; or a guess.
+        Rank of the hidden matrix ``sum u_i v_i'``, whose singular values are one; or a guess.
     eta, theta, w0 : float, optional
         Learning rate, threshold, and the multiple of the identity of order ``m + n`` at which the symmetric
-        matrix begins that holds ``R``. By default those with the best bound, with ``w0 = rank / (m + n)``.
+        matrix that contains ``R`` starts. By default those with the best bound, with ``w0 = rank / (m + n)``.
     normalize : bool
-        Whether the trace of that symmetric matrix stays as it was; without, no bound is known.
+        Whether the trace of that symmetric matrix is constant; otherwise no bound is known.
 
     Attributes
     ----------
@@ -171,13 +171,13 @@ class GeneralMatrixWinnow(ClassifierMixin, OnlineLearner):
 
     Notes
     -----
-    Instances have shape ``(T, m, n)`` and singular values in [0, 1]. ``R`` begins at zero, which prefers no
-    direction; the multiple of an ``m x n`` identity in print is not a symmetric positive definite matrix.
+    Instances have shape ``(T, m, n)`` and singular values in [0, 1]. ``R`` starts at zero, which prefers no
+    direction; the paper's multiple of an ``m x n`` identity is not a symmetric positive definite matrix.
 
     References
     ----------
-    Warmuth (2007), §6, Algorithm 2 with the label in its update; the bound as derived in
-    ``bregopt.online.general_winnow``.
+    Warmuth (2007), §6, Algorithm 2 with the label in its update; ``bregopt.online.general_winnow`` derives
+    the bound.
     """
 
     def __init__(
@@ -206,10 +206,10 @@ class GeneralMatrixWinnow(ClassifierMixin, OnlineLearner):
         return general_winnow.predict(self.state_, self._instances(X), self.theta_)
 
     def mistake_bound(self, rank: int | None = None) -> float:
-        """Return the most mistakes on any stream that a matrix ``P`` as above of rank `rank` labels.
+        """Return a bound on the mistakes on any stream that a matrix ``P`` as above of rank `rank` labels.
 
-        ``tr(P X_t')`` is at least 1/2 where the label is 1, and 0 where it is -1. Infinite where the
-        parameters prove nothing.
+        ``tr(P X_t')`` is at least 1/2 for the label 1, and 0 for the label -1. The bound is infinite if the
+        parameters prove none.
         """
         if not self.normalize:
             return math.inf
@@ -268,7 +268,7 @@ def _functions(constraints: Any) -> list[Callable[[PSD], Any]]:
 
 
 def _projected(state: meg.State, functions: list[Callable[[PSD], Any]], kept: float | None) -> meg.State:
-    """Return the Bregman projection on the side constraints, and on the trace that is kept."""
+    """Return the Bregman projection on the side constraints, and on the trace `kept` if it is given."""
     W = PSD(len(state.W), name="W")
     rows = [f(W) for f in functions] + ([] if kept is None else [trace(W) == kept])
     sol = Problem(Minimize(von_neumann_div(W, state.W)), rows).solve(solver="bregman", tol=_TOL)

@@ -1,4 +1,4 @@
-"""The von Neumann side of online learning: exponentials of a given trace, and the divergence."""
+"""The von Neumann divergence for online learning, and exponentials with a given trace."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from bregopt.online.instances import hermitian
 
 __all__ = ["add_instance", "exponential", "logarithm", "relative_entropy"]
 
-_LARGEST = 700.0  # exponent of a number that is still finite
+_LARGEST = 700.0  # an exponent for which exp is still finite
 
 
 def exponential(G: Array, trace: float | None = None) -> Array:
-    """Return ``exp(G)`` of a Hermitian ``G``; scaled to a trace where one is given, and then for any ``G``.
+    """Return ``exp(G)`` of a Hermitian ``G``, scaled to a trace if one is given.
 
-    The largest eigenvalue is subtracted before exponentials are taken (Tsuda et al. 2005, §3.2).
+    With a trace ``G`` may be of any size: the largest eigenvalue is subtracted before exponentials are taken
+    (Tsuda et al. 2005, §3.2).
 
     Raises
     ------
     OverflowError
-        Without a trace, where the exponential is too large for a number.
+        Without a trace, if the exponential is too large for a number.
     """
     theta, V = np.linalg.eigh(G)
     if trace is None and theta[-1] > _LARGEST:
@@ -37,7 +38,7 @@ def logarithm(W: Array) -> Array:
 
 
 def add_instance(G: Array, step: float, x: Array) -> Array:
-    """Return ``G + step X`` for an instance ``X``, or ``x x'`` where it comes as a vector."""
+    """Return ``G + step X`` for an instance ``X``, or ``G + step x x'`` for a vector ``x``."""
     X = np.outer(x, x.conj()) if x.ndim == 1 else x
     sum_: Array = G + step * X
     return sum_

@@ -1,20 +1,20 @@
 """General Matrix Winnow: rectangular instances with singular values in [0, 1] (Warmuth 2007, Algorithm 2).
 
 It is the symmetric algorithm on the instances ``[[0, X'], [X, 0]]`` of order ``N = m + n``, which keep ``log
-W`` of the form ``[[0, S'], [S, 0]]``. All happens in the singular values of the ``m x n`` matrix ``S``: the
-block of ``W`` that meets the instances is a multiple of ``sinh(S)``, and ``tr W`` of ``2 sum cosh(s_i) + |m -
-n|``.
+W`` of the form ``[[0, S'], [S, 0]]``. The algorithm needs only the singular values of the ``m x n`` matrix
+``S``: the off-diagonal block of ``W`` is a multiple of ``sinh(S)``, and ``tr W`` is the same multiple of
+``2 sum cosh(s_i) + |m - n|``.
 
-The instances now have eigenvalues in [-1, 1], so Theorem 2 of the symmetric case does not speak of them. With
-``exp(a X) <= cosh(a) I + sinh(a) X`` in place of its Lemma 1, an update scaled to the trace ``tau`` brings
-``W`` nearer to a target ``P = sum u_i v_i'`` of rank ``r`` with orthonormal ``u_i`` and ``v_i`` (``tr PX' >=
-1/2`` or ``= 0``) by at least
+The instances have eigenvalues in [-1, 1], so Theorem 2 of the symmetric case does not apply. With
+``exp(a X) <= cosh(a) I + sinh(a) X`` in place of its Lemma 1, an update scaled to the trace ``tau`` reduces
+the divergence to a target ``P = sum u_i v_i'`` of rank ``r`` with orthonormal ``u_i`` and ``v_i``
+(``tr PX' >= 1/2`` or ``= 0``) by at least
 
     y = -1:  -r log(cosh eta - sinh(eta) theta / tau),
     y = +1:  eta/2 - r log(cosh eta + sinh(eta) theta / tau),
 
-from ``r log(N/r)`` on. The best parameters give a bound that grows with ``r^2``; none is known without
-scaling.
+and it starts at ``r log(N/r)``. The best parameters give a bound that grows with ``r^2``; none is known
+without scaling.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class State(NamedTuple):
 
 
 def best_rate(rank: int) -> float:
-    """Return the rate for which the bound is least: ``tanh eta = (1 + tanh(eta / 4r)) / 4r``."""
+    """Return the rate with the least bound: ``tanh eta = (1 + tanh(eta / 4r)) / 4r``."""
     eta = 0.0
-    for _ in range(200):  # a contraction: its slope is at most 1/(4r)^2, over 1 - tanh^2
+    for _ in range(200):  # a contraction: its slope is at most 1/(4r)^2 / (1 - tanh^2)
         eta = math.atanh((1 + math.tanh(eta / (4 * rank))) / (4 * rank))
     return eta
 
 
 def threshold(eta: float, rank: int, trace: float) -> float:
-    """Return the threshold with which both kinds of mistakes bring the same progress."""
+    """Return the threshold for which both kinds of mistakes make the same progress."""
     return trace * math.tanh(eta / (4 * rank)) / math.tanh(eta)
 
 
 def init(m: int, n: int) -> State:
-    """Begin at a multiple of the identity of order ``m + n``: ``S = R = 0``."""
+    """Return the initial state, a multiple of the identity of order ``m + n``: ``S = R = 0``."""
     return State(np.zeros((m, n)), np.zeros((m, n)))
 
 
@@ -60,14 +60,14 @@ def predict(state: State, X: Array, theta: float) -> Array:
 
 
 def update(state: State, X: Array, y: float, eta: float, w0: float, normalize: bool = True) -> State:
-    """Learn from a mistake: ``R = 2 w0 sinh(arcsinh(R / 2 w0) + eta y X)``, scaled such that ``tr W`` stays.
+    """Learn from a mistake: ``R = 2 w0 sinh(arcsinh(R / 2 w0) + eta y X)``, scaled to a constant ``tr W``.
 
-    With ``w0 = 1/2`` and without `normalize` it is Algorithm 2 (whose update lacks the label in print).
+    With ``w0 = 1/2`` and without `normalize` it is Algorithm 2 (whose printed update lacks the label).
 
     Raises
     ------
     OverflowError
-        Without `normalize`, where the parameter is too large for numbers.
+        Without `normalize`, if the parameter is too large for numbers.
     """
     S = state.S + eta * y * X
     U, s, Vt = np.linalg.svd(S, full_matrices=False)
@@ -81,7 +81,7 @@ def update(state: State, X: Array, y: float, eta: float, w0: float, normalize: b
 
 
 def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float) -> float:
-    """Return the most mistakes of the scaled algorithm on a stream that a target of some rank labels.
+    """Return a bound on the mistakes of the scaled algorithm on a stream that a target of some rank labels.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float)
     rank : int
     eta, theta : float
     trace : float
-        To which ``W`` is scaled.
+        The trace to which ``W`` is scaled.
     """
     inside = math.cosh(eta) - math.sinh(eta) * theta / trace
     negative = -rank * math.log(inside) if inside > 0 else math.inf

@@ -1,4 +1,4 @@
-"""Examples from users, checked before a learner changes: instances, labels, comparators."""
+"""Checks of users' examples before a learner changes: instances, labels, comparators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "spectrum_ends",
 ]
 
-_ROUND_OFF = 1e-10  # of eigenvalues that users give, relative to the largest
+_ROUND_OFF = 1e-10  # round-off of users' eigenvalues, relative to the largest
 
 
 def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) -> Array:
@@ -29,7 +29,7 @@ def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) ->
     Raises
     ------
     TypeError, ValueError
-        Other things than numbers, NaN or Inf, another number of dimensions than `expected` says, no entries.
+        If there are no entries, anything but numbers, NaN or Inf, or a number of dimensions not in `ndim`.
     """
     raw = rectangular(value, name)
     if raw.dtype.kind == "c":
@@ -44,7 +44,7 @@ def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) ->
 
 
 def hermitian(X: Array) -> Array:
-    """Return the Hermitian part of a matrix or of each of a stack; of real matrices the symmetric part."""
+    """Return the Hermitian part of a matrix or of each of a stack; for real matrices the symmetric part."""
     part: Array = (X + np.conj(np.swapaxes(X, -1, -2))) / 2
     return part
 
@@ -52,7 +52,7 @@ def hermitian(X: Array) -> Array:
 def instances(value: Any, order: int | None) -> Array:
     """Return instances as vectors ``x`` for ``x x'``, shape ``(T, n)``, or Hermitian matrices, ``(T, n, n)``.
 
-    Of a matrix that is not Hermitian the Hermitian part is kept: the rest does not meet a Hermitian ``W``.
+    Only the Hermitian part of a matrix is kept: the rest has inner product zero with a Hermitian ``W``.
     """
     expected = "(T, n) for vectors or (T, n, n) for matrices"
     X = finite_stack(value, "X", (2, 3), expected)
@@ -68,7 +68,7 @@ def _same_order(found: int, order: int | None) -> None:
 
 
 def labels(value: Any, count: int) -> Array:
-    """Return as many real labels as there are instances."""
+    """Return `count` checked real labels, one for each instance."""
     y = finite_array(value, "y", ndim=1)
     if len(y) != count:
         raise ValueError(f"y has {len(y)} labels for {count} instances; expected one for each")
@@ -76,7 +76,7 @@ def labels(value: Any, count: int) -> Array:
 
 
 def signs(value: Any, count: int) -> Array:
-    """Return as many labels, each 1 or -1, as there are instances."""
+    """Return `count` checked labels, each 1 or -1, one for each instance."""
     y = labels(value, count)
     other = np.flatnonzero(np.abs(y) != 1)
     if len(other):
@@ -109,7 +109,8 @@ def positive_definite(value: Any, name: str, n: int, singular: bool = False) -> 
     Raises
     ------
     TypeError, ValueError
-        Another shape, NaN or Inf, a matrix that is not Hermitian, or eigenvalues that are not positive.
+        If the shape is wrong, an entry is NaN or Inf, the matrix is not Hermitian, or an eigenvalue is not
+        positive.
     """
     W = finite_stack(value, name, (2,), f"({n}, {n})")
     if W.shape != (n, n):

@@ -1,4 +1,4 @@
-"""What the learners share: trials one by one, and no change before all of the input is checked."""
+"""The base class of the learners: trials in order, and no change before all of the input is checked."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["OnlineLearner"]
 
 
 class OnlineLearner(BaseEstimator, ABC):
-    """A learner that goes through examples in order.
+    """A learner that processes examples in order.
 
     Attributes
     ----------
     steps_ : int
-        Trials so far.
+        Number of trials so far.
     """
 
     steps_: int
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Go on with the examples, one trial each, in order.
+        """Learn from further examples in order, one trial each.
 
         Returns
         -------
@@ -34,7 +34,7 @@ class OnlineLearner(BaseEstimator, ABC):
         Raises
         ------
         TypeError, ValueError
-            Bad parameters or examples, before anything is learned from any of them.
+            If parameters or examples are bad; nothing is learned then.
         """
         begun = hasattr(self, "steps_")
         instances, labels = self._examples(X, y)
@@ -48,7 +48,7 @@ class OnlineLearner(BaseEstimator, ABC):
         return self
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Forget what was learned, and go through the examples once; see :meth:`partial_fit`."""
+        """Reset the learner, and learn from the examples once; see :meth:`partial_fit`."""
         self.__dict__ = vars(clone(self).partial_fit(X, y))
         return self
 

@@ -1,12 +1,13 @@
 """The Burg gradient for positive definite matrices and rank-one instances (Jain, Kulis, Dhillon 2007, §3).
 
-As for vectors (:mod:`bregopt.online.burg`), with the LogDet divergence and ``z'Wz`` in place of ``w x``:
+The analysis for vectors (:mod:`bregopt.online.burg`) applies, with the LogDet divergence and ``z'Wz`` in
+place of ``w x``:
 
     D(U, W) - D(U, W+) = log(1 + beta p) - beta z'Uz,    beta = 2 eta (p - y),  p = z'Wz.
 
-``W`` is held as ``F F'``, so that it is positive definite by construction, and an update is one product with
-``I - gamma v v'``: Sherman and Morrison's formula for the factor, in ``O(n^2)``. Where ``W`` shall stay below
-``c I``, the matrix ``inv(inv(W) - I/c) = H H'`` is held in the same way: it says how far ``W`` may grow.
+``W`` is stored as ``F F'``, so that it is positive definite by construction. An update is one product with
+``I - gamma v v'``: Sherman and Morrison's formula for the factor, in ``O(n^2)``. If ``W`` must stay below
+``c I``, the matrix ``inv(inv(W) - I/c) = H H'`` is stored in the same way: it limits the growth of ``W``.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ __all__ = ["State", "divergence", "init", "largest_rate", "predict", "update"]
 
 
 class State(NamedTuple):
-    """``W = F F'``, and ``inv(inv(W) - I/c) = H H'``, or None where there is no ceiling ``c``."""
+    """Factors of ``W = F F'`` and of ``inv(inv(W) - I/c) = H H'``; H is None if there is no ceiling ``c``."""
 
     F: Array
     H: Array | None
 
     @property
     def W(self) -> Array:
-        """The matrix itself."""
+        """The matrix ``F F'``."""
         W: Array = self.F @ self.F.T
         return W
 
 
 def init(W1: Array, ceiling: float | None = 1.0) -> State:
-    """Begin at a symmetric positive definite matrix below ``ceiling I``."""
+    """Return the state of a symmetric positive definite matrix below ``ceiling I``."""
     w, V = np.linalg.eigh(W1)
     F = V * np.sqrt(w)
     if ceiling is None:
@@ -52,10 +53,10 @@ def predict(state: State, Z: Array) -> Array:
 
 
 def largest_rate(state: State, z: Array, y: float) -> float:
-    """Return the largest rate that keeps the bound, ``W`` positive definite, and ``W`` below its ceiling.
+    """Return the largest rate for which the bound holds and ``W`` stays definite and below its ceiling.
 
-    Half of what the ceiling allows, as in Algorithm 2: ``inv(W+) - I/c = inv(H H') + beta z z'`` is positive
-    definite where ``beta z'HH'z > -1``.
+    It is at most half of the limit of the ceiling, as in Algorithm 2: ``inv(W+) - I/c``, which is
+    ``inv(H H') + beta z z'``, is positive definite if and only if ``beta z'HH'z > -1``.
     """
     p = float(predict(state, z[None])[0])
     if p == 0:
@@ -70,8 +71,8 @@ def update(state: State, z: Array, y: float, eta: float) -> State:
     Raises
     ------
     ValueError
-        If the matrix would not stay positive definite, or below its ceiling; :func:`largest_rate` is on the
-        safe side.
+        If the matrix would not stay positive definite, or below its ceiling; this does not happen up to
+        :func:`largest_rate`.
     """
     beta = 2 * eta * (float(predict(state, z[None])[0]) - y)
     H = None if state.H is None else _moved(state.H, z, beta, eta)
@@ -90,7 +91,7 @@ def _moved(F: Array, z: Array, beta: float, eta: float) -> Array:
 
 
 def divergence(U: Array, W: Array) -> float:
-    """Return ``tr(U inv(W)) - log det(U inv(W)) - n``; infinite where `U` is singular."""
+    """Return ``tr(U inv(W)) - log det(U inv(W)) - n``; infinite if `U` is singular."""
     ratio = np.linalg.solve(W, U)
     sign, logdet = np.linalg.slogdet(ratio)
     return float(np.trace(ratio)) - float(logdet) - len(W) if sign > 0 else math.inf

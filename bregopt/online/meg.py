@@ -11,18 +11,18 @@ from bregopt.online.instances import activities
 
 __all__ = ["State", "init", "learning_rate", "loss_bound", "predict", "update"]
 
-_ROUND_OFF = 1e-12  # of eta r^2 / 2, which is one at the largest rate
+_ROUND_OFF = 1e-12  # absolute round-off of eta r^2 / 2, which is one at the largest rate
 
 
 class State(NamedTuple):
-    """What is kept from trial to trial: ``W``, and ``G`` with ``W = exp(G)``, or a multiple of that."""
+    """The state between trials: ``W``, and ``G`` such that ``W`` is ``exp(G)`` or a multiple of it."""
 
     G: Array
     W: Array
 
 
 def init(W1: Array) -> State:
-    """Begin at a Hermitian positive definite matrix."""
+    """Return the state of a Hermitian positive definite matrix."""
     return State(logarithm(W1), W1)
 
 
@@ -34,8 +34,8 @@ def predict(state: State, X: Array) -> Array:
 def update(state: State, x: Array, y: float, eta: float, normalize: bool = True) -> State:
     """Learn from one instance, a Hermitian matrix or the vector ``x`` of ``x x'``.
 
-    ``G + = -2 eta (tr(W X) - y) X`` and ``W = exp(G) / tr exp(G)``, eq. 3.5, in the form of §3.2, where no
-    logarithm of ``W`` is taken; without `normalize` ``W = exp(G)``, eq. 3.4.
+    ``G += -2 eta (tr(W X) - y) X`` and ``W = exp(G) / tr exp(G)``: eq. 3.5 in the form of §3.2, which needs
+    no logarithm of ``W``. Without `normalize`, ``W = exp(G)``, eq. 3.4.
     """
     error = float(predict(state, x[None])[0]) - y
     G = add_instance(state.G, -2 * eta * error, x)
@@ -43,7 +43,7 @@ def update(state: State, x: Array, y: float, eta: float, normalize: bool = True)
 
 
 def learning_rate(r: float, divergence: float, loss: float = 0.0) -> float:
-    """Return the rate for which the bound of Lemma 3.2 is least.
+    """Return the rate that minimizes the bound of Lemma 3.2.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def learning_rate(r: float, divergence: float, loss: float = 0.0) -> float:
     divergence : float
         Bound on ``D(U, W1)`` of the comparator.
     loss : float
-        Bound on its loss; zero if it fits.
+        Bound on its loss; zero if it fits exactly.
     """
     if loss == 0:
         return 2 / r**2
@@ -72,7 +72,7 @@ def loss_bound(divergence: float, loss: float, eta: float, r: float) -> float:
     divergence, loss : float
         ``D(U, W1)`` of the comparator ``U`` of trace one, and its loss on the same trials.
     eta : float
-        The learner's rate; infinite bounds come back where ``eta > 2 / r**2``, for which there are none.
+        The learner's rate; for ``eta > 2 / r**2`` there is no bound, and infinity is returned.
     r : float
         Bound on the range of the eigenvalues of the instances.
     """

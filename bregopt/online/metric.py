@@ -19,18 +19,19 @@ class OnlineLogDetMetric(MatrixBurgGradient):
     Parameters
     ----------
     eta : float, above 0
-        Learning rate, lowered where a pair asks for it; see :class:`MatrixBurgGradient`.
+        Learning rate, reduced for a pair if necessary; see :class:`MatrixBurgGradient`.
     ceiling : float or None
-        What the eigenvalues of ``A`` stay below; None, the default, for nothing.
+        Strict upper bound on the eigenvalues of ``A``; None, the default, for no bound.
     W1 : array_like of shape (d, d), optional
-        The metric to begin with; the Euclidean one by default.
+        The initial metric; the Euclidean one by default.
 
     Attributes
     ----------
     W_ : array of shape (d, d)
         The matrix ``A`` of the metric.
     eta_, rates_, loss_, steps_
-        The rate at most, the smallest and the largest so far, the total square loss and the number of pairs.
+        The maximal rate, the smallest and the largest rate so far, the total square loss and the number of
+        pairs.
 
     References
     ----------

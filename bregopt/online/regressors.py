@@ -18,7 +18,7 @@ from bregopt.online.learner import OnlineLearner
 
 __all__ = ["MEG", "BurgGradient", "BurgLearner", "MatrixBurgGradient"]
 
-_SLACK = 1 + 1e-9  # of bounds that instances or comparators must meet
+_SLACK = 1 + 1e-9  # factor of the bounds on instances and comparators, for round-off
 
 
 class MEG(RegressorMixin, OnlineLearner):
@@ -27,16 +27,16 @@ class MEG(RegressorMixin, OnlineLearner):
     Parameters
     ----------
     eta : float, optional
-        Learning rate. None takes the best one by Lemma 3.2, from `r` and `loss_limit`.
+        Learning rate. By default the best one by Lemma 3.2, from `r` and `loss_limit`.
     r : float or None
         Bound on the range (largest minus smallest) of the eigenvalues of the instances, which they must meet;
-        ``|x|^2`` for a vector. None asks nothing of them, and needs `eta`.
+        ``|x|^2`` for a vector. None means no bound, and requires `eta`.
     loss_limit : float
-        Bound on the total loss of a comparator, if one is known; zero where some ``U`` is expected to fit.
+        Bound on the total loss of a comparator, if one is known; zero if some ``U`` is expected to fit.
     normalize : bool
         Whether ``W`` keeps trace one (eq. 3.5); otherwise it is only positive definite (eq. 3.4).
     W1 : array_like of shape (n, n), optional
-        Where to begin, positive definite; ``I/n`` by default.
+        Initial matrix, positive definite; ``I/n`` by default.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class MEG(RegressorMixin, OnlineLearner):
 
     Notes
     -----
-    Instances are matrices, shape ``(T, n, n)``, symmetrized where they are not symmetric (Hermitian where
-    they are complex), or vectors ``x`` for ``x x'``, shape ``(T, n)``: those cost ``O(n^2)`` and one
-    eigendecomposition a trial.
+    Instances are matrices, shape ``(T, n, n)``, replaced by their symmetric (if complex, Hermitian) parts, or
+    vectors ``x`` for ``x x'``, shape ``(T, n)``: with vectors, a trial costs ``O(n^2)`` and one
+    eigendecomposition.
 
     References
     ----------
@@ -88,7 +88,7 @@ class MEG(RegressorMixin, OnlineLearner):
         return meg.predict(self.state_, instances(X, len(self.W_)))
 
     def loss_bound(self, U: Any, loss: float = 0.0) -> float:
-        """Return what Lemma 3.2 promises of `loss_`, in terms of a comparator.
+        """Return the bound of Lemma 3.2 on `loss_`, in terms of a comparator.
 
         Parameters
         ----------
@@ -100,12 +100,12 @@ class MEG(RegressorMixin, OnlineLearner):
         Returns
         -------
         float
-            Infinite where ``eta > 2 / r**2``.
+            Infinite if ``eta > 2 / r**2``.
 
         Raises
         ------
         TypeError, ValueError
-            A bad comparator; a learner for which the Lemma does not hold, without `r` or `normalize`.
+            If the comparator is bad, or the Lemma does not apply because `r` or `normalize` is not set.
         """
         if not self.normalize or self.r is None:
             raise ValueError("loss_bound needs normalize=True and a bound r on the instances' eigenvalues")
@@ -132,7 +132,7 @@ class MEG(RegressorMixin, OnlineLearner):
             return positive_number(self.eta, "eta")
         if self.r is None:
             raise ValueError("eta and r are both None; expected a learning rate, or what to choose it by")
-        # No comparator of trace one is farther than the eigenvector of the smallest eigenvalue.
+        # The farthest comparator of trace one projects on the eigenvector of the smallest eigenvalue.
         farthest = -math.log(float(np.linalg.eigvalsh(W1)[0]))
         return meg.learning_rate(positive_number(self.r, "r"), farthest, limit)
 
@@ -160,12 +160,12 @@ class MEG(RegressorMixin, OnlineLearner):
 
 
 class BurgLearner(RegressorMixin, OnlineLearner):
-    """What the Burg gradients share: a rate for each trial, and the bound that goes with the rates.
+    """The base class of the Burg gradients: a rate for each trial, and the bound for these rates.
 
     Attributes
     ----------
     eta_ : float
-        The rate where a trial does not ask for less.
+        The maximal rate; a trial may need a smaller one.
     rates_ : (float, float)
         The smallest and the largest learning rate of the trials so far.
     loss_ : float
@@ -218,21 +218,21 @@ class BurgGradient(BurgLearner):
     Parameters
     ----------
     eta : float, above 0
-        Learning rate. It is lowered for a trial that asks for it, such that ``w`` stays positive and the
-        bound holds.
+        Learning rate. It is reduced for a trial if necessary, such that ``w`` stays positive and the bound
+        holds.
     w1 : array_like of shape (n,), optional
-        Where to begin, positive; ``1/n`` by default.
+        Initial weights, positive; ``1/n`` by default.
 
     Attributes
     ----------
     w_ : array of shape (n,)
     eta_, rates_, loss_, steps_
-        The rate at most, the smallest and the largest so far, the total square loss and the number of trials.
+        The maximal rate, the smallest and the largest rate so far, the total square loss and the number of
+        trials.
 
     References
     ----------
-    Jain, Kulis, Dhillon (2007), Algorithm 1, Theorem 1; rates and bound as derived in
-    ``bregopt.online.burg``.
+    Jain, Kulis, Dhillon (2007), Algorithm 1, Theorem 1; ``bregopt.online.burg`` derives rates and bound.
     """
 
     _updates: ClassVar[ModuleType] = burg
@@ -252,7 +252,7 @@ class BurgGradient(BurgLearner):
         Parameters
         ----------
         u : array_like of shape (n,)
-            Weights that are not negative; the bound is infinite where one is zero.
+            Nonnegative weights; the bound is infinite if one is zero.
         loss : float
             Their total square loss on the same trials, or a bound on it.
         """
@@ -276,28 +276,29 @@ class MatrixBurgGradient(BurgLearner):
     Parameters
     ----------
     eta : float, above 0
-        Learning rate. It is lowered for a trial that asks for it, such that ``W`` stays positive definite and
+        Learning rate. It is reduced for a trial if necessary, such that ``W`` stays positive definite and
         below the ceiling, and the bound holds.
     ceiling : float or None
-        What the eigenvalues of ``W`` stay below; None for nothing.
+        Strict upper bound on the eigenvalues of ``W``; None for no bound.
     W1 : array_like of shape (n, n), optional
-        Where to begin, positive definite and below the ceiling; ``I/n`` by default (half of it if `ceiling`
-        is not above ``1/n``).
+        Initial matrix, positive definite and below the ceiling; ``I/n`` by default (half
+        of it if `ceiling` is not above ``1/n``).
 
     Attributes
     ----------
     W_ : array of shape (n, n)
     eta_, rates_, loss_, steps_
-        The rate at most, the smallest and the largest so far, the total square loss and the number of trials.
+        The maximal rate, the smallest and the largest rate so far, the total square loss and the number of
+        trials.
 
     Notes
     -----
-    A trial costs ``O(n^2)``: factors of ``W`` and of ``inv(inv(W) - I/c)`` are moved, nothing is inverted.
+    A trial costs ``O(n^2)``: it updates factors of ``W`` and of ``inv(inv(W) - I/c)``, and inverts nothing.
 
     References
     ----------
-    Jain, Kulis, Dhillon (2007), Algorithm 2, Lemma 2, Theorem 2; rates and bound as derived in
-    ``bregopt.online.burg``.
+    Jain, Kulis, Dhillon (2007), Algorithm 2, Lemma 2, Theorem 2; ``bregopt.online.burg`` derives rates and
+    bound.
     """
 
     _updates: ClassVar[ModuleType] = matrix_burg
@@ -317,7 +318,7 @@ class MatrixBurgGradient(BurgLearner):
         Parameters
         ----------
         U : array_like of shape (n, n)
-            Symmetric positive semidefinite; the bound is infinite where it is singular.
+            Symmetric positive semidefinite; the bound is infinite if it is singular.
         loss : float
             Its total square loss on the same trials, or a bound on it.
         """

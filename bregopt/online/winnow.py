@@ -1,18 +1,18 @@
 """Symmetric Matrix Winnow: labels by closeness to a hidden subspace (Warmuth 2007, Algorithm 1).
 
-With ``D`` the von Neumann divergence, an update after a mistake brings ``W`` nearer to the projection ``P``
-of rank ``r`` that gives the labels (``tr PX >= 1/2`` or ``= 0``) by at least
+With ``D`` the von Neumann divergence and ``P`` the projection of rank ``r`` that gives the labels
+(``tr PX >= 1/2`` or ``= 0``), an update after a mistake reduces ``D(P, W)`` by at least
 
     y = -1:  (1 - exp(-eta)) theta,
     y = +1:  eta/2 - (exp(eta) - 1) theta,
 
-from ``D(P, W1)`` on, which is ``r log(n/r)`` for ``W1 = (r/n) I``. Scaled to a trace ``tau`` it comes nearer
-by
+The start is ``D(P, W1)``, which is ``r log(n/r)`` for ``W1 = (r/n) I``. An update scaled to a trace ``tau``
+reduces ``D(P, W)`` by at least
 
     y = -1:  -r log(1 - (1 - exp(-eta)) theta / tau),
     y = +1:  eta/2 - r log(1 + (exp(eta) - 1) theta / tau),
 
-which is no less for ``tau = r``.
+which is at least as much for ``tau = r``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ETA = float(1 + lambertw(math.exp(-1)).real)
 
 
 def threshold(eta: float) -> float:
-    """Return the threshold with which both kinds of mistakes bring the same progress; 0.19 at ``ETA``."""
+    """Return the threshold for which both kinds of mistakes make the same progress; 0.19 at ``ETA``."""
     return eta / (2 * (math.exp(eta) - math.exp(-eta)))
 
 
 def init(n: int, w0: float) -> State:
-    """Begin at ``w0 I``."""
+    """Return the initial state ``w0 I``."""
     return State(math.log(w0) * np.eye(n), w0 * np.eye(n))
 
 
@@ -49,15 +49,16 @@ def predict(state: State, X: Array, theta: float) -> Array:
 
 
 def update(state: State, x: Array, y: float, eta: float, trace: float | None = None) -> State:
-    """Learn from a mistake: ``W = exp(log W + eta y X)``, eq. 1, scaled to a trace where one is given."""
+    """Learn from a mistake: ``W = exp(log W + eta y X)``, eq. 1, scaled to a trace if one is given."""
     G = add_instance(state.G, eta * y, x)
     return State(G, exponential(G, trace))
 
 
 def mistake_bound(n: int, rank: int, eta: float, theta: float, w0: float, normalize: bool) -> float:
-    """Return the most mistakes on a stream that a projection of this rank labels, or infinity.
+    """Return a bound on the mistakes on a stream that a projection of this rank labels, or infinity.
 
-    Theorem 2, for any parameters (infinite where they prove nothing); with its own it is ``7.18 r log(n/r)``.
+    It is Theorem 2 for any parameters, infinite if they prove no bound. With the parameters of the theorem it
+    is ``7.18 r log(n/r)``.
     """
     if normalize:
         distance, tau = rank * math.log(n / rank), n * w0
