@@ -232,7 +232,7 @@ def language(rng):
 
 
 def quiet(call):
-    """Call with what is printed thrown away."""
+    """Call a function and discard its printed output."""
     with contextlib.redirect_stdout(io.StringIO()):
         return call()
 
@@ -390,7 +390,7 @@ WORDS += ["psd", "X", "solver", "general", "symmetric", "integer", "complex", "[
 
 
 def mutated(rng, content):
-    """Return bytes with some cut, changed, doubled or put in, or with words in place of others."""
+    """Return the bytes with some removed, changed, repeated or inserted, or with words replaced."""
     words = list(re.finditer(rb"[\w.+-]+", content))
     if rng.random() < 0.6:  # what comes out is often read, and goes deeper
         old, new = (words[k] for k in rng.integers(len(words), size=2))
@@ -747,7 +747,7 @@ def _work(pipe, seed):
 
 
 class Fuzz:
-    """A run: hands trials to processes, each with a thread that watches it."""
+    """A run: gives trials to processes, each with a thread that watches it."""
 
     def __init__(self, seed, trials, seconds, work=_work):
         self.seed, self.seconds, self.work = seed, seconds, work

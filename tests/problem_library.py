@@ -408,7 +408,7 @@ def hinge_margin():
 
 @case
 def boxed_variables():
-    # min -u0 - u1 + <I, X> with u in a box and u0 + u1 <= X_00, tr X <= 10: every unit costs what it gains.
+    # min -u0 - u1 + <I, X> with u in a box and u0 + u1 <= X_00, tr X <= 10: the cost of a unit is its gain.
     X, u = bo.PSD(2), bo.Variable(2, lower=0.0, upper=[1.0, 2.0], name="u")
     problem = bo.Problem(
         bo.Minimize(-3 * bo.sum(u) + bo.trace(X)), [bo.sum(u) <= X[0, 0], bo.trace(X) <= 10.0]
