@@ -795,3 +795,12 @@ def test_quadratic_forms_on_a_face():
     plain = bo.Problem(bo.Minimize(bo.trace(smaller)), [bo.quad_form(Z[:, 1:], smaller) >= 1])
     assert held.status == "optimal"
     peers.ask(plain).agrees(held.value, held.error)
+
+
+def test_explain_tells_of_a_row_that_cannot_be_met(capsys):
+    X = bo.PSD(3)
+    problem = bo.Problem(bo.Minimize(X[1, 2]), [X[0, 0] == 0, X[0, 1] == 1])
+    problem.explain()
+    assert "it is 0 for every X" in capsys.readouterr().out
+    with pytest.raises(bo.UnsupportedProblemError, match="linear objective"):
+        problem.solve(solver="bregman")

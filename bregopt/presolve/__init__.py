@@ -11,12 +11,21 @@ from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.faces import Faces
 from bregopt.presolve.independent_rows import IndependentRows
 from bregopt.presolve.range_space import RangeSpaces
-from bregopt.presolve.reduction import Presolved, Reduced, Reduction, presolve
+from bregopt.presolve.reduction import Presolved, Reduced, Reduction, presolve, summaries
 from bregopt.presolve.scaling import Scaling
 from bregopt.presolve.slacks import Slacks
 from bregopt.presolve.whitening import Whitening
 
-__all__ = ["REDUCTIONS", "Presolved", "Reduced", "Reduction", "presolve", "reductions", "register_reduction"]
+__all__ = [
+    "REDUCTIONS",
+    "Presolved",
+    "Reduced",
+    "Reduction",
+    "presolve",
+    "reductions",
+    "register_reduction",
+    "summaries",
+]
 
 # A new reduction is one file and one line here.
 REDUCTIONS: list[Reduction] = [

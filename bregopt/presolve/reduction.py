@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Protocol
 
 from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
 
-__all__ = ["Presolved", "Reduced", "Reduction", "presolve"]
+__all__ = ["Presolved", "Reduced", "Reduction", "presolve", "summaries"]
 
 _UNTRIED: Any = object()
 
@@ -149,6 +150,14 @@ def presolve(program: Program, reductions: Iterable[Reduction], options: Any) ->
         if farkas is not None:
             break
     return Presolved(program, tuple(steps), farkas)
+
+
+def summaries(program: Program, reductions: Iterable[Reduction], options: Any) -> list[str]:
+    """Return what the reductions do to a program, in words; or that one finds a row that no point meets."""
+    try:
+        return presolve(program, reductions, options).summaries
+    except InfeasibleRowError as error:
+        return [str(error)]
 
 
 def _applied(reduction: Reduction, program: Program, options: Any) -> Reduced | None:

@@ -14,7 +14,7 @@ from bregopt import clock
 from bregopt.certify import Certificate, certify, check_families, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions
+from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, reason
@@ -98,7 +98,7 @@ def _names(solver: Solver | type[Solver]) -> list[str]:
 
 def reductions_of(solver: type[Solver], program: Program, settings: Settings) -> list[str]:
     """Return summaries of the reductions that a program undergoes before a route gets it."""
-    return presolve(program, reductions([*_RESTATING, *_names(solver)]), settings).summaries
+    return summaries(program, reductions([*_RESTATING, *_names(solver)]), settings)
 
 
 def _first(block: Block) -> Matrix:

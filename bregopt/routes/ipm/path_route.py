@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.certify import is_ray
 from bregopt.memory import shortage
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import reductions, summaries
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -57,7 +57,7 @@ class Path:
 
     def choice(self, program: Program, settings: Any) -> str:
         large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
-        found = [] if large else presolve(program, reductions(_REDUCTIONS), settings).summaries
+        found = [] if large else summaries(program, reductions(_REDUCTIONS), settings)
         memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
         some = ["on a working set of rows"] if _many_inactive(program) else []
         return "; ".join([memory, *some, *found])
