@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -67,15 +68,15 @@ class Spectrum(Protocol):
         ...
 
 
-class DifferenceSpectrum:
+class DifferenceSpectrum(ABC):
     """The derivative of ``V f(theta) V'`` by the divided differences of ``f`` (Daletskii and Krein)."""
 
     V: Array
 
     @property
+    @abstractmethod
     def differences(self) -> Array:
         """The divided differences of ``f``, divided by ``mu``, shape ``(n, n)``."""
-        raise NotImplementedError
 
     def derivative(self, S: Any) -> Product:
         inside = self.differences * (self.V.T @ (S @ self.V))

@@ -6,6 +6,7 @@ and returns the best iterate.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ _SLOW = 4  # steps without progress after which a method falls back to its slowe
 _LOST = 1e3  # ratio of the error to that of the best iterate above which a method is stopped
 
 
-class Method:
+class Method(ABC):
     """The interface of a method for the loop. A point has multipliers ``y``."""
 
     patience: int | None = None
@@ -37,13 +38,13 @@ class Method:
     tests_multipliers = True
     """Whether the multipliers are tested for a Farkas vector at each step. Otherwise `proof` does."""
 
+    @abstractmethod
     def certificate(self, at: Any) -> Certificate:
         """Return the certificate of a point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, at: Any) -> Any | None:
         """Return the next point, None if there is none."""
-        raise NotImplementedError
 
     def columns(self, at: Any) -> dict[str, float]:
         """Return the quantities that are recorded beside the certificate."""
