@@ -17,6 +17,7 @@ from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.routes.progress import Progress
+from bregopt.routes.tuning import Tuning
 
 __all__ = ["Capabilities", "Seed", "Settings", "Solver", "make_settings"]
 
@@ -116,6 +117,8 @@ class Settings:
         Seed of every random choice; a generator continues from its current state.
     rank_tol : float
         Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
+    tuning : Tuning
+        Numerical constants of the method; those of :func:`bregopt.tuning` by default.
     """
 
     tol: float = 1e-6
@@ -124,6 +127,7 @@ class Settings:
     verbose: bool = False
     seed: Seed = 0
     rank_tol: float = 1e-10
+    tuning: Tuning = Tuning()
 
     def __post_init__(self) -> None:
         for name in ("tol", "rank_tol", "time_limit"):
@@ -150,6 +154,11 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
         if not isinstance(self.verbose, bool):
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
+        expected = type(self).__dataclass_fields__["tuning"].default
+        if not isinstance(self.tuning, type(expected)):
+            raise TypeError(
+                f"tuning is {self.tuning!r}; expected {type(expected).__name__}, as bo.tuning(solver)"
+            )
 
     def completed(self, program: Program) -> Program:
         """Return the program with the rows that the options add, after its own."""

@@ -21,14 +21,6 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Followed", "Method", "Monitor"]
 
-_FEASIBLE = 1e-3  # residual below which multipliers are tested for a Farkas vector at doubling steps only
-_LEAN = 1e-6  # relative decrease of the multipliers of definite rows that makes ``A*(y)`` safely negative
-_STILL = 1e-8  # change of the objective, relative to it, that counts as none
-_FIRST_SUSPICION = 3  # first step at which multipliers are tested for a Farkas vector
-_BETTER = 0.9  # ratio of the error to that of the best iterate that counts as progress
-_SLOW = 4  # steps without progress after which a method falls back to its slower form
-_LOST = 1e3  # ratio of the error to that of the best iterate above which a method is stopped
-
 
 class Method(ABC):
     """The interface of a method for the loop. A point has multipliers ``y``."""
@@ -102,6 +94,7 @@ class Monitor:
 
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
+        self._tuning = settings.tuning
         self._signs = np.zeros(program.m)
         for term in program.A.terms:
             self._signs[term.at] = term.rows.definite_signs()
@@ -121,12 +114,12 @@ class Monitor:
         doubled = self._looks & (self._looks - 1) == 0
         if doubled:
             self._anchor = self._before
-        suspected = certificate.primal_residual > (self._tol if doubled else _FEASIBLE)
-        if step >= _FIRST_SUSPICION and suspected and self._contradiction((change, drift, y)):
+        suspected = certificate.primal_residual > (self._tol if doubled else self._tuning.farkas_residual)
+        if step >= self._tuning.farkas_step and suspected and self._contradiction((change, drift, y)):
             return StopReason.INFEASIBLE
         # Multipliers may stay at zero for long while the matrix still moves.
         moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
-        still = step and not moved > _STILL * abs(certificate.primal)
+        still = step and not moved > self._tuning.stall_change * abs(certificate.primal)
         if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
         return self._progress.stop()
@@ -149,7 +142,7 @@ class Monitor:
             while True:
                 certificate = method.certificate(at)
                 error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
-                if error <= _BETTER * least:
+                if error <= self._tuning.progress_ratio * least:
                     progressed = step
                 if error <= least:
                     best, least = at, error
@@ -162,9 +155,9 @@ class Monitor:
                 if step >= limit:
                     return Followed(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                lost = error > _LOST * least and not method.runs_away(at)
+                lost = error > self._tuning.divergence_ratio * least and not method.runs_away(at)
                 new = None if method.patience and lost else method.advance(at)
-                if (new is None or step - progressed >= _SLOW) and method.fall_back():
+                if (new is None or step - progressed >= self._tuning.fall_back_steps) and method.fall_back():
                     new, progressed = method.advance(best), step
                 if new is None or (method.patience and step - progressed >= method.patience):
                     return Followed(best, StopReason.STALLED, step)
@@ -181,7 +174,7 @@ class Monitor:
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
-        leaning = [c - _LEAN * np.abs(c) * self._signs for c in candidates]
+        leaning = [c - self._tuning.farkas_margin * np.abs(c) * self._signs for c in candidates]
         for candidate in (*candidates, *leaning):
             if is_farkas(self._program, candidate):
                 self.farkas = candidate

@@ -46,6 +46,7 @@ __all__ = [
     "takes",
     "time_limit",
     "translate",
+    "tuning",
 ]
 
 _REFERENCE = "cvxpy"
@@ -102,6 +103,25 @@ def register_solver(cls: type[Solver]) -> type[Solver]:
 def solvers() -> dict[str, str]:
     """Return the registered routes: name and one-line summary, in routing order."""
     return {name: cls.summary for name, cls in _all().items()}
+
+
+def tuning(solver: str) -> Any:
+    """Return the numerical constants of a route, each documented in its class.
+
+    The option ``tuning`` takes another instance, such as ``dataclasses.replace(bo.tuning("path"), ...)``.
+    The certificate of an answer, and so its status, does not depend on them.
+
+    Parameters
+    ----------
+    solver : str
+        The name of a route.
+
+    Returns
+    -------
+    bregopt.routes.tuning.Tuning
+        A frozen dataclass.
+    """
+    return settings(solver, {}).tuning
 
 
 def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:

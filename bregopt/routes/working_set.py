@@ -25,16 +25,6 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
-_BROKEN = 0.1  # fraction of the tolerance by which rows may be on the wrong side at the end
-_ENOUGH = 0.5  # fraction of the tolerance that a certificate has to meet
-_JOIN = 0.1  # fraction of the rows on the wrong side that joins at once, the worst first
-_GROWTH = 0.5  # least number that joins, relative to the working set (at least the order)
-_LOOSE = 1e-2  # tolerance of the first rounds
-_SHARPER = 0.02  # tolerance of the next round, relative to the gap of the last
-_SHARPEST = 1e-3  # least tolerance of a round, relative to the tolerance asked for
-_SETTLED = 0.1  # largest gap at which rows leave the working set
-_CLEAR = 1e-3  # distance of a hinge's multiplier from an end, relative to its price, at which its row leaves
-_ROUNDS = 60
 _CUT_SHORT = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 
 _Method = Callable[[Program, Any, Start | None, Progress], Answer]
@@ -213,8 +203,8 @@ class _Rounds:
         self, method: _Method, program: Program, settings: Any, progress: Progress, loose: bool
     ) -> None:
         self._method, self._program, self._settings, self._progress = method, program, settings, progress
-        self._loose = loose
-        self._tol = max(_LOOSE, settings.tol) if loose else settings.tol
+        self._loose, self._tuning = loose, settings.tuning
+        self._tol = max(self._tuning.first_tol, settings.tol) if loose else settings.tol
         self._rest = can_be_inactive(program.bounds)
         self._left = np.zeros(program.m, dtype=bool)  # a row leaves at most once
         self._best: tuple[float, Answer] | None = None
@@ -235,7 +225,7 @@ class _Rounds:
     def _run(self, active_set: ActiveSet, start: Start | None) -> Answer | StopReason:
         """Return a proof, or the reason why the best answer is the last."""
         program, asked = self._program, self._settings.tol
-        for _ in range(_ROUNDS):
+        for _ in range(self._tuning.rounds):
             active_set = active_set.paying(program) if self._loose else active_set
             own = self._solve(active_set, start)
             self._steps += own.iterations
@@ -249,7 +239,7 @@ class _Rounds:
                 active_set, start = active_set.joined(joining), None
                 continue
             certificate = self._look(answer, active_set)
-            if certificate.meets(_ENOUGH * asked):
+            if certificate.meets(self._tuning.certificate_share * asked):
                 return StopReason.CONVERGED
             if own.stop in _CUT_SHORT:
                 return own.stop
@@ -294,10 +284,12 @@ class _Rounds:
         activity = self._program.activity(answer.X, answer.u)
         out = np.where(self._rest, active_set.out_of_place(self._program, activity), 0.0)
         out /= sizes_at(self._program, answer.X, answer.u)
-        count = int((out > _BROKEN * self._settings.tol).sum())
+        count = int((out > self._tuning.row_violation * self._settings.tol).sum())
         order = max(block.n for block in self._program.blocks)
-        least = max(order, _GROWTH * active_set.working.sum()) if self._loose else order
-        joining: IntArray = np.argsort(-out)[: int(min(count, max(least, _JOIN * count)))]
+        least = max(order, self._tuning.joining_growth * active_set.working.sum()) if self._loose else order
+        joining: IntArray = np.argsort(-out)[
+            : int(min(count, max(least, self._tuning.joining_share * count)))
+        ]
         return joining
 
     def _against(self, active_set: ActiveSet, ray: Answer) -> IntArray:
@@ -322,24 +314,35 @@ class _Rounds:
 
     def _may_sharpen(self, stop: StopReason) -> bool:
         """Whether a smaller tolerance with the same rows may improve the answer."""
-        return self._loose and stop is StopReason.CONVERGED and self._tol > _SHARPEST * self._settings.tol
+        return (
+            self._loose
+            and stop is StopReason.CONVERGED
+            and self._tol > self._tuning.least_tol * self._settings.tol
+        )
 
     def _sharpen(self, certificate: Certificate, settled: bool) -> None:
         """Decrease the tolerance of the next round."""
-        enough = _ENOUGH * self._settings.tol
+        enough = self._tuning.certificate_share * self._settings.tol
         if settled and self._tol <= enough:  # the gap of the whole program has a smaller reference value
-            self._tol *= _SHARPER
+            self._tol *= self._tuning.tol_decrease
         else:
-            self._tol = float(np.clip(0.0 if settled else _SHARPER * certificate.gap, enough, self._tol))
+            self._tol = float(
+                np.clip(0.0 if settled else self._tuning.tol_decrease * certificate.gap, enough, self._tol)
+            )
 
     def _without_clear(self, active_set: ActiveSet, y: Array, certificate: Certificate) -> ActiveSet:
         """Return the active set without rows clearly at one end of their range; each leaves at most once."""
-        if not self._loose or certificate.gap > _SETTLED:
+        if not self._loose or certificate.gap > self._tuning.leaving_gap:
             return active_set
         bounds = self._program.bounds
         price = np.where(np.isfinite(bounds.gamma), bounds.gamma, np.abs(y).max(initial=0.0))
-        full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - _CLEAR) * price)
-        clear = active_set.working & self._rest & ~self._left & (full | (np.abs(y) < _CLEAR * price))
+        full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - self._tuning.leaving_distance) * price)
+        clear = (
+            active_set.working
+            & self._rest
+            & ~self._left
+            & (full | (np.abs(y) < self._tuning.leaving_distance * price))
+        )
         self._left |= clear
         held = np.where(full, np.copysign(bounds.gamma, y), 0.0)
         return ActiveSet(active_set.working & ~clear, np.where(clear, held, active_set.held))

@@ -11,6 +11,7 @@ from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.burer_monteiro.staircase import Staircase, first_columns
 from bregopt.routes.burer_monteiro.surface import read_surface
+from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["LowRankRoute", "LowRankSettings"]
@@ -26,10 +27,13 @@ class LowRankSettings(base.Settings):
         Columns of the first ``R``; more are added if needed. By default 12, and 24 for orders above 5000.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
+    tuning : BurerMonteiroTuning
+        Numerical constants of the method.
     """
 
     rank: int | None = None
     factor: Any = None
+    tuning: BurerMonteiroTuning = BurerMonteiroTuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()

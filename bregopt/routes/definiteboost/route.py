@@ -12,6 +12,7 @@ from bregopt.routes.base import Capabilities
 from bregopt.routes.definiteboost.nearness import project
 from bregopt.routes.definiteboost.rows import trace_row
 from bregopt.routes.definiteboost.search import LEAST_TOL, no_margin, search
+from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["DefiniteBoost", "DefiniteBoostSettings"]
@@ -35,11 +36,14 @@ class DefiniteBoostSettings(base.Settings):
         The order of rows. An iteration is one step, or one cycle over all rows.
     corrections : bool
         Whether steps also go back on satisfied rows with a nonzero multiplier.
+    tuning : DefiniteBoostTuning
+        Numerical constants of the method.
     """
 
     step: str = "approximate"
     order: str = "most_violated"
     corrections: bool = True
+    tuning: DefiniteBoostTuning = DefiniteBoostTuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,11 +10,13 @@ from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.systems import system_for
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = [
     "DefiniteFactor",
     "Direction",
     "Gram",
+    "InteriorPointTuning",
     "Iterate",
     "Path",
     "PathSettings",

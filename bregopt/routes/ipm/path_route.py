@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.working_set_start import first_active_set
 from bregopt.routes.progress import Progress
 from bregopt.routes.reductions import behind
@@ -31,8 +32,17 @@ _TIMES = 3  # rows that can be inactive, relative to a first working set, above 
 _HARD_WORK = 4e9  # operations of a Newton step on all rows above which a working set is used
 
 
+@dataclass(frozen=True, kw_only=True)
 class PathSettings(base.Settings):
-    """Options of the route `path`."""
+    """Options of the route `path`.
+
+    Parameters
+    ----------
+    tuning : InteriorPointTuning
+        Numerical constants of the method.
+    """
+
+    tuning: InteriorPointTuning = InteriorPointTuning()
 
 
 class Path:

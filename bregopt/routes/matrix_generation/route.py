@@ -11,6 +11,7 @@ from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.matrix_generation.generation import matrix_generation
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["PSDBoost", "PSDBoostSettings"]
@@ -41,12 +42,15 @@ class PSDBoostSettings(base.Settings):
     trace_bound : float, optional
         An upper bound on the trace, if no rows give one. It becomes a row of the problem: the answer and its
         certificate are those of ``tr X <= trace_bound``.
+    tuning : MatrixGenerationTuning
+        Numerical constants of the method.
     """
 
     master: str = "auto"
     cuts_per_round: int | None = None
     smoothing: float | str = "auto"
     trace_bound: float | None = None
+    tuning: MatrixGenerationTuning = MatrixGenerationTuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()

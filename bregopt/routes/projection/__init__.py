@@ -1,5 +1,10 @@
 """Bregman projection: the route for nearness problems."""
 
 from bregopt.routes.projection.bregman_route import Bregman, BregmanSettings
+from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["Bregman", "BregmanSettings"]
+__all__ = [
+    "Bregman",
+    "BregmanSettings",
+    "ProjectionTuning",
+]

@@ -20,6 +20,7 @@ from bregopt.routes.progress import Progress
 from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
+from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
@@ -64,9 +65,12 @@ class BregmanSettings(base.Settings):
     method : {"auto", "newton", "cyclic"}
         "newton" moves all rows at once, "cyclic" projects on one row at a time. "auto" uses "cyclic" for
         LogDet with a single row, where one projection gives the solution, and "newton" otherwise.
+    tuning : ProjectionTuning
+        Numerical constants of the method.
     """
 
     method: str = "auto"
+    tuning: ProjectionTuning = ProjectionTuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,6 +28,7 @@ from bregopt.routes.reference.backend import (
 )
 from bregopt.routes.reference.proofs import elastic, largest_trace, recession, recession_box
 from bregopt.routes.reference.translate import Translation, as_declared, joined
+from bregopt.routes.reference.tuning import ReferenceTuning
 
 __all__ = ["Reference", "ReferenceSettings"]
 
@@ -48,10 +49,13 @@ class ReferenceSettings(base.Settings):
         Any installed solver of CVXPY. None uses Clarabel for small problems and SCS for others.
     backend_options : dict, optional
         Options in the backend's terms; they override `tol`, `max_iter` and `time_limit`.
+    tuning : ReferenceTuning
+        Numerical constants of the method.
     """
 
     backend: str | None = None
     backend_options: Mapping[str, Any] | None = None
+    tuning: ReferenceTuning = ReferenceTuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()

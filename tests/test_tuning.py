@@ -1,0 +1,36 @@
+"""The numerical constants of the methods: passed by experts, checked, and without influence on the truth."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+
+
+@pytest.mark.parametrize("solver", bo.solvers())
+def test_every_route_gives_its_constants(solver):
+    tuning = bo.tuning(solver)
+    assert tuning == type(tuning)()
+    documented = {name for cls in type(tuning).__mro__ for name in (cls.__doc__ or "").split()}
+    assert {field.name for field in fields(tuning)} <= documented
+
+
+def test_a_constant_of_the_wrong_kind_is_refused():
+    tuning = bo.tuning("path")
+    with pytest.raises(TypeError, match="rounds is 2.5; expected an integer"):
+        replace(tuning, rounds=2.5)
+    with pytest.raises(TypeError, match="first_tol is 'small'; expected a number"):
+        replace(tuning, first_tol="small")
+    with pytest.raises(ValueError, match="first_tol is -1.0; expected a positive number"):
+        replace(tuning, first_tol=-1.0)
+    with pytest.raises(ValueError, match="first_tol is nan; expected a positive number"):
+        replace(tuning, first_tol=float("nan"))
+    with pytest.raises(TypeError, match="interior is None; expected a InteriorPointTuning"):
+        replace(bo.tuning("bregman"), interior=None)
+
+
+def test_the_constants_of_another_method_are_refused():
+    A = np.array([[1.0, 0.9, 0.3], [0.9, 1.0, 0.9], [0.3, 0.9, 1.0]])
+    with pytest.raises(TypeError, match=r"expected ProjectionTuning, such as bo.tuning\(solver\)"):
+        bo.nearest_correlation(A, solver="bregman", tuning=bo.tuning("path"))
