@@ -154,11 +154,10 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
         if not isinstance(self.verbose, bool):
             raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
-        expected = type(self).__dataclass_fields__["tuning"].default
-        if not isinstance(self.tuning, type(expected)):
-            raise TypeError(
-                f"tuning is {self.tuning!r}; expected {type(expected).__name__}, as bo.tuning(solver)"
-            )
+        own = type(type(self).__dataclass_fields__["tuning"].default)
+        if not isinstance(self.tuning, own):
+            found = type(self.tuning).__name__
+            raise TypeError(f"tuning is of type {found}; expected {own.__name__}, such as bo.tuning(solver)")
 
     def completed(self, program: Program) -> Program:
         """Return the program with the rows that the options add, after its own."""

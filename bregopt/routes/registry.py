@@ -27,6 +27,7 @@ from bregopt.program import Program
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver, make_settings
 from bregopt.routes.solution import Solution
+from bregopt.routes.tuning import Tuning
 from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for
 
@@ -105,7 +106,7 @@ def solvers() -> dict[str, str]:
     return {name: cls.summary for name, cls in _all().items()}
 
 
-def tuning(solver: str) -> Any:
+def tuning(solver: str) -> Tuning:
     """Return the numerical constants of a route, each documented in its class.
 
     The option ``tuning`` takes another instance, such as ``dataclasses.replace(bo.tuning("path"), ...)``.
@@ -223,8 +224,8 @@ def settings(solver: Any, options: dict[str, Any]) -> Settings:
 
 def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that a route has."""
-    known = _named(solver)[1].Settings.__dataclass_fields__
-    return {name: value for name, value in options.items() if name in known}
+    cls = _named(solver)[1]
+    return {name: value for name, value in options.items() if _has(cls, name, value)}
 
 
 def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
@@ -264,13 +265,22 @@ def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solve
 
 
 def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> str | None:
-    for name in options:
-        if name not in cls.Settings.__dataclass_fields__:
-            return f"it has no option {name!r}"
+    for name, value in options.items():
+        if not _has(cls, name, value):
+            kind = f" of type {type(value).__name__}" if name == "tuning" else ""
+            return f"it has no option {name!r}{kind}"
     settings = _own_settings(cls, options)
     program = settings.completed(program)
     reason = cls.capabilities.refusal(program)
     return reason if reason is not None else cls().refusal(program, settings)
+
+
+def _has(cls: type[Solver], name: str, value: Any) -> bool:
+    """Whether a route has an option; constants belong to one method and select its route."""
+    field = cls.Settings.__dataclass_fields__.get(name)
+    if name != "tuning" or field is None or not isinstance(value, Tuning):
+        return field is not None
+    return isinstance(value, type(field.default))
 
 
 def _own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
