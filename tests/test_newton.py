@@ -1,5 +1,7 @@
 """Newton's methods: their derivatives by finite differences, their systems against each other, hard cases."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import peers
@@ -15,13 +17,20 @@ from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import bent
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.routes.ipm import RightHandSide, RowAction, ScalingPoint, conjugate_gradients
+from bregopt.routes.ipm import (
+    InteriorPointTuning,
+    RightHandSide,
+    RowAction,
+    ScalingPoint,
+    conjugate_gradients,
+)
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.projection.held_diagonal import simplex_shift
 
+TUNING = InteriorPointTuning()
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
 
@@ -138,7 +147,7 @@ class TestSystems:
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
-        for system in (RowSystem(A, B), EntrySystem(A, B, exact)):
+        for system in (RowSystem(A, B, TUNING), EntrySystem(A, B, exact, TUNING)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
             np.testing.assert_allclose(step.X[0], 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
@@ -158,62 +167,54 @@ class TestSystems:
         at, pull = self.scene(4, rng, A)
         at = ScalingPoint(at.X, at.K, at.root, np.zeros(3), np.full(2, np.inf))
         pull = RightHandSide(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
-        step = RowSystem(A, B).factor(at)(pull)
+        step = RowSystem(A, B, TUNING).factor(at)(pull)
         np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
-    def test_iterations_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.routes.ipm import entry_system, row_system
-
+    def test_iterations_come_to_the_same(self, rng):
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
-        dX = RowSystem(A, B).factor(at)(pull).X[0]
-        monkeypatch.setattr(row_system, "LARGEST_IN_ROWS", 0)
-        monkeypatch.setattr(entry_system, "_LARGEST_FORMED", 0)
-        for module in (row_system, entry_system):
-            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
-        for system in (RowSystem(A, B), EntrySystem(A, B, np.zeros(A.m, dtype=bool))):
+        dX = RowSystem(A, B, TUNING).factor(at)(pull).X[0]
+        iterated = replace(TUNING, largest_formed_rows=1, largest_formed_entries=1, cg_tol=1e-10)
+        for system in (RowSystem(A, B, iterated), EntrySystem(A, B, np.zeros(A.m, dtype=bool), iterated)):
+            assert not system.direct
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
 
-    def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
-        from bregopt.routes.ipm import entry_system
-
+    def test_features_by_and_by_come_to_the_same(self, rng):
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array(rng.normal(size=(A.m, 2)))
         at, pull = self.scene(n, rng, A, 2)
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
-        kept = EntrySystem(A, B, exact).factor(at)(pull)
-        monkeypatch.setattr(entry_system, "_LARGEST_KEPT", 40)
-        streamed = EntrySystem(A, B, exact).factor(at)(pull)
+        kept = EntrySystem(A, B, exact, TUNING).factor(at)(pull)
+        streamed = EntrySystem(A, B, exact, replace(TUNING, largest_features=40)).factor(at)(pull)
         for one, other in zip((*kept.X, kept.u, kept.y), (*streamed.X, streamed.u, streamed.y), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
-    @pytest.mark.parametrize("terms", [0.0, 1e9])
-    def test_schur_matrix_by_every_formula(self, rng, monkeypatch, terms):
+    @pytest.mark.parametrize("cost", [1e-9, 1e9])
+    def test_schur_matrix_by_every_formula(self, rng, cost):
         """RankOneTerms, terms and whole products, each row of the map against its definition."""
-        monkeypatch.setattr("bregopt.routes.ipm.schur._TERM", terms)
         n = 6
         A = linear_map(n, rng)
         P, Q = positive_definite(n, rng), positive_definite(n, rng)
         units = [A.adjoint(e) for e in np.eye(A.m)]
         direct = [[np.vdot(B, (P @ C @ Q + Q @ C @ P) / 2) for C in units] for B in units]
-        np.testing.assert_allclose(Gram(A).assemble(P, Q), direct, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            Gram(A, replace(TUNING, term_cost=cost)).assemble(P, Q), direct, rtol=1e-9, atol=1e-9
+        )
 
-    def test_products_with_rows_term_by_term_and_whole(self, rng, monkeypatch):
+    def test_products_with_rows_term_by_term_and_whole(self, rng):
         n = 6
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
-        monkeypatch.setattr("bregopt.routes.ipm.row_action._SPARSE_FROM", 0)
-        for share in (0.0, 1e9):
-            monkeypatch.setattr("bregopt.routes.ipm.row_action._SPARSE_SHARE", share)
-            action = RowAction(A)
-            assert action.by_term == (share > 0)
+        for by_term, fraction in ((False, 1e-9), (True, 1e9)):
+            action = RowAction(A, replace(TUNING, sparse_order=1, sparse_fraction=fraction))
+            assert action.by_term == by_term
             S = action.adjoint(y)
-            np.testing.assert_allclose(S.toarray() if share else S, A.adjoint(y), atol=1e-12)
+            np.testing.assert_allclose(S.toarray() if by_term else S, A.adjoint(y), atol=1e-12)
             symmetric_product = (L @ R.T + R @ L.T) / 2
             np.testing.assert_allclose(action.apply_product(L, R), A.apply((symmetric_product,)), atol=1e-12)
 
@@ -231,11 +232,11 @@ class TestSystems:
         Z = rng.normal(size=(3, 5))
         S = np.vstack([Z, Z]) @ np.vstack([Z, Z]).T
         right = S @ rng.normal(size=6)
-        np.testing.assert_allclose(S @ DefiniteFactor(S).solve(right), right, atol=1e-8)
+        np.testing.assert_allclose(S @ DefiniteFactor(S, TUNING).solve(right), right, atol=1e-8)
 
     def test_conjugate_gradients(self, rng):
         S, b = positive_definite(20, rng), rng.normal(size=20)
-        x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
+        x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200, TUNING)
         np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
 
 
@@ -248,7 +249,7 @@ class TestBordered:
         M = scale * G @ G.T
         E = np.where(np.arange(k) < 6 - rank, 0.0, rng.uniform(0.1, 1, k) / scale)
         b, q = rng.normal(size=m), rng.normal(size=k)
-        y, u = bordered(M, F, E)(b, q)
+        y, u = bordered(M, F, TUNING, E)(b, q)
         size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
         np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
         np.testing.assert_allclose(F.T @ y - E * u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E * u).max()))
@@ -257,7 +258,7 @@ class TestBordered:
         M = np.diag([2.0, 0.0, 0.0])
         F = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
         b, q = rng.normal(size=3), rng.normal(size=2)
-        y, u = bordered(M, F)(b, q)
+        y, u = bordered(M, F, TUNING)(b, q)
         np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12)
         np.testing.assert_allclose(F.T @ y, q, atol=1e-12)
 

@@ -2,6 +2,7 @@
 
 import signal
 import warnings
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -20,14 +21,8 @@ from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.working_set_start import _best_variables
 from bregopt.routes.working_set import ActiveSet
 
-
-@pytest.fixture
-def small(monkeypatch):
-    """Take a working set from a dozen rows on."""
-    monkeypatch.setattr(route, "_MANY", 6)
-    monkeypatch.setattr(route, "_ORDERS", 1)
-    monkeypatch.setattr(route, "_TIMES", 1)
-    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
+# Takes a working set from a dozen rows on.
+SMALL = replace(bo.tuning("path"), sample_rows=6, sample_orders=1, sample_ratio=1, working_set_flops=1.0)
 
 
 def comparisons(seed, R, D, apart=1.0):
@@ -51,13 +46,12 @@ def margin_by_clarabel(far, near, price):
     return peers.ask(problem)
 
 
-def solve(problem, **options):
+def solve(problem, tuning=SMALL, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
-        return problem.solve(solver="path", **options)
+        return problem.solve(solver="path", tuning=tuning, **options)
 
 
-@pytest.mark.usefixtures("small")
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -74,7 +68,6 @@ def test_margins_agree_with_clarabel(seed, R, D, price):
     assert sol.dual_value >= sol.value - 1e-9 * max(1, abs(sol.value))
 
 
-@pytest.mark.usefixtures("small")
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), hinge=st.booleans(), n=st.integers(2, 5), m=st.integers(13, 60))
 def test_rows_of_every_kind_agree_with_all_rows_at_once(seed, hinge, n, m):
@@ -102,7 +95,6 @@ def test_rows_of_every_kind_agree_with_all_rows_at_once(seed, hinge, n, m):
     peers.ask(problem).agrees(sol.value, sol.error)
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("seed", range(6))
 def test_unbounded_margins_are_proven_so(seed):
     far, near = comparisons(seed, 60, 3)
@@ -110,7 +102,6 @@ def test_unbounded_margins_are_proven_so(seed):
     assert sol.status == "unbounded"
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("seed", range(6))
 def test_infeasible_rows_are_proven_so(seed):
     rng = np.random.default_rng(seed)
@@ -122,7 +113,6 @@ def test_infeasible_rows_are_proven_so(seed):
     assert sol.status == "infeasible"
 
 
-@pytest.mark.usefixtures("small")
 def test_rows_that_all_act():
     # As many rows as entries, all equal at the answer.
     rng = np.random.default_rng(0)
@@ -133,7 +123,6 @@ def test_rows_that_all_act():
     margin_by_clarabel(far, 0 * far, 50.0).agrees(sol.value, sol.error)
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("split", ["resting", "given way", "wrong"])
 def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     far, near = comparisons(3, 60, 4)
@@ -155,7 +144,6 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     peer.agrees(sol.value, sol.error)
 
 
-@pytest.mark.usefixtures("small")
 def test_a_stalled_round_is_no_answer(monkeypatch):
     """A method that gives up on few rows gets more of them."""
     far, near = comparisons(5, 60, 4)
@@ -171,7 +159,6 @@ def test_a_stalled_round_is_no_answer(monkeypatch):
     assert sol.status == "optimal"
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("option", [{"max_iter": 20}, {"time_limit": 1e-6}])
 def test_limits_keep_a_valid_answer(option):
     far, near = comparisons(1, 200, 6)
@@ -182,7 +169,6 @@ def test_limits_keep_a_valid_answer(option):
     assert sol.dual_value >= peer.value - peer.error - 1e-9
 
 
-@pytest.mark.usefixtures("small")
 def test_interrupt_between_rounds_keeps_the_best(monkeypatch):
     far, near = comparisons(1, 200, 6)
     original, calls = working_set._Rounds._joining, []
@@ -203,15 +189,14 @@ def test_interrupt_between_rounds_keeps_the_best(monkeypatch):
 def test_memory_is_not_asked_for_rows_that_rest():
     far, near = comparisons(0, 30_000, 8)
     program = margin_problem(far, near, 10.0).program()
-    assert route.memory_needed(program) < 1e9
+    assert route.memory_needed(program, bo.tuning("path")) < 1e9
     assert route.Path().refusal(program, route.PathSettings()) is None
 
 
-def test_many_rows_and_the_multipliers_of_all(monkeypatch):
-    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
+def test_many_rows_and_the_multipliers_of_all():
     far, near = comparisons(2, 3000, 6)
     problem = margin_problem(far, near, 10.0)
-    sol = solve(problem, tol=1e-7)
+    sol = solve(problem, tol=1e-7, tuning=replace(bo.tuning("path"), working_set_flops=1.0))
     assert sol.status == "optimal"
     assert sol.history["rows"].max() < 1500
     y = sol.duals[0]

@@ -21,11 +21,10 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
 
 __all__ = ["ActiveNewton", "DualPoint"]
-
-_SHORTEST = 0.1  # least step length; a shorter step means that the answer is not near
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +46,11 @@ class ActiveNewton(Method):
     ----------
     problem : LogDetProblem
         With hard rows and hinges.
+    tuning : InteriorPointTuning
     """
 
-    def __init__(self, problem: LogDetProblem) -> None:
+    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
+        self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         self._C, self._mu = problem.C, problem.mu
 
@@ -70,7 +71,7 @@ class ActiveNewton(Method):
     def advance(self, at: DualPoint) -> DualPoint | None:
         """Return the point after a step, None if the step length becomes too short."""
         step, alpha = self._step(at), 1.0
-        while np.isfinite(step).all() and alpha > _SHORTEST:
+        while np.isfinite(step).all() and alpha > self._tuning.active_least_step:
             new = self.at(at.y + alpha * step)
             if new is not None:
                 return new
@@ -81,7 +82,7 @@ class ActiveNewton(Method):
         acting = (at.y != 0) | self._bounds.equal | (self._bounds.violation(at.activity) > 0)
         rows = np.flatnonzero(acting & (self._A.norms() > 0))
         bounds, y, activity = self._bounds.slice(rows), at.y[rows], at.activity[rows]
-        H = Gram(self._A.slice(rows)).assemble(at.X, at.X) / self._mu
+        H = Gram(self._A.slice(rows), self._tuning).assemble(at.X, at.X) / self._mu
         # Multipliers that would bring each row to its bounds, the others fixed.
         to_lo, to_hi = (y + (end - activity) / H.diagonal() for end in (bounds.lo, bounds.hi))
         alone = np.where(to_lo > 0, to_lo, np.where(to_hi < 0, to_hi, 0.0))
@@ -90,7 +91,7 @@ class ActiveNewton(Method):
         move = allowed - y
         move[met] = 0.0
         missing = np.where(to_lo > 0, bounds.lo, bounds.hi) - activity - H @ move
-        move[met] = DefiniteFactor(H[np.ix_(met, met)]).solve(missing[met])
+        move[met] = DefiniteFactor(H[np.ix_(met, met)], self._tuning).solve(missing[met])
         step = np.zeros(len(at.y))
         step[rows] = move
         return step

@@ -25,12 +25,11 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import bent
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["BoundState", "FiniteBounds", "Move"]
 
 Subset = IntArray | slice
-# Range of the first slacks, relative to the larger of a bound and its activity.
-_LEAST_SLACK, _MOST_SLACK = 0.1, 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +192,9 @@ class BoundState:
     s: Array
 
     @classmethod
-    def at(cls, sides: FiniteBounds, activity: Array, nu: float, y: Array) -> BoundState:
+    def at(
+        cls, sides: FiniteBounds, activity: Array, nu: float, y: Array, tuning: InteriorPointTuning
+    ) -> BoundState:
         """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown)."""
         row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
@@ -202,8 +203,9 @@ class BoundState:
         own = np.maximum(sides.sign * np.where(known, y[row], 0.0), 0.0)
         least = size.copy()
         acts = own > 0
-        least[acts] = np.minimum(nu / own[acts], _MOST_SLACK * size[acts])
-        s = np.where(known, np.maximum(away, least), np.maximum(np.abs(away), _LEAST_SLACK * size))
+        least[acts] = np.minimum(nu / own[acts], tuning.largest_first_slack * size[acts])
+        unknown = np.maximum(np.abs(away), tuning.least_first_slack * size)
+        s = np.where(known, np.maximum(away, least), unknown)
         p = np.where(free, np.where(known, y[row], 0.0), np.maximum(own, nu / s))
         p[h] = np.minimum(p[h], np.where(known[h], 1 - 1e-3, 0.5) * gamma[h])
         give = nu / (gamma[h] - p[h])

@@ -22,20 +22,11 @@ from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
-__all__ = ["STEPS", "follow_path"]
-
-STEPS = 100  # the limit where the user gives none
-_SAFETY = 0.5  # fraction of the tolerance asked for, as round-off affects the whole problem's certificate
-_FAR_OUT = 1e-3  # scale of the bounds, relative to a primal iterate, below which that iterate diverges
-# Size of the costs, relative to the multipliers times the row sizes, below which these diverge. At a smaller
-# ratio the method may stall before it finds a proof.
-_ASKING = 0.1
-_NO_PART = 1e-9  # relative to the largest trace of a ray: a smaller block is set to zero
-_NO_SAY = 1e-12  # relative to the largest multiplier times row size of a Farkas vector: a smaller one is zero
-_PATIENCE = 20  # steps without progress after which the method stalls
+__all__ = ["follow_path"]
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -46,27 +37,30 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     program : Program
         Without divergences.
     settings : Settings
+        Its tuning is an :class:`InteriorPointTuning`.
     start : Start, optional
     progress : Progress
     """
-    costs = [block.C for block in program.blocks]
-    engine = PrimalDual(program, costs, program.faces, direct=True)
-    at = None if start is None else warm_iterate(engine, program, costs, program.faces, start)
+    tuning: InteriorPointTuning = settings.tuning
+    costs, faces = [block.C for block in program.blocks], program.faces
+    engine = PrimalDual(program, costs, tuning, faces, direct=True)
+    at = None if start is None else warm_iterate(engine, program, costs, faces, start, tuning)
     if at is None:
-        at = first_iterate(engine, program, costs, program.faces)
+        at = first_iterate(engine, program, costs, faces, tuning)
     method = _CentralPath(engine, program, settings, progress)
-    monitor = Monitor(program, settings, progress, _SAFETY)
-    found = monitor.follow(method, at, settings.max_iter or STEPS)
+    monitor = Monitor(program, settings, progress, tuning.path_share)
+    found = monitor.follow(method, at, settings.max_iter or tuning.steps)
     return found.proof or method.answer(found)
 
 
 class _CentralPath(Method):
-    patience = _PATIENCE
     tests_multipliers = False
 
     def __init__(self, engine: PrimalDual, program: Program, settings: Any, progress: Progress) -> None:
         self._engine, self._program = engine, program
         self._settings, self._progress = settings, progress
+        self._tuning: InteriorPointTuning = settings.tuning
+        self.patience = self._tuning.stall_steps
         self._order = sum(face.order for face in program.faces)
         self._flat = not pays(program)
 
@@ -116,19 +110,20 @@ class _CentralPath(Method):
     def _running(self, y: Array) -> Array:
         """Return the multipliers that diverge, with zero for the others."""
         worth = np.abs(y) * self._program.row_sizes
-        return np.where(worth > _NO_SAY * worth.max(initial=0.0), y, 0.0)
+        least = self._tuning.farkas_least_multiplier * worth.max(initial=0.0)
+        return np.where(worth > least, y, 0.0)
 
     def _dual_runs_away(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         reach = float(np.abs(at.y) @ self._program.row_sizes)
         own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
         left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
-        return max(own) + max(left) < _ASKING * reach
+        return max(own) + max(left) < self._tuning.dual_divergence * reach
 
     def _primal_runs_away(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
         largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
-        return self._program.bound_scale < _FAR_OUT * largest
+        return self._program.bound_scale < self._tuning.primal_divergence * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, corrected where it violates the rows of a ray.
@@ -137,7 +132,7 @@ class _CentralPath(Method):
         """
         A, B, bounds = self._program.A, self._program.B, self._program.bounds
         traces = [float(np.trace(pair.X)) for pair in at.pairs]
-        least = _NO_PART * max(float(np.abs(at.u).max(initial=0.0)), *traces)
+        least = self._tuning.ray_least_trace * max(float(np.abs(at.u).max(initial=0.0)), *traces)
         X = tuple(p.X if t > least else 0 * p.X for p, t in zip(at.pairs, traces, strict=True))
         u = np.where(np.abs(at.u) > least, at.u, 0.0)
         activity = self._program.activity(X, u)
@@ -145,8 +140,8 @@ class _CentralPath(Method):
         against += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
         H = (B @ sp.diags_array(u**2) @ B.T).toarray()
         for b, X_b in enumerate(X):
-            H += Gram(A, b).assemble(X_b, X_b)
-        w = DefiniteFactor(H).solve(against)
+            H += Gram(A, self._tuning, b).assemble(X_b, X_b)
+        w = DefiniteFactor(H, self._tuning).solve(against)
         moved = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
         return tuple((M + M.T) / 2 for M in moved), u - u**2 * (B.T @ w)
 

@@ -27,15 +27,9 @@ from bregopt.program import LinearMap
 from bregopt.program.rows import Rows, dense_stack
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["EntrySystem"]
-
-_LARGEST_FORMED = 1_200  # entries of a formed system if conjugate gradients could solve it
-_LARGEST_KEPT = 5_000_000  # numbers in the features of all rows
-_FEW = 80  # entries up to which transforming the Gram matrix costs less than transforming all rows
-_SOLVED = 1e-11  # largest residual, relative to the right-hand side, that is not refined
-_CG_STEPS = 300
-_CG_TOL = 1e-3  # relative
 
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 
@@ -43,11 +37,13 @@ _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 class EntrySystem:
     """The system in the entries of one ``X``, the variables, and the multipliers of rows with ``D = 0``."""
 
-    def __init__(self, A: LinearMap, B: Any, exact: Mask) -> None:
+    def __init__(self, A: LinearMap, B: Any, exact: Mask, tuning: InteriorPointTuning) -> None:
+        self._tuning = tuning
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
         self._yielding = ~exact
         self._shape = _Triangle.of(A.orders[0])
-        self.direct = B.shape[1] + len(self._exact) > 0 or self._shape.size <= _LARGEST_FORMED
+        few = self._shape.size <= tuning.largest_formed_entries
+        self.direct = few or B.shape[1] + len(self._exact) > 0
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
@@ -60,7 +56,7 @@ class EntrySystem:
         if self.direct:
             solve = self._solver(self._features(P), E, complementarity_diagonal, 1 / scaling_point.D_u)
         else:
-            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal)
+            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal, self._tuning)
 
         def step(rhs: RightHandSide) -> Step:
             G = np.diag(rhs.weight * k - 1)
@@ -73,12 +69,12 @@ class EntrySystem:
 
     def _features(self, P: Array) -> _Features:
         """Return the rows as vectors in coordinates ``X = P M P'``."""
-        shape = self._shape
-        if shape.size <= _FEW:
+        shape, tuning = self._shape, self._tuning
+        if shape.size <= tuning.gram_transform_entries:
             return _Moved(self._own, shape.congruence(P))
         A = self._A.restrict(0, P)
-        kept = (shape.size + self._B.shape[1]) * A.m <= _LARGEST_KEPT
-        return _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape)
+        kept = (shape.size + self._B.shape[1]) * A.m <= tuning.largest_features
+        return _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape, tuning.largest_features)
 
     @cached_property
     def _own(self) -> _Kept:
@@ -87,12 +83,12 @@ class EntrySystem:
 
     def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
         """Return the solver of the system for ``G`` and the other right-hand sides."""
-        shape, exact = self._shape, self._exact
+        shape, exact, tuning = self._shape, self._exact, self._tuning
         h = np.concatenate([shape.doubled(complementarity_diagonal), E_u])
         S = F.gram(E)
         np.einsum("ii->i", S)[:] += h
         border = F.of(exact)
-        solve_once = bordered(S, border, refinements=0)
+        solve_once = bordered(S, border, tuning, refine=False)
 
         def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
             """Solve, and refine once if the residual is more than round-off.
@@ -108,7 +104,7 @@ class EntrySystem:
             dy[exact] = -against
             # Rows with D > 0 hold by construction; the others hold up to round-off.
             left, missed = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
-            if left @ left > _SOLVED**2 * (right @ right):
+            if left @ left > tuning.entry_residual**2 * (right @ right):
                 more, against = solve_once(left, missed)
                 x += more
                 dy -= E * F.apply(more)
@@ -118,13 +114,14 @@ class EntrySystem:
         return refine
 
 
-def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
+def _iterative_solver(
+    A: LinearMap, E: Array, complementarity_diagonal: Array, tuning: InteriorPointTuning
+) -> _Solver:
     """Return the solver of a system that is not formed; there are no variables."""
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
-        delta = _iterated(
-            A, E, complementarity_diagonal, A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
-        )
+        right = A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
+        delta = _iterated(A, E, complementarity_diagonal, right, tuning)
         return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve
@@ -249,10 +246,10 @@ class _Moved:
 
 
 class _Streamed:
-    """Features that are computed in chunks, never all at once."""
+    """Features that are computed in chunks of at most `largest` numbers, never all at once."""
 
-    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
-        self._A, self._B, self._shape = A, B, shape
+    def __init__(self, A: LinearMap, B: Array, shape: _Triangle, largest: int) -> None:
+        self._A, self._B, self._shape, self._largest = A, B, shape, largest
 
     def apply(self, x: Array) -> Array:
         size = self._shape.size
@@ -265,7 +262,7 @@ class _Streamed:
         acting = np.flatnonzero(E)
         width = self._shape.size + self._B.shape[1]
         total = np.zeros((width, width))
-        for rows in np.array_split(acting, max(1, -(-len(acting) * width // _LARGEST_KEPT))):
+        for rows in np.array_split(acting, max(1, -(-len(acting) * width // self._largest))):
             checkpoint()
             total += self._some(rows).gram(E[rows])
         return total
@@ -300,7 +297,9 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
     return features
 
 
-def _iterated(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array) -> Array:
+def _iterated(
+    A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array, tuning: InteriorPointTuning
+) -> Array:
     """Solve the system in the entries by conjugate gradients, with the rows whose weight matters."""
     n = len(right)
     active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
@@ -316,7 +315,8 @@ def _iterated(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Ar
         if pieces is not None:
             square = dense(pieces.U) ** 2
             diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
-    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
+    tol, steps = tuning.cg_tol, tuning.cg_steps
+    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps, tuning).reshape(n, n)
 
 
 def _seen(root: Array, S: Array) -> Array:

@@ -10,14 +10,9 @@ from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
 from bregopt.linalg import factorized
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
-
-_REFINEMENTS = 2  # of a bordered system
-_SOLVED = 1e-13  # largest residual of a definite system, relative to the right-hand side
-_FAR = 1e6  # length of a step along a direction without curvature, relative to the preconditioned one
-_ROUND_OFF = 1e-7  # least pivot, relative to the root of the diagonal entry; its square is round-off
-_NOTHING = 1e-200  # a smaller diagonal entry belongs to a row of zeros
 
 
 class DefiniteFactor:
@@ -27,6 +22,7 @@ class DefiniteFactor:
     ----------
     S : array of shape (m, m)
         Positive semidefinite; not to be changed afterwards.
+    tuning : InteriorPointTuning
     repair : bool
         Whether the diagonal of a matrix that is not positive definite is increased.
 
@@ -37,12 +33,12 @@ class DefiniteFactor:
         diagonal is not finite.
     """
 
-    def __init__(self, S: Array, repair: bool = True) -> None:
-        self._S, extra = S, 0.0
+    def __init__(self, S: Array, tuning: InteriorPointTuning, repair: bool = True) -> None:
+        self._S, self._tuning, extra = S, tuning, 0.0
+        sizes = _sizes(S, tuning)
         while len(S):
-            more = S + np.diag(extra * _sizes(S)) if extra else S
-            self._root, definite = factorized(more)
-            if definite and (repair or (self._root.diagonal() > _ROUND_OFF * np.sqrt(_sizes(S))).all()):
+            self._root, definite = factorized(S + np.diag(extra * sizes) if extra else S)
+            if definite and (repair or (self._root.diagonal() > tuning.least_pivot * np.sqrt(sizes)).all()):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")
@@ -56,20 +52,25 @@ class DefiniteFactor:
         x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
             left = right - self._S @ x
-            if np.vdot(left, left) <= _SOLVED**2 * np.vdot(right, right):
+            if np.vdot(left, left) <= self._tuning.definite_residual**2 * np.vdot(right, right):
                 break
             x += lapack.dpotrs(self._root, left, lower=1)[0]
         return x
 
 
-def _sizes(S: Array) -> Array:
+def _sizes(S: Array, tuning: InteriorPointTuning) -> Array:
     """Return the diagonal, one where it is zero."""
     diagonal = S.diagonal()
-    return np.where(diagonal > _NOTHING, diagonal, 1.0)
+    return np.where(diagonal > tuning.zero_diagonal, diagonal, 1.0)
 
 
 def conjugate_gradients(
-    operator: Callable[[Array], Array], right: Array, diagonal: Array, tol: float, limit: int
+    operator: Callable[[Array], Array],
+    right: Array,
+    diagonal: Array,
+    tol: float,
+    limit: int,
+    tuning: InteriorPointTuning,
 ) -> Array:
     """Solve a positive semidefinite system, preconditioned by its diagonal, to a relative residual."""
     x = np.zeros_like(right)
@@ -85,7 +86,8 @@ def conjugate_gradients(
         Hp = operator(p)
         curvature = float(p @ Hp)
         if curvature <= 1e-14 * float(p @ (diagonal * p)):
-            return x + _FAR * rz / float(p @ (diagonal * p)) * p  # no curvature along p: take a long step
+            # No curvature along p: take a long step.
+            return x + tuning.zero_curvature_step * rz / float(p @ (diagonal * p)) * p
         alpha = rz / curvature
         x = x + alpha * p
         r = r - alpha * Hp
@@ -96,31 +98,33 @@ def conjugate_gradients(
 
 
 def bordered(
-    M: Array, F: Array, corner: Array | None = None, refinements: int = _REFINEMENTS
+    M: Array, F: Array, tuning: InteriorPointTuning, corner: Array | None = None, refine: bool = True
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return the solver of ``M y + F u = b, F'y - diag(corner) u = q``, with refinement.
+    """Return the solver of ``M y + F u = b, F'y - diag(corner) u = q``.
 
     Parameters
     ----------
     M : array of shape (m, m)
         Positive semidefinite.
     F : array of shape (m, k)
+    tuning : InteriorPointTuning
     corner : array of shape (k,), optional
         Nonnegative; zero by default.
-    refinements : int
+    refine : bool
+        Whether solutions are refined; otherwise the caller does that.
     """
     if F.shape[1] == 0:
-        factor = DefiniteFactor(M)
+        factor = DefiniteFactor(M, tuning)
         return lambda b, q: (factor.solve(b), q)
     E = np.zeros(F.shape[1]) if corner is None else corner
     try:
-        solve_once = _eliminated(M, F, E)
+        solve_once = _eliminated(M, F, E, tuning)
     except LinAlgError:
         solve_once = _whole(M, F, E)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y, u = solve_once(b, q)
-        for _ in range(refinements):
+        for _ in range(tuning.bordered_refinements if refine else 0):
             more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y + E * u)
             y, u = y + more_y, u + more_u
         return y, u
@@ -128,7 +132,9 @@ def bordered(
     return solve
 
 
-def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _eliminated(
+    M: Array, F: Array, E: Array, tuning: InteriorPointTuning
+) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of the bordered system, without refinement, by elimination of ``y``.
 
     ``M`` may be nearly singular where the whole system is not. Adding ``F R`` times the second equations
@@ -137,15 +143,15 @@ def _eliminated(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[
         (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
     """
     diagonal = M.diagonal()
-    share = (F**2 / np.where(diagonal > _NOTHING, diagonal, np.inf)[:, None]).sum(axis=0)
+    share = (F**2 / np.where(diagonal > tuning.zero_diagonal, diagonal, np.inf)[:, None]).sum(axis=0)
     share[share == 0] = 1.0  # only in rows without a size of their own
     R = 1 / (share + 2 * E)
     left = 1 - R * E
     FR = F * R
     checkpoint()
-    factor = DefiniteFactor(M + FR @ F.T, repair=False)
+    factor = DefiniteFactor(M + FR @ F.T, tuning, repair=False)
     inverse = factor.solve(F, refined=False)
-    border = DefiniteFactor(F.T @ inverse + np.diag(E / left), repair=False)
+    border = DefiniteFactor(F.T @ inverse + np.diag(E / left), tuning, repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y = factor.solve(b + FR @ q, refined=False)

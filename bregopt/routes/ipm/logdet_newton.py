@@ -18,37 +18,37 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, certify, is_ray, primal_residual
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Answer, Face, Program, Start, StopReason
-from bregopt.routes.base import Settings
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
-__all__ = ["STEPS", "logdet_newton"]
+__all__ = ["logdet_newton"]
 
-STEPS = 200  # the limit where the user gives none
-_CENTERINGS = 12  # trials of ``nu`` for a first iterate, each a tenth of the last
-# Limit of Newton's method on soft rows, which is slow if prices are far above the divergence's weight.
-_SOFT_STEPS = 20
-_WARM_STEPS = 12  # limit of steps from an earlier answer
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 _NO_VARIABLES = np.zeros(0)
 
 
-def logdet_newton(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+def logdet_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a LogDet nearness problem in one block.
 
     Parameters
     ----------
     program : Program
         One block with a LogDet term, no ordinary variables.
+    settings : Settings
+        Its tuning is an :class:`InteriorPointTuning`.
+    start : Start, optional
+    progress : Progress
     """
+    tuning: InteriorPointTuning = settings.tuning
     problem = LogDetProblem(program, progress)
-    methods: list[Any] = [_RowNewton(problem)]
-    if smooth(problem.program.bounds, problem.mu):
-        methods.insert(0, SoftNewton(problem))
+    methods: list[Any] = [_RowNewton(problem, tuning)]
+    if smooth(problem.program.bounds, problem.mu, tuning):
+        methods.insert(0, SoftNewton(problem, tuning))
     elif problem.unconstrained is not None:
         inactive = _inactive(problem, problem.unconstrained, settings, progress)
         if inactive is not None:
@@ -56,9 +56,9 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     if problem.unconstrained is None and is_ray(problem.program, (problem.steepest(),), _NO_VARIABLES):
         ray = problem.steepest()
         return Answer((ray,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
-    monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or STEPS, 0
+    monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or tuning.logdet_steps, 0
     if start is not None:
-        warm = _warm(methods[0], problem, start, monitor, min(limit, _WARM_STEPS))
+        warm = _warm(methods[0], problem, start, monitor, limit, tuning)
         if warm is not None:
             steps = warm.step
             if warm.stop in _FINAL or steps >= limit:
@@ -67,7 +67,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     least = np.inf
     for method in methods:
         for first in method.starts():
-            most = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
+            most = limit if method is methods[-1] else min(limit, steps + tuning.soft_steps)
             found = monitor.follow(method, first, most, steps)
             answer, steps = _answer(monitor, found), found.step
             if found.stop in _FINAL:
@@ -83,7 +83,7 @@ def logdet_newton(program: Program, settings: Settings, start: Start | None, pro
     return replace(best, iterations=steps)
 
 
-def _inactive(problem: LogDetProblem, X: Array, settings: Settings, progress: Progress) -> Answer | None:
+def _inactive(problem: LogDetProblem, X: Array, settings: Any, progress: Progress) -> Answer | None:
     """Return the unconstrained minimizer if it is the solution."""
     activity = problem.program.A.apply((X,))
     if primal_residual(problem.program, (X,), _NO_VARIABLES, activity) > settings.tol:
@@ -96,15 +96,22 @@ def _inactive(problem: LogDetProblem, X: Array, settings: Settings, progress: Pr
     return Answer((X,), _NO_VARIABLES, y, StopReason.CONVERGED, 0)
 
 
-def _warm(method: Any, problem: LogDetProblem, start: Start, monitor: Monitor, limit: int) -> Followed | None:
+def _warm(
+    method: Any,
+    problem: LogDetProblem,
+    start: Start,
+    monitor: Monitor,
+    limit: int,
+    tuning: InteriorPointTuning,
+) -> Followed | None:
     """Return the run from an earlier answer's multipliers, None if they give no first iterate."""
     y = problem.program.bounds.clip(start.y)
     if isinstance(method, _RowNewton):
         if problem.program.bounds.penalties:
             return None
-        method = ActiveNewton(problem)
+        method = ActiveNewton(problem, tuning)
     first = method.at(y)
-    return None if first is None else monitor.follow(method, first, limit)
+    return None if first is None else monitor.follow(method, first, min(limit, tuning.warm_steps))
 
 
 def _answer(monitor: Monitor, found: Followed) -> Answer:
@@ -115,12 +122,12 @@ def _answer(monitor: Monitor, found: Followed) -> Answer:
 class _RowNewton(Method):
     """The primal-dual engine at a fixed weight, with ``nu`` decreasing to zero."""
 
-    def __init__(self, problem: LogDetProblem) -> None:
-        self._problem = problem
+    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
+        self._problem, self._tuning = problem, tuning
 
     @cached_property
     def _engine(self) -> PrimalDual:
-        return PrimalDual(self._problem.program, [self._problem.C])
+        return PrimalDual(self._problem.program, [self._problem.C], self._tuning)
 
     def starts(self) -> Iterator[_Iterate]:
         """Yield a first iterate at the unconstrained minimizer, then one far above the weight."""
@@ -130,7 +137,7 @@ class _RowNewton(Method):
             yield near
         # On the central path of <C, X>, far above the weight.
         whole = Face.whole(len(self._problem.C))
-        yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole]))
+        yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole], self._tuning))
 
     def _near(self) -> _Iterate | None:
         bounds, X = self._problem.program.bounds, self._problem.unconstrained
@@ -154,7 +161,7 @@ class _RowNewton(Method):
         If there is none, ``Z = mu inv(X)``.
         """
         nu = mu = self._problem.mu
-        for _ in range(_CENTERINGS):
+        for _ in range(self._tuning.centering_trials):
             at = self._engine.begin([X], _NO_VARIABLES, nu)
             if at is not None and _inside(at.pairs[0].Z, self._problem.C):
                 return _Iterate(at)

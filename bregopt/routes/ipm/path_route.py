@@ -23,13 +23,6 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops,
 __all__ = ["Path", "PathSettings"]
 
 _REDUCTIONS = ("independent rows", "faces")  # of the program, or of each working set of its rows
-_LARGEST_SEARCHED = 2_000  # largest order at which ``choice`` looks for faces
-_MATRICES = 16  # matrices of each block's order in memory at a time
-_SCHUR = 3  # matrices of the order of the Schur complement in memory at a time
-_MANY = 300  # least number of rows in a first working set
-_ORDERS = 4  # least number of rows in a first working set, relative to the order
-_TIMES = 3  # rows that can be inactive, relative to a first working set, above which one is used
-_HARD_WORK = 4e9  # operations of a Newton step on all rows above which a working set is used
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +56,14 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        return shortage(memory_needed(program))
+        return shortage(memory_needed(program, settings.tuning))
 
     def choice(self, program: Program, settings: Any) -> str:
-        large = max(block.n for block in program.blocks) > _LARGEST_SEARCHED
+        tuning: InteriorPointTuning = settings.tuning
+        large = max(block.n for block in program.blocks) > tuning.face_search_order
         found = [] if large else summaries(program, reductions(_REDUCTIONS), settings)
-        memory = f"{max(memory_needed(program) / 1e6, 1):.0f} MB of memory at most"
-        some = ["on a working set of rows"] if _many_inactive(program) else []
+        memory = f"{max(memory_needed(program, tuning) / 1e6, 1):.0f} MB of memory at most"
+        some = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([memory, *some, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -80,7 +74,7 @@ class Path:
 
 
 def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    method = _on_working_set if _many_inactive(program) else _on_all_rows
+    method = _on_working_set if _many_inactive(program, settings.tuning) else _on_all_rows
     return method(program, settings, start, progress)
 
 
@@ -89,7 +83,7 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    count = _drawn(program)
+    count = _drawn(program, settings.tuning)
     active_set = first_active_set(_on_all_rows, program, settings, count, start, progress)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
 
@@ -123,21 +117,23 @@ def _alone(program: Program) -> Answer | None:
     return None
 
 
-def _many_inactive(program: Program) -> bool:
+def _many_inactive(program: Program, tuning: InteriorPointTuning) -> bool:
     """Whether so many rows can be inactive that a working set costs less."""
     rest = int(can_be_inactive(program.bounds).sum())
-    return rest > _TIMES * _drawn(program) and newton_flops(program) > _HARD_WORK
+    many = rest > tuning.sample_ratio * _drawn(program, tuning)
+    return many and newton_flops(program) > tuning.working_set_flops
 
 
-def _drawn(program: Program) -> int:
+def _drawn(program: Program, tuning: InteriorPointTuning) -> int:
     """Return the number of rows that can be inactive in the first working set."""
-    return max(_MANY, _ORDERS * max(block.n for block in program.blocks))
+    return max(tuning.sample_rows, tuning.sample_orders * max(block.n for block in program.blocks))
 
 
-def memory_needed(program: Program) -> int:
+def memory_needed(program: Program, tuning: InteriorPointTuning) -> int:
     """Return an estimate of the memory that a solution needs, in bytes."""
     rest = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - rest + min(rest, 2 * triangles)
-    return 8 * (_MATRICES * sum(block.n**2 for block in program.blocks) + _SCHUR * unknowns**2)
+    entries = sum(block.n**2 for block in program.blocks)
+    return 8 * (tuning.dense_matrices * entries + tuning.schur_matrices * unknowns**2)

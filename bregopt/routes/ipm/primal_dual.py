@@ -29,25 +29,12 @@ from bregopt.routes.ipm.bound_state import BoundState, FiniteBounds
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.row_system import LARGEST_IN_ROWS, RowSystem
-from bregopt.routes.ipm.step_length import TO_BOUNDARY, dual_length, primal_length
+from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.step_length import dual_length, primal_length
 from bregopt.routes.ipm.systems import system_for
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["PrimalDual", "Slope"]
-
-_FURTHER = 0.99  # fraction of the step to the boundary that is taken after a full predictor step
-_HEAVY = 20.0  # ratio of the weight of ``X Z`` to ``w`` above which it decreases along the central path
-# Least exponent of the centering parameter, and the total order from which it applies (1 below).
-_BOLD, _BOLD_FROM = 2.0, 130
-# Times the squared step length of the predictor: if the corrector's is shorter, the step is also tried
-# without second-order terms.
-_NOWHERE = 0.3
-_LEAST_SHARE = 1e-3  # least centering parameter
-_SHORTEST = 1e-7  # step length at which the method stalls
-_CUT = 0.95  # factor that shortens a step out of the cone (step lengths are estimates); squared at each trial
-_NO_PATH = 1e100  # multipliers this large are not on a central path
-_ROUND_OFF = 1e-11  # relative dual residual that counts as zero
-_TRIAL_TOL, _ROUGH_TOL = 0.04, 0.15  # relative tolerances of the step lengths of a step and of a predictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +55,7 @@ class PrimalDual:
     program : Program
         Rows, box and ``c``; the objectives of its blocks are not used.
     C : sequence of arrays of shape (n_b, n_b)
+    tuning : InteriorPointTuning
     faces : sequence of Face, optional
         The whole cone by default.
     direct : bool
@@ -75,8 +63,14 @@ class PrimalDual:
     """
 
     def __init__(
-        self, program: Program, C: Sequence[Array], faces: Sequence[Face] | None = None, direct: bool = False
+        self,
+        program: Program,
+        C: Sequence[Array],
+        tuning: InteriorPointTuning,
+        faces: Sequence[Face] | None = None,
+        direct: bool = False,
     ) -> None:
+        self._tuning = tuning
         self._A, self._c, self._C = program.A, program.c, tuple(C)
         self._program, self._Bt = program, program.Bt
         self._sides = FiniteBounds.of(_with_box(program))
@@ -84,18 +78,18 @@ class PrimalDual:
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         on_face = any(face.codimension for face in self._faces)
-        self._system = system_for(self._A, program.B, exact, fixed or on_face, direct)
-        self._actions = [RowAction(self._A, b) for b in range(len(self._C))]
+        self._system = system_for(self._A, program.B, exact, tuning, fixed or on_face, direct)
+        self._actions = [RowAction(self._A, tuning, b) for b in range(len(self._C))]
 
     def in_rows(self) -> PrimalDual | None:
         """Return the method with its system in the rows; None if it has that or it would be too large.
 
         The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
-        if isinstance(self._system, RowSystem) or self._A.m > LARGEST_IN_ROWS:
+        if isinstance(self._system, RowSystem) or self._A.m > self._tuning.largest_formed_rows:
             return None
         other = copy.copy(self)
-        other._system = RowSystem(self._A, self._program.B, direct=True)
+        other._system = RowSystem(self._A, self._program.B, self._tuning, direct=True)
         return other
 
     def begin(
@@ -122,7 +116,8 @@ class PrimalDual:
         near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
             near[: self._A.m] = y
-        ends = BoundState.at(self._sides, np.concatenate([self._program.activity(X, u), u]), nu, near)
+        levels = np.concatenate([self._program.activity(X, u), u])
+        ends = BoundState.at(self._sides, levels, nu, near, self._tuning)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
 
     def slope(self, at: Iterate) -> Slope | None:
@@ -165,17 +160,18 @@ class PrimalDual:
         )
         return Direction(step.X, dZ, step.u, ends)
 
-    def lengths(self, at: Iterate, step: Direction, tol: float = _TRIAL_TOL) -> tuple[float, float]:
+    def lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
+        tuning = self._tuning
         primal, dual = at.ends.longest(step.ends)
-        X = [primal_length(p, dX, tol) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [dual_length(p, dZ, tol) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        X = [primal_length(p, dX, tol, tuning) for p, dX in zip(at.pairs, step.X, strict=True)]
+        Z = [dual_length(p, dZ, tol, tuning) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(primal, *X), min(dual, *Z)
 
     def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
         """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
-        cut = _CUT
-        while max(primal, dual) > _SHORTEST:
+        cut = self._tuning.step_decrease
+        while max(primal, dual) > self._tuning.least_step:
             new = self._iterate(
                 tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
                 tuple(
@@ -208,27 +204,31 @@ class PrimalDual:
             return self._advance(at, weight)
 
     def _advance(self, at: Iterate, weight: float) -> Iterate | None:
-        falls = at.weight > _HEAVY * weight
+        tuning = self._tuning
+        falls = at.weight > tuning.weight_ratio * weight
         slope = self.slope(at)
         step = None if slope is None else self.direction(slope, weight, 0.0)
         if slope is None or step is None:
             return None
-        lengths = self.lengths(at, step, _ROUGH_TOL)
+        lengths = self.lengths(at, step, tuning.predictor_length_tol)
         primal, dual = (min(1.0, length) for length in lengths)
         now, order = at.complementarity(falls), at.order(falls)
         if order and now:
             share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
-            dear = sum(len(pair.X_root) for pair in at.pairs) >= _BOLD_FROM and not at.dual_miss
-            share = max(share ** max(_BOLD if dear else 1.0, 3 * min(primal, dual) ** 2), _LEAST_SHARE)
+            order_of_all = sum(len(pair.X_root) for pair in at.pairs)
+            dear = order_of_all >= tuning.centering_exponent_order and not at.dual_miss
+            exponent = max(tuning.centering_exponent if dear else 1.0, 3 * min(primal, dual) ** 2)
+            share = max(share**exponent, tuning.least_centering)
             nu = share * now / order
             target = max(nu, weight) if falls else weight
             corrected = self._corrected(slope, target, nu, step, min(primal, dual))
             if corrected is None:
                 return None
             step, lengths = corrected
-        reach = TO_BOUNDARY + (_FURTHER - TO_BOUNDARY) * min(primal, dual)
+        least, most = tuning.least_step_fraction, tuning.largest_step_fraction
+        reach = least + (most - least) * min(primal, dual)
         primal, dual = (min(1.0, reach * length) for length in lengths)
-        return self.moved(at, step, primal, dual) if max(primal, dual) > _SHORTEST else None
+        return self.moved(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
 
     def _corrected(
         self, slope: Slope, weight: float, nu: float, predictor: Direction, reached: float
@@ -243,10 +243,10 @@ class PrimalDual:
             step = self.direction(slope, weight, nu, after)
             if step is None:
                 continue
-            lengths = self.lengths(slope.at, step)
+            lengths = self.lengths(slope.at, step, self._tuning.step_length_tol)
             if best is None or min(lengths) > min(best[1]):
                 best = step, lengths
-            if min(lengths) >= _NOWHERE * reached**2:
+            if min(lengths) >= self._tuning.corrector_ratio * reached**2:
                 break
         return best
 
@@ -259,14 +259,14 @@ class PrimalDual:
         """
         checkpoint()
         y, z = ends.multipliers[: self._A.m], ends.multipliers[self._A.m :]
-        if not (np.abs(y) < _NO_PATH).all():
+        if not (np.abs(y) < self._tuning.largest_multiplier).all():
             return None
         pairs, worst = [], 0.0
         for b, (X_b, given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
             Z_b, residual = C - self._actions[b].adjoint(y), None
             if given is not None:
                 miss, size = float(np.linalg.norm(Z_b - given)), float(np.linalg.norm(given))
-                if miss > _ROUND_OFF * size:
+                if miss > self._tuning.dual_round_off * size:
                     Z_b, residual = given, Z_b - given
                     worst = max(worst, miss)
             M = face.compress(X_b)

@@ -10,12 +10,10 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, span
 from bregopt.program import LinearMap
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["RowAction"]
 
-_SPARSE_SHARE = 0.1  # rows with fewer terms than this fraction of the entries are evaluated by term
-_SPARSE_FROM = 150  # order from which ``A*(y)`` is a sparse matrix
-_CROWDED = 20  # terms per order above which a full matrix product costs less than one inner product a term
 _NONE = np.zeros(0, dtype=np.intp)
 
 
@@ -25,21 +23,23 @@ class RowAction:
     Parameters
     ----------
     A : LinearMap
+    tuning : InteriorPointTuning
     block : int
     """
 
-    def __init__(self, A: LinearMap, block: int = 0) -> None:
+    def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
         self._A, self._block, self._n = A, block, A.orders[block]
         self._parts = [term for term in A.terms if term.block == block]
-        self.by_term = sum(term.rows.count() for term in self._parts) <= _SPARSE_SHARE * self._n**2
+        count = sum(term.rows.count() for term in self._parts)
+        self.by_term = count <= tuning.sparse_fraction * self._n**2
         if self.by_term:
             terms = [(term.at, term.rows.coordinates()) for term in self._parts]
             self._row = np.concatenate([_NONE, *(at[t.row] for at, t in terms)])
             self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
             self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
             self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
-            self._crowded = len(self._row) > _CROWDED * self._n
-        self._sparse = self.by_term and self._n >= _SPARSE_FROM
+            self._crowded = len(self._row) > tuning.terms_per_order * self._n
+        self._sparse = self.by_term and self._n >= tuning.sparse_order
         if self._sparse:
             self._spread = self._pattern()
 

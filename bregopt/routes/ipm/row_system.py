@@ -16,14 +16,9 @@ from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["LARGEST_IN_ROWS", "RowSystem"]
-
-LARGEST_IN_ROWS = 6_000  # rows of a system that is formed
-_DROWNED = 1e4  # times a row's diagonal entry: a variable with a larger term borders the system
-_CG_STEPS = 300
-_CG_TOL = 1e-3  # relative
-
+__all__ = ["RowSystem"]
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
@@ -31,12 +26,13 @@ _Solve = Callable[[Array, Array], tuple[Array, Array]]
 class RowSystem:
     """The system in the multipliers of the rows."""
 
-    def __init__(self, A: LinearMap, B: Any, direct: bool = False) -> None:
-        self._A, self._B = A, lean(B)
+    def __init__(self, A: LinearMap, B: Any, tuning: InteriorPointTuning, direct: bool = False) -> None:
+        self._A, self._B, self._tuning = A, lean(B), tuning
         self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
         blocks = range(len(A.orders))
-        self._actions = [RowAction(A, b) for b in blocks]
-        self._grams = [Gram(A, b) for b in blocks] if direct or A.m <= LARGEST_IN_ROWS else None
+        self._actions = [RowAction(A, tuning, b) for b in blocks]
+        formed = direct or A.m <= tuning.largest_formed_rows
+        self._grams = [Gram(A, tuning, b) for b in blocks] if formed else None
 
     @property
     def direct(self) -> bool:
@@ -77,13 +73,13 @@ class RowSystem:
         checkpoint()
         np.einsum("ii->i", M)[:] += scaling_point.D[asked]
         if len(scaling_point.D_u) == 0:
-            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)))
+            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)), self._tuning)
         B = self._B[asked]
-        loose = _loose(B, M.diagonal(), scaling_point.D_u)
+        loose = _loose(B, M.diagonal(), scaling_point.D_u, self._tuning.border_ratio)
         if not loose.all():
             tight = B[:, ~loose]
             M += dense((tight * scaling_point.D_u[~loose]) @ tight.T)
-        return loose, bordered(M, dense(B[:, loose]), 1 / scaling_point.D_u[loose])
+        return loose, bordered(M, dense(B[:, loose]), self._tuning, 1 / scaling_point.D_u[loose])
 
     def _iterative(self, scaling_point: ScalingPoint, asked: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
@@ -96,7 +92,13 @@ class RowSystem:
             return product
 
         diagonal = _diagonal(self._A, X, K)[asked] + scaling_point.D[asked]
-        return lambda right, q: (conjugate_gradients(operator, right, diagonal, _CG_TOL, _CG_STEPS), q)
+        tuning = self._tuning
+
+        def solve(right: Array, q: Array) -> tuple[Array, Array]:
+            tol, steps = tuning.cg_tol, tuning.cg_steps
+            return conjugate_gradients(operator, right, diagonal, tol, steps, tuning), q
+
+        return solve
 
 
 def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
@@ -111,10 +113,11 @@ def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> 
     return symmetrize(moved)
 
 
-def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
+def _loose(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
     """Mark the variables that border the system: free ones, and those nearly free.
 
-    Eliminating such a variable would cancel the digits of the rows that share it.
+    Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
+    `ratio` times the `diagonal` entry of at least two rows.
     """
     loose: Mask = np.isinf(D_u)
     if loose.all():
@@ -122,7 +125,7 @@ def _loose(B: Any, diagonal: Array, D_u: Array) -> Mask:
     met = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
     for j in np.flatnonzero((met > 1) & ~loose):
         share = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
-        loose[j] = np.sum(share > _DROWNED * diagonal) > 1
+        loose[j] = np.sum(share > ratio * diagonal) > 1
     return loose
 
 

@@ -21,13 +21,9 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Rows
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Gram"]
-
-_FEW = 0.7  # fraction of the rows below which the requested rows are extracted first
-_CHUNK = 4_000_000  # products of entries formed at a time
-# Nanoseconds, roughly: four products of entries; one multiplication inside a matrix product; a call.
-_TERM, _FLOP, _CALL = 20.0, 0.05, 5e4
 
 
 class Gram:
@@ -36,16 +32,19 @@ class Gram:
     Parameters
     ----------
     A : LinearMap
+    tuning : InteriorPointTuning
     block : int
     """
 
-    def __init__(self, A: LinearMap, block: int = 0) -> None:
+    def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
+        self._tuning = tuning
         self._A, self._block, self._m, self._n = A, block, A.m, A.orders[block]
         self._parts = [term for term in A.terms if term.block == block]
         of_pieces = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
         self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
-        light, self._full = _by_cost([(t.at, t.rows) for t in self._parts if t not in of_pieces], self._n)
-        self._terms = _Terms.of(light, A.m)
+        others = [(t.at, t.rows) for t in self._parts if t not in of_pieces]
+        light, self._full = _by_cost(others, self._n, tuning)
+        self._terms = _Terms.of(light, A.m, tuning.chunk_products)
         self._light = np.ones(A.m, dtype=bool)
         self._light[[k for k, _ in self._full]] = False
 
@@ -61,8 +60,8 @@ class Gram:
             return p.products(P, Q, slice(None) if rows is None else rows, root)
         if rows is None:
             return self._all(P, Q)
-        if len(rows) < _FEW * self._m:
-            return Gram(self._A.slice(rows), self._block).assemble(P, Q)
+        if len(rows) < self._tuning.slice_fraction * self._m:
+            return Gram(self._A.slice(rows), self._tuning, self._block).assemble(P, Q)
         return self._all(P, Q)[np.ix_(rows, rows)]
 
     def _all(self, P: Array, Q: Array) -> Array:
@@ -171,9 +170,9 @@ def _block(rows: IntArray | slice, columns: IntArray | slice) -> Any:
 class _Terms:
     """Rows ``sum v X_ij``, term by term."""
 
-    def __init__(self, at: IntArray, t: Coordinates, m: int) -> None:
+    def __init__(self, at: IntArray, t: Coordinates, m: int, chunk: int) -> None:
         self._row, self._t = at, t
-        self._m = m
+        self._m, self._chunk = m, chunk
         self._diagonal = bool((t.i == t.j).all())
 
     @cached_property
@@ -184,12 +183,12 @@ class _Terms:
         )
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Coordinates]], m: int) -> _Terms | None:
+    def of(cls, families: list[tuple[IntArray, Coordinates]], m: int, chunk: int) -> _Terms | None:
         if not sum(len(t.row) for _, t in families):
             return None
         row = np.concatenate([at[t.row] for at, t in families])
         fields = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("row", "i", "j", "value"))
-        return cls(row, Coordinates(*fields), m)
+        return cls(row, Coordinates(*fields), m, chunk)
 
     def plain(self, m: int) -> bool:
         """Whether the rows are single diagonal entries, in order."""
@@ -205,7 +204,7 @@ class _Terms:
     def add(self, H: Array, P: Array, Q: Array) -> None:
         """Add the products of terms with terms."""
         S, N = self._sum, len(self._row)
-        for chunk in np.array_split(np.arange(N), max(1, N * N // _CHUNK)):
+        for chunk in np.array_split(np.arange(N), max(1, N * N // self._chunk)):
             checkpoint()
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
@@ -248,7 +247,7 @@ class _Full:
 
 
 def _by_cost(
-    families: list[tuple[IntArray, Rows]], n: int
+    families: list[tuple[IntArray, Rows]], n: int, tuning: InteriorPointTuning
 ) -> tuple[list[tuple[IntArray, Coordinates]], list[tuple[int, _Full]]]:
     """Return the terms of rows with few, and the rows for which a matrix product costs less."""
     total = sum(rows.count() for _, rows in families)
@@ -258,8 +257,8 @@ def _by_cost(
         t = rows.coordinates()
         count = np.bincount(t.row, minlength=rows.m)
         support = np.minimum(2 * count, n)
-        cost = _CALL + _FLOP * 2 * n * support * (n + support) + total
-        many = count * total * _TERM > cost
+        cost = tuning.call_cost + tuning.flop_cost * 2 * n * support * (n + support) + total
+        many = count * total * tuning.term_cost > cost
         kept = ~many[t.row]
         light.append((at, Coordinates(t.row[kept], t.i[kept], t.j[kept], t.value[kept])))
         order = np.argsort(t.row, kind="stable")

@@ -26,28 +26,21 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
 from bregopt.routes.ipm.logdet_problem import Known, LogDetProblem
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import newton_flops
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
-# Largest price of relaxing a bound by its own size, relative to the weight of the divergence.
-_STIFF = 1e6
-# Rounds of multipliers at the start; more where a Newton step costs far more than such a round.
-_ROUNDS, _MORE_ROUNDS = 4, 10
-_DEAR = 1e9  # operations of such a step
-# Factor between trial fractions of a response, and the number of fractions tried for the first iterate.
-_CUT, _SHARES = 0.25, 8
-_LEFT = 0.7  # ratio of the gaps after and before a joint step above which X moves alone
-_SHORTEST = 1e-12  # step length at which the old point is kept
 _NONE = np.zeros(0)
 
 
-def smooth(bounds: Bounds, mu: float) -> bool:
+def smooth(bounds: Bounds, mu: float, tuning: InteriorPointTuning) -> bool:
     """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
     power = PENALTY_DEGREES[bounds.kind]
     soft = bounds.kind > int(Penalty.HINGE)
-    return bool((soft & (bounds.gamma * bounds.sizes**power <= _STIFF * mu)).all())
+    largest = tuning.soft_largest_price * mu
+    return bool((soft & (bounds.gamma * bounds.sizes**power <= largest)).all())
 
 
 class _Point(Protocol):
@@ -125,13 +118,17 @@ class SoftNewton(Method):
     ----------
     problem : LogDetProblem
         It is :func:`smooth`.
+    tuning : InteriorPointTuning
     """
 
-    def __init__(self, problem: LogDetProblem) -> None:
+    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
+        self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
-        self._system = system_for(self._A, problem.program.B, np.zeros(problem.program.m, dtype=bool))
+        exact = np.zeros(problem.program.m, dtype=bool)
+        self._system = system_for(self._A, problem.program.B, exact, tuning)
         self._size = float(np.linalg.norm(problem.C))
-        self._rounds = _MORE_ROUNDS if newton_flops(problem.program) > _DEAR else _ROUNDS
+        dear = newton_flops(problem.program) > tuning.response_flops
+        self._rounds = tuning.more_response_rounds if dear else tuning.response_rounds
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate, with a fraction of the response to the unconstrained minimizer."""
@@ -181,9 +178,11 @@ class SoftNewton(Method):
         dy, dZ = step.y, -step.adjoint[0]
         noise = self._noise(at.X)
         primal = self._along(at.primal, step, noise)
-        dual, _ = _better(at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side), noise)
+        dual, _ = self._better(
+            at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side), noise
+        )
         new = SoftIterate(primal, dual, True)
-        if abs(self._gap(new)) <= _LEFT * abs(self._gap(at)):
+        if abs(self._gap(new)) <= self._tuning.joint_gap_ratio * abs(self._gap(at)):
             return new
         near = self._answered_alone
         if near is not None and near.primal.cost < primal.cost:
@@ -216,7 +215,7 @@ class SoftNewton(Method):
         return self._system.factor(ScalingPoint((at.X,), (K,), at.root, D, _NONE))(rhs)
 
     def _along(self, at: _Primal, step: Step, noise: float) -> _Primal:
-        return _better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]
+        return self._better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]
 
     def _noise(self, X: Array) -> float:
         """Return an estimate of the round-off in an objective near `X`."""
@@ -251,7 +250,10 @@ class SoftNewton(Method):
         if not np.isfinite(dy).all():
             return dual, 0.0
         dZ = -self._A.adjoint(dy)
-        return _better(dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, share, _CUT)
+        decrease = self._tuning.response_decrease
+        return self._better(
+            dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, share, decrease
+        )
 
     @cached_property
     def _answered_alone(self) -> SoftIterate | None:
@@ -261,8 +263,8 @@ class SoftNewton(Method):
             return None
         best, y = at, self._bounds.response(at.activity)
         adjoint = self._A.adjoint(y)
-        for k in range(_SHARES):
-            share = 0.25**k
+        for k in range(self._tuning.response_trials):
+            share = self._tuning.response_decrease**k
             dual = self._dual(share * y, self._problem.C - share * adjoint)
             new = None if dual is None else self._joined(dual)
             if new is not None and new.primal.cost < best.primal.cost:
@@ -300,17 +302,16 @@ class SoftNewton(Method):
         Z: Array = self._problem.C - self._A.adjoint(y)
         return Z
 
+    def _better(
+        self, at: P, along: Callable[[float], P | None], noise: float, share: float = 1.0, cut: float = 0.5
+    ) -> tuple[P, float]:
+        """Return the first point of a backtracking line search that is no worse, and its step length.
 
-def _better(
-    at: P, along: Callable[[float], P | None], noise: float, share: float = 1.0, cut: float = 0.5
-) -> tuple[P, float]:
-    """Return the first point of a backtracking line search that is no worse, and its step length.
-
-    If there is none, return the old point and zero. Costs that differ by at most `noise` count as equal.
-    """
-    while share > _SHORTEST:
-        new = along(share)
-        if new is not None and new.cost <= at.cost + noise:
-            return new, share
-        share *= cut
-    return at, 0.0
+        If there is none, return the old point and zero. Costs that differ by at most `noise` count as equal.
+        """
+        while share > self._tuning.least_search_step:
+            new = along(share)
+            if new is not None and new.cost <= at.cost + noise:
+                return new, share
+            share *= cut
+        return at, 0.0

@@ -20,14 +20,9 @@ from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["first_iterate", "warm_iterate"]
-
-_IDENTITY = 1e-9  # largest entrywise difference between ``A*(y)`` and the identity
-_ABOVE = 1.1  # factor on the Gershgorin shift that makes the first Z positive definite
-_PRIMAL, _DUAL = 10.0, 10.0  # sizes of a first X and Z, relative to the scales of the data
-_ROOM = 1e-2  # distance of a hinge's first multiplier from the ends of its range, relative to its price
-_AWAY = 0.05  # distance of a warm start from the boundary, relative to the mean eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +34,11 @@ class _Least:
 
 
 def first_iterate(
-    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face]
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    tuning: InteriorPointTuning,
 ) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
@@ -50,22 +49,29 @@ def first_iterate(
     costs : sequence of arrays of shape (n_b, n_b)
         The ``C`` of the engine.
     faces : sequence of Face
+    tuning : InteriorPointTuning
     """
-    inside = _inside(program, costs, faces)
+    inside = _inside(program, costs, faces, tuning)
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
         return at
-    X = _least(program, faces).X or _identities(program, faces)
-    d = _DUAL * _dual_size(program, costs)
+    X = _least(program, faces, tuning).X or _identities(program, faces, tuning)
+    d = tuning.first_dual_scale * _dual_size(program, costs)
     Z = [d * np.eye(face.n) for face in faces]
-    at = engine.begin(X, _middle(program), _mean_eigenvalue(program, faces, X) * d, None, Z)
+    nu = _mean_eigenvalue(program, faces, X, tuning) * d
+    at = engine.begin(X, _middle(program, tuning), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
     return at
 
 
 def warm_iterate(
-    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    start: Start,
+    tuning: InteriorPointTuning,
 ) -> Iterate | None:
     """Return an iterate near an earlier answer, away from the boundary; None if there is none.
 
@@ -73,9 +79,9 @@ def warm_iterate(
     """
     if len(start.X) != len(faces):
         return None
-    inside = _inside(program, costs, faces)
-    at = None if inside is None else _towards(engine, program, costs, faces, start, inside)
-    return _lifted_start(engine, program, costs, faces, start) if at is None else at
+    inside = _inside(program, costs, faces, tuning)
+    at = None if inside is None else _towards(engine, program, costs, faces, start, inside, tuning)
+    return _lifted_start(engine, program, costs, faces, start, tuning) if at is None else at
 
 
 def _towards(
@@ -85,34 +91,42 @@ def _towards(
     faces: Sequence[Face],
     start: Start,
     inside: _Inside,
+    tuning: InteriorPointTuning,
 ) -> Iterate | None:
     """Return the convex combination of an earlier answer and an interior point; None outside the cone."""
-    X = tuple(_between(np.asarray(X_b), own) for X_b, own in zip(start.X, inside.X, strict=True))
-    y = _between(program.bounds.clip(start.y), inside.y)
+    part = tuning.warm_distance
+    X = tuple(_between(np.asarray(X_b), own, part) for X_b, own in zip(start.X, inside.X, strict=True))
+    y = _between(program.bounds.clip(start.y), inside.y, part)
     gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
     nu = gap / max(sum(face.order for face in faces), 1)
-    return engine.begin(X, _between(start.u, inside.u), nu, y) if nu > 0 else None
+    return engine.begin(X, _between(start.u, inside.u, part), nu, y) if nu > 0 else None
 
 
-def _between(a: Array, b: Array) -> Array:
-    middle: Array = (1 - _AWAY) * a + _AWAY * b
+def _between(a: Array, b: Array, part: float) -> Array:
+    middle: Array = (1 - part) * a + part * b
     return middle
 
 
 def _lifted_start(
-    engine: PrimalDual, program: Program, costs: Sequence[Array], faces: Sequence[Face], start: Start
+    engine: PrimalDual,
+    program: Program,
+    costs: Sequence[Array],
+    faces: Sequence[Face],
+    start: Start,
+    tuning: InteriorPointTuning,
 ) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     X, Z, mean = [], [], 0.0
     y = program.bounds.clip(start.y)
     for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
         inside = face.compress(np.asarray(X_b))
-        X.append(face.lift(_lifted(inside, float(np.trace(inside)) / max(face.order, 1))))
+        mean_X = float(np.trace(inside)) / max(face.order, 1)
+        X.append(face.lift(_lifted(inside, tuning.warm_distance * mean_X)))
         own = face.compress(costs[b] - program.A.adjoint(y, b))
         size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
-        Z.append(face.lift(_lifted(own, size)))
+        Z.append(face.lift(_lifted(own, tuning.warm_distance * size)))
         mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
-    u = np.clip(start.u, *_inner_box(program))
+    u = np.clip(start.u, *_inner_box(program, tuning))
     return engine.begin(X, u, mean / len(faces), y, Z)
 
 
@@ -126,34 +140,39 @@ class _Inside:
     nu: float
 
 
-def _inside(program: Program, costs: Sequence[Array], faces: Sequence[Face]) -> _Inside | None:
+def _inside(
+    program: Program, costs: Sequence[Array], faces: Sequence[Face], tuning: InteriorPointTuning
+) -> _Inside | None:
     """Return such a point; None if no combination of equalities is the identity."""
-    least = _least(program, faces)
+    least = _least(program, faces, tuning)
     checkpoint()
     if least.y is None:
         return None
-    X = least.X or _identities(program, faces)
-    y = _paying(program)
+    X = least.X or _identities(program, faces, tuning)
+    y = _paying(program, tuning)
     C = [face.compress(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
     below = max(_lower_bound(C_b) for C_b in C)
     size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
-    t = _ABOVE * below + (size if size > 0 else _dual_size(program, costs))
-    nu = t * _mean_eigenvalue(program, faces, X)
-    return _Inside(X, _meeting(program, X, _middle(program), y, nu), y - t * least.y, nu)
+    t = tuning.dual_shift * below + (size if size > 0 else _dual_size(program, costs))
+    nu = t * _mean_eigenvalue(program, faces, X, tuning)
+    u = _meeting(program, X, _middle(program, tuning), y, nu)
+    return _Inside(X, u, y - t * least.y, nu)
 
 
-def _identities(program: Program, faces: Sequence[Face]) -> tuple[Array, ...]:
-    """Return multiples of the identity on the faces, ten times the scale of the bounds."""
-    size = _PRIMAL * program.bound_scale
+def _identities(program: Program, faces: Sequence[Face], tuning: InteriorPointTuning) -> tuple[Array, ...]:
+    """Return multiples of the identity on the faces, far above the scale of the bounds."""
+    size = _primal_size(program, tuning)
     return tuple(size * face.lift(np.eye(face.order)) for face in faces)
 
 
-def _mean_eigenvalue(program: Program, faces: Sequence[Face], X: Sequence[Array]) -> float:
+def _mean_eigenvalue(
+    program: Program, faces: Sequence[Face], X: Sequence[Array], tuning: InteriorPointTuning
+) -> float:
     order = sum(face.order for face in faces)
-    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _PRIMAL * program.bound_scale
+    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _primal_size(program, tuning)
 
 
-def _least(program: Program, faces: Sequence[Face]) -> _Least:
+def _least(program: Program, faces: Sequence[Face], tuning: InteriorPointTuning) -> _Least:
     bounds, A = program.bounds, program.A
     alone = bounds.equal & program.alone
     equal = np.flatnonzero(alone)
@@ -161,8 +180,8 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
         return _Least(None, None)
     rows = A.slice(equal)
     P = [face.lift(np.eye(face.order)) for face in faces]
-    H = sum(Gram(rows, b).assemble(P_b, P_b) for b, P_b in enumerate(P))
-    factor = DefiniteFactor(np.asarray(H))
+    H = sum(Gram(rows, tuning, b).assemble(P_b, P_b) for b, P_b in enumerate(P))
+    factor = DefiniteFactor(np.asarray(H), tuning)
     y = np.zeros(A.m)
     y[equal] = factor.solve(rows.apply(P))
     w = factor.solve(bounds.lo[equal])
@@ -172,10 +191,10 @@ def _least(program: Program, faces: Sequence[Face]) -> _Least:
         float(np.abs(face.compress(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
         for b, face in enumerate(faces)
     )
-    return _Least(tuple(X) if inside else None, y if miss <= _IDENTITY else None)
+    return _Least(tuple(X) if inside else None, y if miss <= tuning.identity_tol else None)
 
 
-def _paying(program: Program) -> Array:
+def _paying(program: Program, tuning: InteriorPointTuning) -> Array:
     """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero if there are none.
 
     They have the least norm relative to the prices of their hinges.
@@ -189,7 +208,7 @@ def _paying(program: Program) -> Array:
     y = none.copy()
     y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
     lower, upper = (end[hinge] for end in bounds.dual_range())
-    room = _ROOM * gamma
+    room = tuning.first_hinge_distance * gamma
     inside = (lower + room <= y[hinge]) & (y[hinge] <= upper - room) & (np.abs(y[hinge]) >= room)
     paid = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
     return y if inside.all() and paid else none
@@ -235,16 +254,21 @@ def _dual_size(program: Program, costs: Sequence[Array]) -> float:
     return max([float(np.linalg.norm(C)) for C in costs] + [scale_of(program).dual]) or 1.0
 
 
-def _inner_box(program: Program) -> tuple[Array, Array]:
+def _primal_size(program: Program, tuning: InteriorPointTuning) -> float:
+    """Return the size of a first ``X``, and the distance of a first variable from its one bound."""
+    return tuning.first_primal_scale * program.bound_scale
+
+
+def _inner_box(program: Program, tuning: InteriorPointTuning) -> tuple[Array, Array]:
     """Return a smaller box inside the box of the variables."""
-    unit = _PRIMAL * program.bound_scale
-    width = np.minimum(program.u_hi - program.u_lo, unit)
-    return program.u_lo + _AWAY * width, program.u_hi - _AWAY * width
+    width = np.minimum(program.u_hi - program.u_lo, _primal_size(program, tuning))
+    away = tuning.warm_distance * width
+    return program.u_lo + away, program.u_hi - away
 
 
-def _middle(program: Program) -> Array:
-    """Return an interior point of the box: its middle, or ten times the bounds' scale from one bound."""
-    unit = _PRIMAL * program.bound_scale
+def _middle(program: Program, tuning: InteriorPointTuning) -> Array:
+    """Return an interior point of the box: its middle, or a point far from its one bound."""
+    unit = _primal_size(program, tuning)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)
@@ -254,7 +278,7 @@ def _middle(program: Program) -> Array:
     return np.where(both, middle, one_end)
 
 
-def _lifted(S: Array, size: float) -> Array:
-    """Return ``S`` plus a multiple of the identity, with eigenvalues of at least ``_AWAY * size``."""
+def _lifted(S: Array, least_eigenvalue: float) -> Array:
+    """Return ``S`` plus a multiple of the identity, with eigenvalues of at least `least_eigenvalue`."""
     least = float(np.linalg.eigvalsh(S).min(initial=0.0))
-    return S + (max(-least, 0.0) + _AWAY * size) * np.eye(len(S))
+    return S + (max(-least, 0.0) + least_eigenvalue) * np.eye(len(S))

@@ -14,24 +14,15 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Face
 from bregopt.routes.ipm.iterate import Pair
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["TO_BOUNDARY", "dual_length", "primal_length"]
-
-# Least fraction of the step to the boundary that is taken. Lengths above 1 / 0.9 thus allow the full step.
-TO_BOUNDARY = 0.9
-
-# Orders from which the step length comes from Cholesky trials, and from a Lanczos estimate. Below both the
-# smallest eigenvalue is computed.
-_TRIALS_FROM, _LANCZOS_FROM = 40, 130
-_LANCZOS_STEPS = 40
-_LANCZOS_TOL = 0.01  # relative
-_SHORTEST = 1e-7
+__all__ = ["dual_length", "primal_length"]
 
 
-def primal_length(pair: Pair, step: Array, tol: float) -> float:
+def primal_length(pair: Pair, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
     """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face."""
-    if len(pair.X_root) < _LANCZOS_FROM:
-        return _longest(pair.X, step, pair.X_root, pair.face, tol)
+    if len(pair.X_root) < tuning.lanczos_order:
+        return _longest(pair.X, step, pair.X_root, pair.face, tol, tuning)
     L, face = np.asfortranarray(pair.X_root), pair.face
 
     def seen(v: Array) -> tuple[Array, Array]:
@@ -41,13 +32,13 @@ def primal_length(pair: Pair, step: Array, tol: float) -> float:
         return w, w
 
     start = _anywhere(len(L))
-    return _before(_least_eigenvalue(seen, start, start))
+    return _before(_least_eigenvalue(seen, start, start, tuning))
 
 
-def dual_length(pair: Pair, step: Any, tol: float) -> float:
+def dual_length(pair: Pair, step: Any, tol: float, tuning: InteriorPointTuning) -> float:
     """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face."""
-    if len(pair.Z_root) < _LANCZOS_FROM:
-        return _longest(pair.Z, step, pair.Z_root, pair.face, tol)
+    if len(pair.Z_root) < tuning.lanczos_order:
+        return _longest(pair.Z, step, pair.Z_root, pair.face, tol, tuning)
 
     def seen(v: Array) -> tuple[Array, Array]:
         """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
@@ -55,16 +46,16 @@ def dual_length(pair: Pair, step: Any, tol: float) -> float:
         return pair.K @ moved, moved
 
     start = _anywhere(len(pair.Z))
-    return _before(_least_eigenvalue(seen, pair.K @ start, start))
+    return _before(_least_eigenvalue(seen, pair.K @ start, start, tuning))
 
 
-def _longest(S: Array, step: Any, root: Array, face: Face, tol: float) -> float:
+def _longest(S: Array, step: Any, root: Array, face: Face, tol: float, tuning: InteriorPointTuning) -> float:
     """Return approximately the largest ``alpha`` with ``S + alpha step`` psd on the face.
 
     `root` is the Cholesky factor of `S` on the face.
     """
-    if len(root) >= _TRIALS_FROM:
-        return _longest_by_trials(face.compress(S), face.compress(dense(step)), tol)
+    if len(root) >= tuning.trial_order:
+        return _longest_by_trials(face.compress(S), face.compress(dense(step)), tol, tuning)
     if len(root) == 0:
         return math.inf
     half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
@@ -77,15 +68,15 @@ def _before(least: float) -> float:
     return math.inf if least >= 0 else -1 / least
 
 
-def _longest_by_trials(S: Array, step: Array, tol: float) -> float:
+def _longest_by_trials(S: Array, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
     """Return a step length at which the Cholesky factorization succeeds, the longest up to a relative `tol`.
 
     A failed trial gives a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all step lengths by
     ``-v'Sv / v'step v``. The next trial is just below this bound.
     """
     trial = np.empty_like(S)
-    alpha = enough = 1 / TO_BOUNDARY
-    while alpha > _SHORTEST:
+    alpha = enough = 1 / tuning.least_step_fraction
+    while alpha > tuning.least_step:
         np.multiply(step, alpha, out=trial)
         np.add(trial, S, out=trial)
         L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
@@ -107,7 +98,9 @@ def _anywhere(n: int) -> Array:
     return v
 
 
-def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
+def _least_eigenvalue(
+    operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array, tuning: InteriorPointTuning
+) -> float:
     """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
 
     The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
@@ -119,12 +112,14 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
         product.
     w, dual_w : array of shape (n,)
         Where to start, and that times the matrix.
+    tuning : InteriorPointTuning
     """
-    basis = np.zeros((_LANCZOS_STEPS + 1, len(w)))
+    steps, tol = tuning.lanczos_steps, tuning.lanczos_tol
+    basis = np.zeros((steps + 1, len(w)))
     dual = basis if dual_w is w else np.zeros_like(basis)
-    alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
+    alpha, beta = np.zeros(steps), np.zeros(steps)
     estimate = 0.0
-    for k in range(_LANCZOS_STEPS):
+    for k in range(steps):
         checkpoint()
         size = math.sqrt(max(float(w @ dual_w), 0.0))
         if k > 0:
@@ -133,7 +128,7 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
             ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
             residual = size * abs(float(vectors[-1, 0]))
             estimate = float(ritz[0]) - residual
-            if residual <= _LANCZOS_TOL * max(abs(float(ritz[0])), _LANCZOS_TOL) or size == 0:
+            if residual <= tol * max(abs(float(ritz[0])), tol) or size == 0:
                 break
         basis[k], dual[k] = w / size, dual_w / size
         w, dual_w = operator(basis[k])

@@ -21,13 +21,19 @@ from bregopt.program import LinearMap
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.newton_point import System
 from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["system_for"]
 
-_LARGEST_FORMED = 6_000  # entries, if some rows have ``D = 0``, which requires a formed system
 
-
-def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: bool = False) -> System:
+def system_for(
+    A: LinearMap,
+    B: Any,
+    exact: Mask,
+    tuning: InteriorPointTuning,
+    fixed: bool = False,
+    direct: bool = False,
+) -> System:
     """Return the system with fewer unknowns; fixed variables require the one in the rows.
 
     Parameters
@@ -36,6 +42,7 @@ def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: b
     B : csr_array of shape (m, k)
     exact : boolean array of shape (m,)
         Marks the rows with ``D = 0``, the hard equalities.
+    tuning : InteriorPointTuning
     fixed : bool
         Whether a variable is fixed.
     direct : bool
@@ -43,9 +50,12 @@ def system_for(A: LinearMap, B: Any, exact: Mask, fixed: bool = False, direct: b
     """
     n, k, m = A.orders[0], B.shape[1], A.m
     if fixed or len(A.orders) > 1:
-        return RowSystem(A, B, direct)
+        return RowSystem(A, B, tuning, direct)
     held = int(exact.sum())
     # A system that is not formed takes about a hundred products with all rows.
     iterated = not direct and k == held == 0 and 200 * n**2 < m**2 / 3
-    fewer = n * (n + 1) // 2 + k + held < m and (held == 0 or n * (n + 1) // 2 <= _LARGEST_FORMED)
-    return EntrySystem(A, B, exact) if fewer or iterated else RowSystem(A, B, direct)
+    entries = n * (n + 1) // 2
+    fewer = entries + k + held < m and (held == 0 or entries <= tuning.largest_bordered_entries)
+    if fewer or iterated:
+        return EntrySystem(A, B, exact, tuning)
+    return RowSystem(A, B, tuning, direct)

@@ -11,4 +11,267 @@ __all__ = ["InteriorPointTuning"]
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPointTuning(WorkingSetTuning):
-    """Constants of the interior-point method, besides those of the working set."""
+    """Constants of the interior-point method, besides those of the working set.
+
+    Parameters
+    ----------
+    steps : int
+        Limit on the steps along the central path if ``max_iter`` is None.
+    path_share : float
+        Fraction of the tolerance that the certificate on the path has to meet. Round-off affects the
+        certificate of the whole problem, whose gap is larger.
+    stall_steps : int
+        Steps without progress after which the path is left.
+    primal_divergence : float
+        Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested
+        for a ray.
+    dual_divergence : float
+        Size of the costs, relative to the multipliers times the row sizes, below which the multipliers
+        diverge and are tested for a Farkas vector. At a smaller ratio the method may stall before it finds
+        the proof.
+    ray_least_trace : float
+        Trace of a block of a ray, relative to the largest, below which the block is set to zero.
+    farkas_least_multiplier : float
+        Multiplier times row size of a Farkas vector, relative to the largest, below which the multiplier is
+        set to zero.
+    least_step_fraction : float
+        Fraction of the step to the boundary that is taken after a short predictor step. The full step is
+        allowed at step lengths of more than one over it.
+    largest_step_fraction : float
+        The same after a full predictor step; below one, as the next iterate has to be positive definite.
+    least_step : float
+        Step length at which the method stalls.
+    step_decrease : float
+        Factor that shortens a step out of the cone, squared at each further trial. Step lengths are
+        estimates, so most such steps are only slightly too long.
+    step_length_tol : float
+        Relative tolerance of the step length of a corrector.
+    predictor_length_tol : float
+        Relative tolerance of that of a predictor, which only determines the centering parameter.
+    least_centering : float
+        Least centering parameter.
+    centering_exponent : float
+        Least exponent of the centering parameter where steps are expensive. A larger one takes fewer, less
+        central steps.
+    centering_exponent_order : int
+        Sum of the matrices' orders from which that exponent applies, once ``C - A*(y) = Z`` holds; below, the
+        least exponent is 1.
+    corrector_ratio : float
+        Step length of a corrector, relative to the square of the predictor's, below which the step is also
+        tried without second-order terms. Near a singular solution these may be round-off.
+    weight_ratio : float
+        Ratio of the mean eigenvalue of ``X Z`` to the weight of LogDet above which it decreases along the
+        central path; below, only the slacks' products decrease.
+    largest_multiplier : float
+        Multiplier beyond which an iterate is not on a central path.
+    dual_round_off : float
+        Norm of ``C - A*(y) - Z``, relative to ``Z``, that counts as zero.
+    trial_order : int
+        Order from which a step length comes from trial Cholesky factorizations; below, from an eigenvalue,
+        whose cost is mostly overhead at small orders.
+    lanczos_order : int
+        Order from which a step length comes from an eigenvalue estimate of Lanczos.
+    lanczos_steps : int
+        Limit on the steps of that estimate.
+    lanczos_tol : float
+        Relative residual at which that estimate ends.
+    least_first_slack : float
+        Least first slack, relative to the larger of a bound and its activity.
+    largest_first_slack : float
+        Largest first slack of a bound whose multiplier is known, in the same unit.
+    first_primal_scale : float
+        Size of a first ``X``, or distance of a first variable from its bound, relative to the scale of the
+        bounds.
+    first_dual_scale : float
+        Size of a first ``Z``, relative to that of the costs.
+    identity_tol : float
+        Largest entrywise difference between ``A*(y)`` and the identity.
+    dual_shift : float
+        Factor on the shift by Gershgorin's bound that makes the first ``Z`` positive definite.
+    first_hinge_distance : float
+        Distance of a hinge's first multiplier from the ends of its range, relative to its price.
+    warm_distance : float
+        Distance of a warm start from the boundary, relative to the mean eigenvalue, the width of a box, or as
+        the weight of a known interior point.
+    largest_formed_rows : int
+        Number of rows up to which the system in the rows is formed if conjugate gradients could solve it.
+        6,000 rows take 0.3 GB.
+    border_ratio : float
+        Term of a nearly free variable, relative to a row's diagonal entry, above which the variable borders
+        the system. Its elimination would cancel digits.
+    largest_formed_entries : int
+        Number of entries of ``X`` up to which the system in the entries is formed if conjugate gradients
+        could solve it.
+    largest_bordered_entries : int
+        The same if rows have ``D = 0``, which require a formed system.
+    largest_features : int
+        Numbers in the vectors of the rows that are stored at a time (40 MB).
+    gram_transform_entries : int
+        Entries of ``X`` up to which transforming the Gram matrix costs less than transforming all rows.
+    entry_residual : float
+        Residual of the system in the entries, relative to the right-hand side, above which it is refined.
+    cg_steps : int
+        Limit on the steps of conjugate gradients.
+    cg_tol : float
+        Relative residual at which they end.
+    zero_curvature_step : float
+        Length of a step along a direction without curvature, relative to the preconditioned one.
+    bordered_refinements : int
+        Refinements of a bordered system in the rows.
+    definite_residual : float
+        Residual of a definite system, relative to the right-hand side, above which it is refined.
+    least_pivot : float
+        Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
+    zero_diagonal : float
+        Diagonal entry up to which a row of a system is a row of zeros.
+    sparse_fraction : float
+        Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term
+        by term.
+    sparse_order : int
+        Order from which ``A*(y)`` of such rows is a sparse matrix.
+    terms_per_order : int
+        Terms per order above which a full matrix product costs less than one inner product a term.
+    slice_fraction : float
+        Fraction of the rows below which the requested rows of the Schur matrix are extracted first.
+    chunk_products : int
+        Products of entries in the Schur matrix that are formed at a time (32 MB).
+    term_cost : float
+        Approximate nanoseconds of four products of entries, which are gathered from memory.
+    flop_cost : float
+        Approximate nanoseconds of one multiplication inside a matrix product.
+    call_cost : float
+        Approximate nanoseconds of the calls for one row of the Schur matrix.
+    dense_matrices : int
+        Matrices of each block's order in memory at a time, for the estimate of memory.
+    schur_matrices : int
+        Matrices of the order of the Schur complement in memory at a time, for the same.
+    face_search_order : int
+        Largest order at which ``explain`` looks for faces.
+    sample_rows : int
+        Least number of rows in a first working set.
+    sample_orders : int
+        The same, relative to the largest order.
+    sample_ratio : int
+        Number of rows that can be inactive, relative to a first working set, above which one is used.
+    working_set_flops : float
+        Operations of a Newton step on all rows above which a working set is used.
+    sample_tol : float
+        Least tolerance of the problem with a sample of the rows, which only estimates the active set.
+    logdet_steps : int
+        Limit on the steps of Newton's method for LogDet if ``max_iter`` is None.
+    centering_trials : int
+        Trials of ``nu`` for a first iterate of LogDet, each a tenth of the last.
+    warm_steps : int
+        Limit on the steps from an earlier answer of LogDet. Far from the answer that method may not converge.
+    active_least_step : float
+        Least step length of Newton's method in the active rows; a shorter step means that the answer is far.
+    soft_steps : int
+        Limit on the steps of Newton's method on soft rows, which is slow if prices are far above the
+        divergence's weight.
+    soft_largest_price : float
+        Largest price of relaxing a bound by its own size, relative to the weight of the divergence, in that
+        method. At a larger one the multiplier is round-off.
+    response_rounds : int
+        Rounds of multipliers for its first iterate.
+    more_response_rounds : int
+        The same if a Newton step costs far more than a round.
+    response_flops : float
+        Operations of such a step.
+    response_decrease : float
+        Factor between trial fractions of a response.
+    response_trials : int
+        Number of fractions tried for the iterate of ``X`` alone.
+    joint_gap_ratio : float
+        Ratio of the gaps after and before a joint step above which ``X`` moves alone. With far more rows than
+        entries, or at high prices, joint steps make little progress.
+    least_search_step : float
+        Step length at which a line search keeps the old point.
+    """
+
+    # central_path.py
+    steps: int = 100
+    path_share: float = 0.5
+    stall_steps: int = 20
+    primal_divergence: float = 1e-3
+    dual_divergence: float = 0.1
+    ray_least_trace: float = 1e-9
+    farkas_least_multiplier: float = 1e-12
+    # primal_dual.py
+    least_step_fraction: float = 0.9
+    largest_step_fraction: float = 0.99
+    least_step: float = 1e-7
+    step_decrease: float = 0.95
+    step_length_tol: float = 0.04
+    predictor_length_tol: float = 0.15
+    least_centering: float = 1e-3
+    centering_exponent: float = 2.0
+    centering_exponent_order: int = 130
+    corrector_ratio: float = 0.3
+    weight_ratio: float = 20.0
+    largest_multiplier: float = 1e100
+    dual_round_off: float = 1e-11
+    # step_length.py
+    trial_order: int = 40
+    lanczos_order: int = 130
+    lanczos_steps: int = 40
+    lanczos_tol: float = 0.01
+    # bound_state.py
+    least_first_slack: float = 0.1
+    largest_first_slack: float = 1e3
+    # start.py
+    first_primal_scale: float = 10.0
+    first_dual_scale: float = 10.0
+    identity_tol: float = 1e-9
+    dual_shift: float = 1.1
+    first_hinge_distance: float = 1e-2
+    warm_distance: float = 0.05
+    # row_system.py, entry_system.py, systems.py
+    largest_formed_rows: int = 6_000
+    border_ratio: float = 1e4
+    largest_formed_entries: int = 1_200
+    largest_bordered_entries: int = 6_000
+    largest_features: int = 5_000_000
+    gram_transform_entries: int = 80
+    entry_residual: float = 1e-11
+    cg_steps: int = 300
+    cg_tol: float = 1e-3
+    # linear_solvers.py
+    zero_curvature_step: float = 1e6
+    bordered_refinements: int = 2
+    definite_residual: float = 1e-13
+    least_pivot: float = 1e-7
+    zero_diagonal: float = 1e-200
+    # row_action.py
+    sparse_fraction: float = 0.1
+    sparse_order: int = 150
+    terms_per_order: int = 20
+    # schur.py
+    slice_fraction: float = 0.7
+    chunk_products: int = 4_000_000
+    term_cost: float = 20.0
+    flop_cost: float = 0.05
+    call_cost: float = 5e4
+    # path_route.py, working_set_start.py
+    dense_matrices: int = 16
+    schur_matrices: int = 3
+    face_search_order: int = 2_000
+    sample_rows: int = 300
+    sample_orders: int = 4
+    sample_ratio: int = 3
+    working_set_flops: float = 4e9
+    sample_tol: float = 1e-2
+    # logdet_newton.py, active_newton.py
+    logdet_steps: int = 200
+    centering_trials: int = 12
+    warm_steps: int = 12
+    active_least_step: float = 0.1
+    # soft_newton.py
+    soft_steps: int = 20
+    soft_largest_price: float = 1e6
+    response_rounds: int = 4
+    more_response_rounds: int = 10
+    response_flops: float = 1e9
+    response_decrease: float = 0.25
+    response_trials: int = 8
+    joint_gap_ratio: float = 0.7
+    least_search_step: float = 1e-12

@@ -20,8 +20,6 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
 __all__ = ["first_active_set"]
 
-_TOL = 1e-2  # of the program with a sample of the rows
-
 _Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
@@ -36,7 +34,7 @@ def first_active_set(
         Solves a program.
     program : Program
     settings : Settings
-        Its seed draws the sample.
+        Its seed draws the sample; its tuning is an :class:`InteriorPointTuning`.
     count : int
         The number of rows that can be inactive in the sample, and in the working set. Constraints of at
         most `count` rows, such as a bound on the trace, are in both.
@@ -49,7 +47,7 @@ def first_active_set(
         return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
     drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
-    loose = replace(settings, verbose=False, tol=max(_TOL, settings.tol))
+    loose = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
     answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)

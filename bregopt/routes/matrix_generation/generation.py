@@ -16,7 +16,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import trace_bounds
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
-from bregopt.routes.base import Seed
+from bregopt.routes.base import Seed, Settings
 from bregopt.routes.ipm import follow_path
 from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.linear_master import LinearMaster
@@ -65,7 +65,8 @@ def matrix_generation(
         Its ``X`` is a ``LowRank``.
     """
     if program.faces[0].order == 0:
-        return follow_path(program, settings, start, progress)
+        own = Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
+        return follow_path(program, own, start, progress)
     return _Generation(program, settings, master, progress).run(start)
 
 
@@ -85,7 +86,7 @@ class _Generation:
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
         self._master: Any
         if self._semidefinite:
-            self._master = SemidefiniteMaster(program, self._bound, settings.tol)
+            self._master = SemidefiniteMaster(program, self._bound, settings.tol, settings.tuning.interior)
         else:
             self._master = LinearMaster(self._program, self._bound.value)
         self._compresses = not settings.published

@@ -35,7 +35,7 @@ from bregopt.program import (
 )
 from bregopt.program.rows import DenseRows
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm import InteriorPointTuning, follow_path
 from bregopt.routes.matrix_generation.oracle import Reward
 from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.scale import Scale
@@ -68,6 +68,8 @@ class SemidefiniteMaster:
     bound : TraceBound
     tol : float
         Tolerance of the whole problem.
+    interior : InteriorPointTuning
+        Constants of the interior-point method that solves it.
 
     Attributes
     ----------
@@ -75,7 +77,10 @@ class SemidefiniteMaster:
         The directions that the last answer uses.
     """
 
-    def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
+    def __init__(
+        self, program: Program, bound: TraceBound, tol: float, interior: InteriorPointTuning
+    ) -> None:
+        self._interior = interior
         self._program, self._bound, self._tol = program, bound, tol
         self._pool: list[Array] = []
         self._V = np.zeros((program.blocks[0].n, 0))
@@ -137,7 +142,8 @@ class SemidefiniteMaster:
         self._inner = max(min(self._inner, _TIGHTER * gap), _FINEST * self._tol)
         inside = np.flatnonzero(self._inside)
         small = self._restricted(inside)
-        answer = follow_path(small, Settings(tol=self._inner), None, Progress("master"))
+        settings = Settings(tol=self._inner, tuning=self._interior)
+        answer = follow_path(small, settings, None, Progress("master"))
         if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._strict = self._may_be_strict = False
             return self.solve(gap)

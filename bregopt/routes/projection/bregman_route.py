@@ -44,10 +44,18 @@ _QI_SUN_WEIGHTED = (
     "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
     "for Convex Programming, Math. Oper. Res. 22"
 )
+
+
+def _logdet_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Run the interior-point method, with its own constants."""
+    own = base.Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
+    return logdet_newton(program, own, start, progress)
+
+
 # Each entry: a method, the features of a divergence that it requires, its function and its citation. The
 # first match is used.
 _ALGORITHMS: tuple[tuple[str, set[str], Method, str], ...] = (
-    ("newton", {"barrier"}, behind(_WHITENING, logdet_newton), _KULIS),
+    ("newton", {"barrier"}, behind(_WHITENING, _logdet_newton), _KULIS),
     ("newton", {"weights"}, weighted_frobenius, _QI_SUN_WEIGHTED),
     ("newton", {"spectrum", "quadratic"}, dual_newton, _QI_SUN),
     ("newton", {"spectrum"}, dual_newton, _KULIS),

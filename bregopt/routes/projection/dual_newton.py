@@ -26,7 +26,7 @@ from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import bent
 from bregopt.program.rows import Rows
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm import RowAction, conjugate_gradients
+from bregopt.routes.ipm import InteriorPointTuning, RowAction, conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
@@ -78,7 +78,7 @@ class _DualNewton(Method):
         divergence = divergence_of(nearness)
         self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
         self._X0 = np.asarray(nearness.X0)
-        self._hessian = _Hessian(program)
+        self._hessian = _Hessian(program, settings.tuning.interior)
         self._definite = np.zeros(program.m, dtype=bool)
         if divergence.exponential:
             for term in program.A.terms:
@@ -119,14 +119,18 @@ class _DualNewton(Method):
         for _ in range(_HEAVIER):
             weight *= 10
             heavier = _DualNewton(
-                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+                _weighing(self._program, weight),
+                Settings(tol=1e-3, max_iter=50, tuning=self._settings.tuning),
+                _silent(),
             )
             if heavier._point(zero) is not None:
                 break
         y = zero
         while weight > self._mu:
             heavier = _DualNewton(
-                _weighing(self._program, weight), Settings(tol=1e-3, max_iter=50), _silent()
+                _weighing(self._program, weight),
+                Settings(tol=1e-3, max_iter=50, tuning=self._settings.tuning),
+                _silent(),
             )
             y = heavier.run(Start((), np.zeros(0), y)).y
             weight /= 2
@@ -243,7 +247,12 @@ class _DualNewton(Method):
         size = float(np.linalg.norm(gradient[free] / diagonal[free]))
         unit = max(float(np.linalg.norm(at.y)), float(np.linalg.norm(at.activity / diagonal)), 1e-300)
         d[free] = conjugate_gradients(
-            hessian, right, diagonal[free], min(0.1, np.sqrt(size / unit)), _CG_STEPS
+            hessian,
+            right,
+            diagonal[free],
+            min(0.1, np.sqrt(size / unit)),
+            _CG_STEPS,
+            self._settings.tuning.interior,
         )
         return d
 
@@ -277,8 +286,8 @@ def _silent() -> Progress:
 class _Hessian:
     """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and its approximate diagonal."""
 
-    def __init__(self, program: Program) -> None:
-        self._action, self._n = RowAction(program.A), program.blocks[0].n
+    def __init__(self, program: Program, tuning: InteriorPointTuning) -> None:
+        self._action, self._n = RowAction(program.A, tuning), program.blocks[0].n
         self._squares = program.A.norms() ** 2
         self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
 
