@@ -41,14 +41,15 @@ class EntrySystem:
         self._tuning = tuning
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
         self._yielding = ~exact
-        self._shape = _Triangle.of(A.orders[0])
+        (n,) = A.orders
+        self._shape = _Triangle.of(n)
         few = self._shape.size <= tuning.largest_formed_entries
         self.direct = few or B.shape[1] + len(self._exact) > 0
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
-        root = scaling_point.root
-        k, Q, _ = lapack.dsyevd(_seen(root, scaling_point.K[0]), lower=1)
+        (root,), (K,) = scaling_point.roots, scaling_point.K
+        k, Q, _ = lapack.dsyevd(_seen(root, K), lower=1)
         P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
         Pk = P * k
         E = np.divide(1.0, scaling_point.D, out=np.zeros(self._A.m), where=self._yielding)
@@ -60,8 +61,9 @@ class EntrySystem:
 
         def step(rhs: RightHandSide) -> Step:
             G = np.diag(rhs.weight * k - 1)
-            if rhs.R[0] is not None:
-                G += Pk.T @ rhs.R[0] @ inverse.T
+            (R,) = rhs.R
+            if R is not None:
+                G += Pk.T @ R @ inverse.T
             delta, du, dy = solve(G, rhs)
             return Step((symmetrize(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
 

@@ -20,6 +20,7 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Answer, Face, Program, Start, StopReason
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
+from bregopt.routes.ipm.iterate import Pair
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -163,7 +164,7 @@ class _RowNewton(Method):
         nu = mu = self._problem.mu
         for _ in range(self._tuning.centering_trials):
             at = self._engine.begin([X], _NO_VARIABLES, nu)
-            if at is not None and _inside(at.pairs[0].Z, self._problem.C):
+            if at is not None and _inside(_Iterate(at).pair.Z, self._problem.C):
                 return _Iterate(at)
             nu *= 0.1
         root = root_of(X)
@@ -180,17 +181,22 @@ class _Iterate:
     own: Iterate
 
     @property
+    def pair(self) -> Pair:
+        (pair,) = self.own.pairs
+        return pair
+
+    @property
     def X(self) -> Array:
-        return self.own.pairs[0].X
+        return self.pair.X
 
     @property
     def X_root(self) -> Array:
-        return self.own.pairs[0].X_root
+        return self.pair.X_root
 
     @property
     def Z_root(self) -> Array | None:
         """The factor of ``C - A*(y)``, None while ``Z`` differs from it."""
-        return None if self.own.dual_miss else self.own.pairs[0].Z_root
+        return None if self.own.dual_miss else self.pair.Z_root
 
     @property
     def y(self) -> Array:

@@ -64,13 +64,14 @@ class LogDetProblem:
     """
 
     def __init__(self, program: Program, progress: Progress) -> None:
-        nearness = program.blocks[0].nearness
+        (block,) = program.blocks
+        nearness = block.nearness
         assert nearness is not None
         divergence = divergence_of(nearness)
         assert isinstance(divergence, LogDet)
         self.program, self.mu, self.X0 = program, nearness.mu, np.asarray(nearness.X0)
         self.divergence = divergence
-        self.C: Array = program.blocks[0].C + self.mu * divergence.inverse
+        self.C: Array = block.C + self.mu * divergence.inverse
         self.whitened = progress.behind(Whitened)
         self._log_det = log_det(divergence.L)
         self._progress = progress
@@ -83,8 +84,8 @@ class LogDetProblem:
     @cached_property
     def unconstrained(self) -> Array | None:
         """The unconstrained minimizer, None if there is none."""
-        free = self.program.blocks[0].cost is None
-        return self.X0.copy() if free else self.point(np.zeros_like(self.X0))
+        (block,) = self.program.blocks
+        return self.X0.copy() if block.cost is None else self.point(np.zeros_like(self.X0))
 
     def steepest(self) -> Array:
         """Return the matrix of trace one along which the linear term grows least."""

@@ -17,8 +17,8 @@ class ScalingPoint(NamedTuple):
     ----------
     X, K : tuple of arrays of shape (n_b, n_b)
         Positive definite, possibly on a face.
-    root : array of shape (order, order)
-        Lower Cholesky factor of the first ``X``, on its face.
+    roots : tuple of arrays of shape (order_b, order_b)
+        Lower Cholesky factors of ``X``, on its face.
     D : array of shape (m,)
         Infinite for a row without finite bounds.
     D_u : array of shape (k,)
@@ -27,7 +27,7 @@ class ScalingPoint(NamedTuple):
 
     X: tuple[Array, ...]
     K: tuple[Array, ...]
-    root: Array
+    roots: tuple[Array, ...]
     D: Array
     D_u: Array
 

@@ -129,9 +129,9 @@ class PrimalDual:
         if not np.isfinite(complementarity_diagonal).all():
             return None
         D = at.ends.stiffness_of_rows(complementarity_diagonal)
-        X, K = tuple(p.X for p in at.pairs), tuple(p.K for p in at.pairs)
+        X, K, roots = zip(*((p.X, p.K, p.X_root) for p in at.pairs), strict=True)
         try:
-            solve = self._system.factor(ScalingPoint(X, K, at.pairs[0].X_root, D[:m], D[m:]))
+            solve = self._system.factor(ScalingPoint(X, K, roots, D[:m], D[m:]))
         except np.linalg.LinAlgError:
             return None
         return Slope(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)

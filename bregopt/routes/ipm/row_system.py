@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,11 @@ class RowSystem:
     def _direct(self, scaling_point: ScalingPoint, asked: IntArray) -> tuple[Mask, _Solve]:
         """Return the mask of the variables that border the system, and its solver."""
         assert self._grams is not None
-        root = scaling_point.root if len(scaling_point.root) == len(scaling_point.X[0]) else None
-        M = self._grams[0].assemble(scaling_point.X[0], scaling_point.K[0], asked, root)
-        for gram, X, K in zip(self._grams[1:], scaling_point.X[1:], scaling_point.K[1:], strict=True):
-            M += gram.assemble(X, K, asked)
+        blocks = zip(self._grams, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
+        on_rows = (gram.assemble(X, K, asked, _whole(root, X)) for gram, X, K, root in blocks)
+        M = next(on_rows)
+        for of_block in on_rows:
+            M += of_block
         checkpoint()
         np.einsum("ii->i", M)[:] += scaling_point.D[asked]
         if len(scaling_point.D_u) == 0:
@@ -83,15 +84,16 @@ class RowSystem:
 
     def _iterative(self, scaling_point: ScalingPoint, asked: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
-        X, K = scaling_point.X[0], scaling_point.K[0]
+        blocks = tuple(zip(self._actions, scaling_point.X, scaling_point.K, strict=True))
 
         def operator(v: Array) -> Array:
             full[asked] = v
-            moved = self._actions[0].apply_product(K.T, (self._actions[0].adjoint(full) @ X).T)
-            product: Array = moved[asked] + scaling_point.D[asked] * v
+            product: Array = scaling_point.D[asked] * v
+            for action, X, K in blocks:
+                product += action.apply_product(K.T, (action.adjoint(full) @ X).T)[asked]
             return product
 
-        diagonal = _diagonal(self._A, X, K)[asked] + scaling_point.D[asked]
+        diagonal = _diagonal(self._A, scaling_point.X, scaling_point.K)[asked] + scaling_point.D[asked]
         tuning = self._tuning
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
@@ -129,16 +131,21 @@ def _loose(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
     return loose
 
 
-def _diagonal(A: LinearMap, X: Array, K: Array) -> Array:
+def _whole(root: Array, X: Array) -> Array | None:
+    """Return the Cholesky factor, None if it is that of a proper face."""
+    return root if len(root) == len(X) else None
+
+
+def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:
     """Return the diagonal of ``A T A*``, exact for rows of rank one and approximate for others."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
-        pieces = term.rows.rank_one_terms()
+        X_b, K_b, pieces = X[term.block], K[term.block], term.rows.rank_one_terms()
         if pieces is None:
-            mean = float(np.trace(X) * np.trace(K)) / len(X) ** 2
+            mean = float(np.trace(X_b) * np.trace(K_b)) / len(X_b) ** 2
             diagonal[term.at] += term.rows.norms() ** 2 * mean
             continue
-        part = pieces.weight**2 * _forms(pieces.U, X) * _forms(pieces.U, K)
+        part = pieces.weight**2 * _forms(pieces.U, X_b) * _forms(pieces.U, K_b)
         diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
     return np.maximum(diagonal, TINY)
 

@@ -118,7 +118,7 @@ class _Pieces:
 
     def products(self, P: Array, Q: Array, rows: IntArray | slice, root: Array | None) -> Array:
         """Return the products of the rank-one terms of some rows if all are :meth:`whole`."""
-        layer = self._layers[0]
+        (layer,) = self._layers
         U, weight = layer.U[rows], layer.weight[rows]
         W = _congruence(U, P, root)
         W *= W if P is Q else _congruence(U, Q)

@@ -175,7 +175,8 @@ class SoftNewton(Method):
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, RightHandSide(self._problem.mu, (None,), r, _NONE, _NONE))
-        dy, dZ = step.y, -step.adjoint[0]
+        (adjoint,) = step.adjoint
+        dy, dZ = step.y, -adjoint
         noise = self._noise(at.X)
         primal = self._along(at.primal, step, noise)
         dual, _ = self._better(
@@ -212,10 +213,11 @@ class SoftNewton(Method):
         return at.primal.cost + at.dual.cost - mu * n * (1 - math.log(mu))
 
     def _step(self, at: _Primal, K: Array, D: Array, rhs: RightHandSide) -> Step:
-        return self._system.factor(ScalingPoint((at.X,), (K,), at.root, D, _NONE))(rhs)
+        return self._system.factor(ScalingPoint((at.X,), (K,), (at.root,), D, _NONE))(rhs)
 
     def _along(self, at: _Primal, step: Step, noise: float) -> _Primal:
-        return self._better(at, lambda share: self._primal(at.X + share * step.X[0]), noise)[0]
+        (dX,) = step.X
+        return self._better(at, lambda share: self._primal(at.X + share * dX), noise)[0]
 
     def _noise(self, X: Array) -> float:
         """Return an estimate of the round-off in an objective near `X`."""

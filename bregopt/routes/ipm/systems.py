@@ -48,9 +48,9 @@ def system_for(
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
-    n, k, m = A.orders[0], B.shape[1], A.m
     if fixed or len(A.orders) > 1:
         return RowSystem(A, B, tuning, direct)
+    (n,), k, m = A.orders, B.shape[1], A.m
     held = int(exact.sum())
     # A system that is not formed takes about a hundred products with all rows.
     iterated = not direct and k == held == 0 and 200 * n**2 < m**2 / 3
