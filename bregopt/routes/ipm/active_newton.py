@@ -79,19 +79,21 @@ class ActiveNewton(Method):
         return None
 
     def _step(self, at: DualPoint) -> Array:
-        acting = (at.y != 0) | self._bounds.equal | (self._bounds.violation(at.activity) > 0)
-        rows = np.flatnonzero(acting & (self._A.norms() > 0))
+        may_act = (at.y != 0) | self._bounds.equal | (self._bounds.violation(at.activity) > 0)
+        rows = np.flatnonzero(may_act & (self._A.norms() > 0))
         bounds, y, activity = self._bounds.slice(rows), at.y[rows], at.activity[rows]
         H = Gram(self._A.slice(rows), self._tuning).assemble(at.X, at.X) / self._mu
         # Multipliers that would bring each row to its bounds, the others fixed.
-        to_lo, to_hi = (y + (end - activity) / H.diagonal() for end in (bounds.lo, bounds.hi))
+        to_lo, to_hi = (y + (bound - activity) / H.diagonal() for bound in (bounds.lo, bounds.hi))
         alone = np.where(to_lo > 0, to_lo, np.where(to_hi < 0, to_hi, 0.0))
         allowed = bounds.clip(alone)
-        met = np.flatnonzero(bounds.equal | ((alone != 0) & (allowed == alone)))
-        move = allowed - y
-        move[met] = 0.0
-        missing = np.where(to_lo > 0, bounds.lo, bounds.hi) - activity - H @ move
-        move[met] = DefiniteFactor(H[np.ix_(met, met)], self._tuning).solve(missing[met])
+        at_bound = np.flatnonzero(bounds.equal | ((alone != 0) & (allowed == alone)))
+        change = allowed - y
+        change[at_bound] = 0.0
+        residual = np.where(to_lo > 0, bounds.lo, bounds.hi) - activity - H @ change
+        change[at_bound] = DefiniteFactor(H[np.ix_(at_bound, at_bound)], self._tuning).solve(
+            residual[at_bound]
+        )
         step = np.zeros(len(at.y))
-        step[rows] = move
+        step[rows] = change
         return step

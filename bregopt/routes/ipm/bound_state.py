@@ -1,17 +1,17 @@
 """The bounds of rows and variables in Newton's method: slacks, multipliers, and their terms in the system.
 
-Every finite bound, called an *end*, has its own multiplier ``p``. The multiplier of a row is
-``y = sum sign p``, with sign 1 at a lower bound and -1 at an upper one. The equations of an end in the
-activity ``a`` are
+Every finite bound has its own multiplier ``p``. The multiplier of a row is
+``y = sum sign p``, with sign 1 at a lower bound and -1 at an upper one. The equations of a bound ``b`` in
+the activity ``a`` are
 
     sign (a - b) = s,        s p = nu                  for a hard bound,
     sign (a - b) = s - t,    t (gamma - p) = nu        for a hinge, violated by ``t`` at the price gamma,
     a = b(y), the relaxed bound                        for a soft bound with a scalar divergence (Kulis et al.
                                                        2009, eq. 22-23).
 
-An equality has one end without slack, whose ``p`` may have either sign. The relaxed bound of LogDet is an
+An equality is one bound without slack, whose ``p`` may have either sign. The relaxed bound of LogDet is an
 unknown of its own, with ``b (gamma / b0 + sign p) = gamma``. All unknowns besides the multipliers thus have
-one form: a slack, ``s``, ``t`` or ``b``, and its price ``c + side p``, whose product has a target.
+one form: a slack, ``s``, ``t`` or ``b``, and its price ``c + k p``, whose product has a target.
 Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with ``D >= 0``.
 """
 
@@ -27,13 +27,13 @@ from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import bent
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["BoundState", "FiniteBounds", "Move"]
+__all__ = ["BoundState", "BoundStep", "FiniteBounds"]
 
 Subset = IntArray | slice
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class BoundStep:
     """A Newton step in the multipliers, the slacks and their prices."""
 
     p: Array
@@ -47,28 +47,29 @@ class Slacks:
 
     Parameters
     ----------
-    end : int array
-    side, constant : array
-        ``constant + side p`` is the price.
+    bound_index : int array
+        The finite bound of each slack.
+    price_slope, price_constant : array
+        ``price_constant + price_slope p`` is the price.
     centered : int
         The number of leading slacks whose product with the price has the target ``nu``.
-    last : array
+    fixed_targets : array
         The targets of the other products.
     """
 
-    end: IntArray
-    side: Array
-    constant: Array
+    bound_index: IntArray
+    price_slope: Array
+    price_constant: Array
     centered: int
-    last: Array
+    fixed_targets: Array
 
-    def target(self, nu: float, after: Move | None = None) -> Array:
+    def target(self, nu: float, predictor: BoundStep | None = None) -> Array:
         """Return the targets of the products, less the second-order terms of a predictor."""
-        target = np.empty(len(self.end))
+        target = np.empty(len(self.bound_index))
         target[: self.centered] = nu
-        target[self.centered :] = self.last
-        if after is not None:
-            target[: self.centered] -= after.s[: self.centered] * after.price[: self.centered]
+        target[self.centered :] = self.fixed_targets
+        if predictor is not None:
+            target[: self.centered] -= predictor.s[: self.centered] * predictor.price[: self.centered]
         return target
 
 
@@ -112,15 +113,21 @@ class FiniteBounds:
     @cached_property
     def slacks(self) -> Slacks:
         """The slacks of the finite bounds."""
-        held, hinge, logdet = self.held, self.hinge, self.logdet
-        constant = [np.zeros(len(held)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
-        side = [np.ones(len(held)), -np.ones(len(hinge)), self.sign[logdet]]
-        end = np.concatenate([held, hinge, logdet])
-        centered = len(held) + len(hinge)
-        return Slacks(end, np.concatenate(side), np.concatenate(constant), centered, self.gamma[logdet])
+        slacked, hinge, logdet = self.slacked, self.hinge, self.logdet
+        price_constant = [np.zeros(len(slacked)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
+        price_slope = [np.ones(len(slacked)), -np.ones(len(hinge)), self.sign[logdet]]
+        bound_index = np.concatenate([slacked, hinge, logdet])
+        centered = len(slacked) + len(hinge)
+        return Slacks(
+            bound_index,
+            np.concatenate(price_slope),
+            np.concatenate(price_constant),
+            centered,
+            self.gamma[logdet],
+        )
 
     @cached_property
-    def held(self) -> IntArray:
+    def slacked(self) -> IntArray:
         """The finite bounds with a slack."""
         return np.flatnonzero(~self.free)
 
@@ -135,43 +142,43 @@ class FiniteBounds:
         return np.flatnonzero(self.kind == Penalty.LOGDET)
 
     @cached_property
-    def curved(self) -> IntArray:
+    def relaxed(self) -> IntArray:
         """The bounds relaxed under another divergence, without a pair of slack and price."""
         return np.flatnonzero((self.kind > Penalty.HINGE) & (self.kind != Penalty.LOGDET))
 
     @cached_property
-    def anchor(self) -> Array:
-        """The point from which ``sign (a - anchor)`` is the slack: the bound, or zero under LogDet."""
+    def slack_origin(self) -> Array:
+        """The point from which ``sign (a - slack_origin)`` is the slack: the bound, or zero under LogDet."""
         return np.where(self.kind == Penalty.LOGDET, 0.0, self.bound)
 
     @cached_property
-    def two(self) -> IntArray:
+    def paired(self) -> IntArray:
         """The finite bounds that share their row with another."""
-        return np.flatnonzero(self._shared)
+        return np.flatnonzero(self._is_paired)
 
     @cached_property
-    def one(self) -> Subset:
+    def unpaired(self) -> Subset:
         """The finite bounds that are alone in their row."""
-        return slice(None) if len(self.two) == 0 else np.flatnonzero(~self._shared)
+        return slice(None) if len(self.paired) == 0 else np.flatnonzero(~self._is_paired)
 
     @cached_property
-    def row_of_one(self) -> Subset:
-        """The rows of the bounds in :attr:`one`."""
-        row = self.row[self.one]
+    def row_of_unpaired(self) -> Subset:
+        """The rows of the bounds in :attr:`unpaired`."""
+        row = self.row[self.unpaired]
         return slice(len(row)) if np.array_equal(row, np.arange(len(row))) else row
 
     @cached_property
-    def _shared(self) -> Mask:
-        shared: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
-        return shared
+    def _is_paired(self) -> Mask:
+        is_paired: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
+        return is_paired
 
-    def sums(self, p: Array) -> Array:
+    def row_sums(self, p: Array) -> Array:
         """Return the sums ``sum sign p`` over the finite bounds of each row, shape ``(m,)``."""
         return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
 
-    def of_slacks(self, term: Array) -> Array:
+    def slack_sums(self, term: Array) -> Array:
         """Return the sums of `term` over the slacks of each bound."""
-        return np.bincount(self.slacks.end, term, len(self.row)).astype(float, copy=False)
+        return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,139 +187,139 @@ class BoundState:
 
     Parameters
     ----------
-    sides : FiniteBounds
+    finite : FiniteBounds
     p : array
         The bounds' multipliers.
     s : array
         The slacks.
     """
 
-    sides: FiniteBounds
+    finite: FiniteBounds
     p: Array
     s: Array
 
     @classmethod
     def at(
-        cls, sides: FiniteBounds, activity: Array, nu: float, y: Array, tuning: InteriorPointTuning
+        cls, finite: FiniteBounds, activity: Array, nu: float, y: Array, tuning: InteriorPointTuning
     ) -> BoundState:
         """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown)."""
-        row, bound, gamma, free, h = sides.row, sides.bound, sides.gamma, sides.free, sides.hinge
+        row, bound, gamma, free, h = finite.row, finite.bound, finite.gamma, finite.free, finite.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
         size[size == 0] = 1.0
-        away, known = sides.sign * (activity[row] - bound), ~np.isnan(y[row])
-        own = np.maximum(sides.sign * np.where(known, y[row], 0.0), 0.0)
+        distance, known = finite.sign * (activity[row] - bound), ~np.isnan(y[row])
+        multiplier = np.maximum(finite.sign * np.where(known, y[row], 0.0), 0.0)
         least = size.copy()
-        acts = own > 0
-        least[acts] = np.minimum(nu / own[acts], tuning.largest_first_slack * size[acts])
-        unknown = np.maximum(np.abs(away), tuning.least_first_slack * size)
-        s = np.where(known, np.maximum(away, least), unknown)
-        p = np.where(free, np.where(known, y[row], 0.0), np.maximum(own, nu / s))
+        active = multiplier > 0
+        least[active] = np.minimum(nu / multiplier[active], tuning.largest_first_slack * size[active])
+        unknown = np.maximum(np.abs(distance), tuning.least_first_slack * size)
+        s = np.where(known, np.maximum(distance, least), unknown)
+        p = np.where(free, np.where(known, y[row], 0.0), np.maximum(multiplier, nu / s))
         p[h] = np.minimum(p[h], np.where(known[h], 1 - 1e-3, 0.5) * gamma[h])
-        give = nu / (gamma[h] - p[h])
+        violation = nu / (gamma[h] - p[h])
         # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
-        bends = sides.logdet[~free[sides.logdet]]
-        p[bends] = np.minimum(p[bends], 0.5 * gamma[bends] / bound[bends])
-        return cls(sides, p, np.concatenate([s[sides.held], give, bound[sides.logdet]]))
+        limited = finite.logdet[~free[finite.logdet]]
+        p[limited] = np.minimum(p[limited], 0.5 * gamma[limited] / bound[limited])
+        return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.logdet]]))
 
     @cached_property
     def multipliers(self) -> Array:
         """``y``, shape ``(m,)``."""
-        return self.sides.sums(self.p)
+        return self.finite.row_sums(self.p)
 
     @cached_property
     def price(self) -> Array:
         """The prices of the slacks."""
-        slacks = self.sides.slacks
-        price: Array = slacks.constant + slacks.side * self.p[slacks.end]
+        slacks = self.finite.slacks
+        price: Array = slacks.price_constant + slacks.price_slope * self.p[slacks.bound_index]
         return price
 
     @property
     def products(self) -> int:
         """The number of terms in the complementarity."""
-        return self.sides.slacks.centered
+        return self.finite.slacks.centered
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, the contribution of the bounds to the duality gap."""
-        k = self.sides.slacks.centered
+        k = self.finite.slacks.centered
         return float(self.s[:k] @ self.price[:k])
 
     def complementarity_diagonal(self) -> Array:
         """Return ``D >= 0`` of each bound in ``sign da + D dp = r``."""
-        D = self.sides.of_slacks(self.s / self.price)
-        if len(self.sides.curved):
-            D[self.sides.curved] -= self._bend()[1]
+        D = self.finite.slack_sums(self.s / self.price)
+        if len(self.finite.relaxed):
+            D[self.finite.relaxed] -= self._relaxed_bounds()[1]
         return D
 
-    def pull(self, activity: Array, target: Array) -> Array:
+    def right_hand_side(self, activity: Array, target: Array) -> Array:
         """Return ``r`` of each bound in ``sign da + D dp = r``, for the `target` of the products."""
-        sides, anchor = self.sides, self.sides.anchor
-        if len(sides.curved):
-            anchor = anchor.copy()
-            anchor[sides.curved] = self._bend()[0]
-        r = sides.of_slacks(sides.slacks.side * target / self.price)
-        r -= sides.sign * (activity[sides.row] - anchor)
+        finite, slack_origin = self.finite, self.finite.slack_origin
+        if len(finite.relaxed):
+            slack_origin = slack_origin.copy()
+            slack_origin[finite.relaxed] = self._relaxed_bounds()[0]
+        r = finite.slack_sums(finite.slacks.price_slope * target / self.price)
+        r -= finite.sign * (activity[finite.row] - slack_origin)
         return r
 
-    def stiffness_of_rows(self, D: Array) -> Array:
+    def row_diagonal(self, D: Array) -> Array:
         """Return ``D`` of each row in ``da + D dy = r``; infinite for a row without finite bounds."""
-        sides, two = self.sides, self.sides.two
-        total = np.full(sides.m, np.inf)
-        total[sides.row_of_one] = D[sides.one]
-        if len(two):
-            weight = np.bincount(sides.row[two], 1 / D[two], sides.m)
+        finite, paired = self.finite, self.finite.paired
+        total = np.full(finite.m, np.inf)
+        total[finite.row_of_unpaired] = D[finite.unpaired]
+        if len(paired):
+            weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)
             k = np.flatnonzero(weight)
             total[k] = 1 / weight[k]
         return total
 
-    def pull_of_rows(self, D: Array, r: Array) -> Array:
+    def row_right_hand_side(self, D: Array, r: Array) -> Array:
         """Return ``r`` of each row in ``da + D dy = r``."""
-        sides, two = self.sides, self.sides.two
-        total = np.zeros(sides.m)
-        total[sides.row_of_one] = (sides.sign * r)[sides.one]
-        if len(two):
-            weight = np.bincount(sides.row[two], 1 / D[two], sides.m)
-            pull = np.bincount(sides.row[two], sides.sign[two] * r[two] / D[two], sides.m)
+        finite, paired = self.finite, self.finite.paired
+        total = np.zeros(finite.m)
+        total[finite.row_of_unpaired] = (finite.sign * r)[finite.unpaired]
+        if len(paired):
+            weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)
+            rhs = np.bincount(finite.row[paired], finite.sign[paired] * r[paired] / D[paired], finite.m)
             k = np.flatnonzero(weight)
-            total[k] = pull[k] / weight[k]
+            total[k] = rhs[k] / weight[k]
         return total
 
-    def move(self, dy: Array, D: Array, r: Array, target: Array) -> Move:
+    def step(self, dy: Array, D: Array, r: Array, target: Array) -> BoundStep:
         """Return the step of all bounds from that of the multipliers of the rows.
 
         The two bounds of a row share ``dy``; the sum of their equations, which does not contain ``da``,
         determines the rest.
         """
-        row, sign, slacks, m = self.sides.row, self.sides.sign, self.sides.slacks, self.sides.m
+        row, sign, slacks, m = self.finite.row, self.finite.sign, self.finite.slacks, self.finite.m
         p = sign * dy[row]
-        two = self.sides.two
-        if len(two):
+        paired = self.finite.paired
+        if len(paired):
             D_both = np.bincount(row, weights=D, minlength=m)[row]
             r_both = np.bincount(row, weights=r, minlength=m)[row]
-            p[two] = (r_both[two] + (D_both - D)[two] * p[two]) / D_both[two]
-        price = slacks.side * p[slacks.end]
-        return Move(p, (target - self.s * (self.price + price)) / self.price, price)
+            p[paired] = (r_both[paired] + (D_both - D)[paired] * p[paired]) / D_both[paired]
+        price = slacks.price_slope * p[slacks.bound_index]
+        return BoundStep(p, (target - self.s * (self.price + price)) / self.price, price)
 
-    def longest(self, move: Move) -> tuple[float, float]:
+    def step_lengths(self, step: BoundStep) -> tuple[float, float]:
         """Return the largest primal and dual step lengths that keep slacks and prices nonnegative."""
-        return _longest(self.s, move.s), _longest(self.price, move.price)
+        return _step_length(self.s, step.s), _step_length(self.price, step.price)
 
-    def moved(self, move: Move, primal: float, dual: float) -> BoundState:
+    def after_step(self, step: BoundStep, primal: float, dual: float) -> BoundState:
         """Return the state after a step of these lengths."""
-        return BoundState(self.sides, self.p + dual * move.p, self.s + primal * move.s)
+        return BoundState(self.finite, self.p + dual * step.p, self.s + primal * step.s)
 
-    def after(self, move: Move, primal: float, dual: float) -> float:
+    def complementarity_after(self, step: BoundStep, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
-        k = self.sides.slacks.centered
-        s, price = self.s[:k] + primal * move.s[:k], self.price[:k] + dual * move.price[:k]
+        k = self.finite.slacks.centered
+        s, price = self.s[:k] + primal * step.s[:k], self.price[:k] + dual * step.price[:k]
         return float(s @ price)
 
-    def _bend(self) -> tuple[Array, Array]:
-        """Return the relaxed bounds of the curved ends, and their derivatives in ``y``, at most zero."""
-        sides, k = self.sides, self.sides.curved
-        return bent(sides.kind[k], sides.bound[k], sides.gamma[k], sides.sign[k] * self.p[k])
+    def _relaxed_bounds(self) -> tuple[Array, Array]:
+        """Return the relaxed bounds except LogDet's, and their derivatives in ``y``, at most zero."""
+        finite, k = self.finite, self.finite.relaxed
+        return bent(finite.kind[k], finite.bound[k], finite.gamma[k], finite.sign[k] * self.p[k])
 
 
-def _longest(value: Array, step: Array) -> float:
+def _step_length(value: Array, step: Array) -> float:
     """Return the largest ``alpha`` with ``value + alpha step >= 0``, for positive values."""
     if len(value) == 0:
         return np.inf

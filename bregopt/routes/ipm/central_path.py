@@ -62,14 +62,14 @@ class _CentralPath(Method):
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
         self._order = sum(face.order for face in program.faces)
-        self._flat = not pays(program)
+        self._has_no_objective = not pays(program)
 
     def certificate(self, at: Iterate) -> Certificate:
         X = tuple(pair.X for pair in at.pairs)
-        if self._flat:
+        if self._has_no_objective:
             return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity)
-        miss = 0.0 if _dual_feasible(at) else at.dual_miss
-        return certificate_inside(self._program, X, at.u, at.y, at.activity, miss)
+        dual_residual = 0.0 if _dual_feasible(at) else at.dual_residual
+        return certificate_inside(self._program, X, at.u, at.y, at.activity, dual_residual)
 
     def advance(self, at: Iterate) -> Iterate | None:
         return self._engine.advance(at, 0.0)
@@ -85,42 +85,42 @@ class _CentralPath(Method):
     def answer(self, found: Followed) -> Answer:
         """Return the answer at the best point of the path."""
         at = found.at
-        y = 0 * at.y if self._flat else at.y
+        y = 0 * at.y if self._has_no_objective else at.y
         return Answer(tuple(pair.X for pair in at.pairs), at.u, y, found.stop, found.step)
 
     def runs_away(self, at: Iterate) -> bool:
-        return self._dual_runs_away(at) or self._primal_runs_away(at)
+        return self._dual_diverges(at) or self._primal_diverges(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray if the iterates diverge along one."""
         program, tol = self._program, self._settings.tol
-        if certificate.primal_residual > tol and self._dual_runs_away(at):
+        if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
-                y = self._running(direction)
+                y = self._diverging_multipliers(direction)
                 if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
-        falls = certificate.primal < program.offset
-        if certificate.dual_residual > tol and falls and self._primal_runs_away(at):
+        decreases = certificate.primal < program.offset
+        if certificate.dual_residual > tol and decreases and self._primal_diverges(at):
             X, u = self._ray(at)
             if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
         return None
 
-    def _running(self, y: Array) -> Array:
+    def _diverging_multipliers(self, y: Array) -> Array:
         """Return the multipliers that diverge, with zero for the others."""
-        worth = np.abs(y) * self._program.row_sizes
-        least = self._tuning.farkas_least_multiplier * worth.max(initial=0.0)
-        return np.where(worth > least, y, 0.0)
+        size = np.abs(y) * self._program.row_sizes
+        least = self._tuning.farkas_least_multiplier * size.max(initial=0.0)
+        return np.where(size > least, y, 0.0)
 
-    def _dual_runs_away(self, at: Iterate) -> bool:
+    def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
-        reach = float(np.abs(at.y) @ self._program.row_sizes)
-        own = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
-        left = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
-        return max(own) + max(left) < self._tuning.dual_divergence * reach
+        largest = float(np.abs(at.y) @ self._program.row_sizes)
+        costs = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
+        residuals = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
+        return max(costs) + max(residuals) < self._tuning.dual_divergence * largest
 
-    def _primal_runs_away(self, at: Iterate) -> bool:
+    def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
         largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
         return self._program.bound_scale < self._tuning.primal_divergence * largest
@@ -136,17 +136,17 @@ class _CentralPath(Method):
         X = tuple(p.X if t > least else 0 * p.X for p, t in zip(at.pairs, traces, strict=True))
         u = np.where(np.abs(at.u) > least, at.u, 0.0)
         activity = self._program.activity(X, u)
-        against = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
-        against += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
+        violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
+        violation += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
         H = (B @ sp.diags_array(u**2) @ B.T).toarray()
         for b, X_b in enumerate(X):
             H += Gram(A, self._tuning, b).assemble(X_b, X_b)
-        w = DefiniteFactor(H, self._tuning).solve(against)
-        moved = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
-        return tuple((M + M.T) / 2 for M in moved), u - u**2 * (B.T @ w)
+        w = DefiniteFactor(H, self._tuning).solve(violation)
+        corrected = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
+        return tuple((M + M.T) / 2 for M in corrected), u - u**2 * (B.T @ w)
 
 
 def _dual_feasible(at: Iterate) -> bool:
     """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
-    true = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
-    return all(root_of(face.compress(Z)) is not None for face, Z in true)
+    dual_slacks = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
+    return all(root_of(face.compress(Z)) is not None for face, Z in dual_slacks)

@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.linalg import inverse_of
 from bregopt.program import Face
-from bregopt.routes.ipm.bound_state import BoundState, Move
+from bregopt.routes.ipm.bound_state import BoundState, BoundStep
 
 __all__ = ["Direction", "Iterate", "Pair"]
 
@@ -56,9 +56,9 @@ class Iterate:
     u, z : array of shape (k,)
         Variables, and the multipliers of their box.
     y, activity : array of shape (m,)
-    ends : BoundState
+    bounds : BoundState
         Of the rows and, after them, of the box.
-    dual_miss : float
+    dual_residual : float
         The norm of ``C - A*(y) - Z``, largest over the blocks; zero if it is round-off.
     """
 
@@ -67,24 +67,24 @@ class Iterate:
     z: Array
     y: Array
     activity: Array
-    ends: BoundState
-    dual_miss: float
+    bounds: BoundState
+    dual_residual: float
 
     def complementarity(self, matrices: bool) -> float:
         """Return the complementarity of rows and box, and of ``sum <X, Z>`` if `matrices`."""
         total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
-        return total + self.ends.complementarity()
+        return total + self.bounds.complementarity()
 
-    def after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
+    def complementarity_after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
         """Return the complementarity after a step of these lengths."""
-        total = self.ends.after(step.ends, primal, dual)
+        total = self.bounds.complementarity_after(step.bounds, primal, dual)
         for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
-            now = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
-            total += now + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
+            value = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
+            total += value + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
         return total
 
     @cached_property
-    def levels(self) -> Array:
+    def bounded_values(self) -> Array:
         """The bounded quantities: activities, then variables."""
         return np.concatenate([self.activity, self.u])
 
@@ -98,7 +98,7 @@ class Iterate:
     def order(self, matrices: bool) -> int:
         """Return the number of terms in the complementarity."""
         own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
-        return own + self.ends.products
+        return own + self.bounds.products
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Direction:
     X: tuple[Array, ...]
     Z: tuple[Any, ...]
     u: Array
-    ends: Move
+    bounds: BoundStep
 
 
 def _inner(X: Array, S: Any) -> float:

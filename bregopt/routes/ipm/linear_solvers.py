@@ -51,10 +51,10 @@ class DefiniteFactor:
             return right
         x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
-            left = right - self._S @ x
-            if np.vdot(left, left) <= self._tuning.definite_residual**2 * np.vdot(right, right):
+            residual = right - self._S @ x
+            if np.vdot(residual, residual) <= self._tuning.definite_residual**2 * np.vdot(right, right):
                 break
-            x += lapack.dpotrs(self._root, left, lower=1)[0]
+            x += lapack.dpotrs(self._root, residual, lower=1)[0]
         return x
 
 
@@ -118,9 +118,9 @@ def bordered(
         return lambda b, q: (factor.solve(b), q)
     E = np.zeros(F.shape[1]) if corner is None else corner
     try:
-        solve_once = _eliminated(M, F, E, tuning)
+        solve_once = _solver_by_elimination(M, F, E, tuning)
     except LinAlgError:
-        solve_once = _whole(M, F, E)
+        solve_once = _solver_of_whole(M, F, E)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y, u = solve_once(b, q)
@@ -132,7 +132,7 @@ def bordered(
     return solve
 
 
-def _eliminated(
+def _solver_by_elimination(
     M: Array, F: Array, E: Array, tuning: InteriorPointTuning
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of the bordered system, without refinement, by elimination of ``y``.
@@ -143,25 +143,25 @@ def _eliminated(
         (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
     """
     diagonal = M.diagonal()
-    share = (F**2 / np.where(diagonal > tuning.zero_diagonal, diagonal, np.inf)[:, None]).sum(axis=0)
-    share[share == 0] = 1.0  # only in rows without a size of their own
-    R = 1 / (share + 2 * E)
-    left = 1 - R * E
+    size = (F**2 / np.where(diagonal > tuning.zero_diagonal, diagonal, np.inf)[:, None]).sum(axis=0)
+    size[size == 0] = 1.0  # only in rows without a size of their own
+    R = 1 / (size + 2 * E)
+    shrinkage = 1 - R * E
     FR = F * R
     checkpoint()
     factor = DefiniteFactor(M + FR @ F.T, tuning, repair=False)
     inverse = factor.solve(F, refined=False)
-    border = DefiniteFactor(F.T @ inverse + np.diag(E / left), tuning, repair=False)
+    border = DefiniteFactor(F.T @ inverse + np.diag(E / shrinkage), tuning, repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y = factor.solve(b + FR @ q, refined=False)
         w = border.solve(F.T @ y - q, refined=False)
-        return y - inverse @ w, w / left
+        return y - inverse @ w, w / shrinkage
 
     return solve
 
 
-def _whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _solver_of_whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of the bordered system as a whole, regularized at the level of round-off."""
     m, f = F.shape
     whole = np.block([[M, F], [F.T, -np.diag(E)]])

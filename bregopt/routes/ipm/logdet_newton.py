@@ -196,7 +196,7 @@ class _Iterate:
     @property
     def Z_root(self) -> Array | None:
         """The factor of ``C - A*(y)``, None while ``Z`` differs from it."""
-        return None if self.own.dual_miss else self.pair.Z_root
+        return None if self.own.dual_residual else self.pair.Z_root
 
     @property
     def y(self) -> Array:

@@ -63,17 +63,17 @@ class Path:
         large = max(block.n for block in program.blocks) > tuning.face_search_order
         found = [] if large else summaries(program, reductions(_REDUCTIONS), settings)
         memory = f"{max(memory_needed(program, tuning) / 1e6, 1):.0f} MB of memory at most"
-        some = ["on a working set of rows"] if _many_inactive(program, tuning) else []
-        return "; ".join([memory, *some, *found])
+        rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
+        return "; ".join([memory, *rows, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        answer = _alone(program) or _run(program, settings, start, progress)
+        answer = _single_variable_ray(program) or _solve(program, settings, start, progress)
         if answer.stop is StopReason.UNBOUNDED:
-            return _with_a_point(program, answer, settings, progress)
+            return _with_feasible_point(program, answer, settings, progress)
         return answer
 
 
-def _run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     method = _on_working_set if _many_inactive(program, settings.tuning) else _on_all_rows
     return method(program, settings, start, progress)
 
@@ -83,21 +83,21 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    count = _drawn(program, settings.tuning)
+    count = _sample_size(program, settings.tuning)
     active_set = first_active_set(_on_all_rows, program, settings, count, start, progress)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
 
 
-def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
+def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the ray if a feasible point exists; otherwise the proof that none does, or the nearest point."""
     hard = ActiveSet(program.bounds.hard, np.zeros(program.m))
-    aimless = replace(
+    feasibility = replace(
         hard.of(program),
         blocks=tuple(replace(block, cost=None) for block in program.blocks),
         c=np.zeros(program.k),
         offset=0.0,
     )
-    found = _run(aimless, settings, None, progress)
+    found = _solve(feasibility, settings, None, progress)
     if found.stop is StopReason.CONVERGED:
         return ray
     on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)
@@ -105,7 +105,7 @@ def _with_a_point(program: Program, ray: Answer, settings: Any, progress: Progre
     return replace(found, y=hard.multipliers(found.y), y_on_faces=on_faces, iterations=steps)
 
 
-def _alone(program: Program) -> Answer | None:
+def _single_variable_ray(program: Program) -> Answer | None:
     """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
     least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
@@ -119,21 +119,21 @@ def _alone(program: Program) -> Answer | None:
 
 def _many_inactive(program: Program, tuning: InteriorPointTuning) -> bool:
     """Whether so many rows can be inactive that a working set costs less."""
-    rest = int(can_be_inactive(program.bounds).sum())
-    many = rest > tuning.sample_ratio * _drawn(program, tuning)
+    inactive = int(can_be_inactive(program.bounds).sum())
+    many = inactive > tuning.sample_ratio * _sample_size(program, tuning)
     return many and newton_flops(program) > tuning.working_set_flops
 
 
-def _drawn(program: Program, tuning: InteriorPointTuning) -> int:
+def _sample_size(program: Program, tuning: InteriorPointTuning) -> int:
     """Return the number of rows that can be inactive in the first working set."""
     return max(tuning.sample_rows, tuning.sample_orders * max(block.n for block in program.blocks))
 
 
 def memory_needed(program: Program, tuning: InteriorPointTuning) -> int:
     """Return an estimate of the memory that a solution needs, in bytes."""
-    rest = int(can_be_inactive(program.bounds).sum())
+    inactive = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
-    unknowns = program.m - rest + min(rest, 2 * triangles)
+    unknowns = program.m - inactive + min(inactive, 2 * triangles)
     entries = sum(block.n**2 for block in program.blocks)
     return 8 * (tuning.dense_matrices * entries + tuning.schur_matrices * unknowns**2)

@@ -34,11 +34,11 @@ from bregopt.routes.ipm.step_length import dual_length, primal_length
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["PrimalDual", "Slope"]
+__all__ = ["Linearization", "PrimalDual"]
 
 
 @dataclass(frozen=True, eq=False)
-class Slope:
+class Linearization:
     """Newton's system at an iterate, factorized, with `D` of the finite bounds and ``q = B'dy + dz``."""
 
     at: Iterate
@@ -73,7 +73,7 @@ class PrimalDual:
         self._tuning = tuning
         self._A, self._c, self._C = program.A, program.c, tuple(C)
         self._program, self._Bt = program, program.Bt
-        self._sides = FiniteBounds.of(_with_box(program))
+        self._finite = FiniteBounds.of(_with_box(program))
         self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
@@ -116,61 +116,61 @@ class PrimalDual:
         near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
             near[: self._A.m] = y
-        levels = np.concatenate([self._program.activity(X, u), u])
-        ends = BoundState.at(self._sides, levels, nu, near, self._tuning)
-        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, ends)
+        bounded_values = np.concatenate([self._program.activity(X, u), u])
+        bounds = BoundState.at(self._finite, bounded_values, nu, near, self._tuning)
+        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds)
 
-    def slope(self, at: Iterate) -> Slope | None:
+    def linearization(self, at: Iterate) -> Linearization | None:
         """Return Newton's system at an iterate.
 
         None if a multiplier is at an end of its range, or so close that the system overflows.
         """
-        complementarity_diagonal, m = at.ends.complementarity_diagonal(), self._A.m
+        complementarity_diagonal, m = at.bounds.complementarity_diagonal(), self._A.m
         if not np.isfinite(complementarity_diagonal).all():
             return None
-        D = at.ends.stiffness_of_rows(complementarity_diagonal)
+        D = at.bounds.row_diagonal(complementarity_diagonal)
         X, K, roots = zip(*((p.X, p.K, p.X_root) for p in at.pairs), strict=True)
         try:
             solve = self._system.factor(ScalingPoint(X, K, roots, D[:m], D[m:]))
         except np.linalg.LinAlgError:
             return None
-        return Slope(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)
+        return Linearization(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)
 
     def direction(
-        self, slope: Slope, weight: float, nu: float, after: Direction | None = None
+        self, linearization: Linearization, weight: float, nu: float, predictor: Direction | None = None
     ) -> Direction | None:
         """Return the step to the given `weight` and `nu`, None if it is not finite.
 
-        With `after`, a predictor, the step includes its second-order terms (Mehrotra).
+        With a `predictor` the step includes its second-order terms (Mehrotra).
         """
         checkpoint()
-        at, m = slope.at, self._A.m
-        target = at.ends.sides.slacks.target(nu, None if after is None else after.ends)
-        pull = at.ends.pull(at.levels, target)
-        r = at.ends.pull_of_rows(slope.D, pull)
-        R = tuple(_rest(b, pair, after) for b, pair in enumerate(at.pairs))
-        step = slope.solve(RightHandSide(weight, R, r[:m], r[m:], slope.q))
-        multipliers = np.concatenate([step.y, slope.q - self._Bt @ step.y])
+        at, m = linearization.at, self._A.m
+        target = at.bounds.finite.slacks.target(nu, None if predictor is None else predictor.bounds)
+        bound_rhs = at.bounds.right_hand_side(at.bounded_values, target)
+        r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
+        R = tuple(_matrix_rhs(b, pair, predictor) for b, pair in enumerate(at.pairs))
+        step = linearization.solve(RightHandSide(weight, R, r[:m], r[m:], linearization.q))
+        multipliers = np.concatenate([step.y, linearization.q - self._Bt @ step.y])
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
-        ends = at.ends.move(multipliers, slope.D, pull, target)
+        bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
         dZ = tuple(
             -own if pair.residual is None else pair.residual - own
             for pair, own in zip(at.pairs, step.adjoint, strict=True)
         )
-        return Direction(step.X, dZ, step.u, ends)
+        return Direction(step.X, dZ, step.u, bounds)
 
-    def lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
+    def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
         tuning = self._tuning
-        primal, dual = at.ends.longest(step.ends)
+        primal, dual = at.bounds.step_lengths(step.bounds)
         X = [primal_length(p, dX, tol, tuning) for p, dX in zip(at.pairs, step.X, strict=True)]
         Z = [dual_length(p, dZ, tol, tuning) for p, dZ in zip(at.pairs, step.Z, strict=True)]
         return min(primal, *X), min(dual, *Z)
 
-    def moved(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
+    def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
         """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
-        cut = self._tuning.step_decrease
+        decrease = self._tuning.step_decrease
         while max(primal, dual) > self._tuning.least_step:
             new = self._iterate(
                 tuple(p.X + primal * dX for p, dX in zip(at.pairs, step.X, strict=True)),
@@ -179,11 +179,11 @@ class PrimalDual:
                     for p, dZ in zip(at.pairs, step.Z, strict=True)
                 ),
                 at.u + primal * step.u,
-                at.ends.moved(step.ends, primal, dual),
+                at.bounds.after_step(step.bounds, primal, dual),
             )
             if new is not None:
                 return new
-            primal, dual, cut = cut * primal, cut * dual, cut**2
+            primal, dual, decrease = decrease * primal, decrease * dual, decrease**2
         return None
 
     def advance(self, at: Iterate, weight: float) -> Iterate | None:
@@ -205,33 +205,38 @@ class PrimalDual:
 
     def _advance(self, at: Iterate, weight: float) -> Iterate | None:
         tuning = self._tuning
-        falls = at.weight > tuning.weight_ratio * weight
-        slope = self.slope(at)
-        step = None if slope is None else self.direction(slope, weight, 0.0)
-        if slope is None or step is None:
+        decreases = at.weight > tuning.weight_ratio * weight
+        linearization = self.linearization(at)
+        step = None if linearization is None else self.direction(linearization, weight, 0.0)
+        if linearization is None or step is None:
             return None
-        lengths = self.lengths(at, step, tuning.predictor_length_tol)
+        lengths = self.step_lengths(at, step, tuning.predictor_length_tol)
         primal, dual = (min(1.0, length) for length in lengths)
-        now, order = at.complementarity(falls), at.order(falls)
+        now, order = at.complementarity(decreases), at.order(decreases)
         if order and now:
-            share = min(1.0, max(at.after(step, primal, dual, falls) / now, 0.0))
-            order_of_all = sum(len(pair.X_root) for pair in at.pairs)
-            dear = order_of_all >= tuning.centering_exponent_order and not at.dual_miss
-            exponent = max(tuning.centering_exponent if dear else 1.0, 3 * min(primal, dual) ** 2)
-            share = max(share**exponent, tuning.least_centering)
-            nu = share * now / order
-            target = max(nu, weight) if falls else weight
-            corrected = self._corrected(slope, target, nu, step, min(primal, dual))
+            centering = min(1.0, max(at.complementarity_after(step, primal, dual, decreases) / now, 0.0))
+            total_order = sum(len(pair.X_root) for pair in at.pairs)
+            expensive = total_order >= tuning.centering_exponent_order and not at.dual_residual
+            exponent = max(tuning.centering_exponent if expensive else 1.0, 3 * min(primal, dual) ** 2)
+            centering = max(centering**exponent, tuning.least_centering)
+            nu = centering * now / order
+            target = max(nu, weight) if decreases else weight
+            corrected = self._corrected(linearization, target, nu, step, min(primal, dual))
             if corrected is None:
                 return None
             step, lengths = corrected
         least, most = tuning.least_step_fraction, tuning.largest_step_fraction
-        reach = least + (most - least) * min(primal, dual)
-        primal, dual = (min(1.0, reach * length) for length in lengths)
-        return self.moved(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
+        fraction = least + (most - least) * min(primal, dual)
+        primal, dual = (min(1.0, fraction * length) for length in lengths)
+        return self.after_step(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
 
     def _corrected(
-        self, slope: Slope, weight: float, nu: float, predictor: Direction, reached: float
+        self,
+        linearization: Linearization,
+        weight: float,
+        nu: float,
+        predictor: Direction,
+        predictor_length: float,
     ) -> tuple[Direction, tuple[float, float]] | None:
         """Return the step to `weight` and `nu` and its step lengths; None if it is not finite.
 
@@ -239,36 +244,36 @@ class PrimalDual:
         solution they may consist of round-off.
         """
         best = None
-        for after in (predictor, None):
-            step = self.direction(slope, weight, nu, after)
+        for second_order in (predictor, None):
+            step = self.direction(linearization, weight, nu, second_order)
             if step is None:
                 continue
-            lengths = self.lengths(slope.at, step, self._tuning.step_length_tol)
+            lengths = self.step_lengths(linearization.at, step, self._tuning.step_length_tol)
             if best is None or min(lengths) > min(best[1]):
                 best = step, lengths
-            if min(lengths) >= self._tuning.corrector_ratio * reached**2:
+            if min(lengths) >= self._tuning.corrector_ratio * predictor_length**2:
                 break
         return best
 
     def _iterate(
-        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, ends: BoundState
+        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, bounds: BoundState
     ) -> Iterate | None:
         """Return an iterate, None if one of its matrices is not positive definite on its face.
 
         A ``Z`` of None stands for ``C - A*(y)``.
         """
         checkpoint()
-        y, z = ends.multipliers[: self._A.m], ends.multipliers[self._A.m :]
+        y, z = bounds.multipliers[: self._A.m], bounds.multipliers[self._A.m :]
         if not (np.abs(y) < self._tuning.largest_multiplier).all():
             return None
-        pairs, worst = [], 0.0
-        for b, (X_b, given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
+        pairs, largest_residual = [], 0.0
+        for b, (X_b, Z_given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
             Z_b, residual = C - self._actions[b].adjoint(y), None
-            if given is not None:
-                miss, size = float(np.linalg.norm(Z_b - given)), float(np.linalg.norm(given))
-                if miss > self._tuning.dual_round_off * size:
-                    Z_b, residual = given, Z_b - given
-                    worst = max(worst, miss)
+            if Z_given is not None:
+                error, size = float(np.linalg.norm(Z_b - Z_given)), float(np.linalg.norm(Z_given))
+                if error > self._tuning.dual_round_off * size:
+                    Z_b, residual = Z_given, Z_b - Z_given
+                    largest_residual = max(largest_residual, error)
             M = face.compress(X_b)
             X_root, Z_root = root_of(M), root_of(face.compress(Z_b))
             if X_root is None or Z_root is None:
@@ -276,7 +281,7 @@ class PrimalDual:
             # Round-off would move X off its face, step by step.
             pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
         activity = self._program.activity(tuple(pair.X for pair in pairs), u)
-        return Iterate(tuple(pairs), u, z, y, activity, ends, worst)
+        return Iterate(tuple(pairs), u, z, y, activity, bounds, largest_residual)
 
 
 def _with_box(program: Program) -> Bounds:
@@ -290,12 +295,12 @@ def _with_box(program: Program) -> Bounds:
     )
 
 
-def _rest(b: int, pair: Pair, after: Direction | None) -> Array | None:
+def _matrix_rhs(b: int, pair: Pair, predictor: Direction | None) -> Array | None:
     """Return ``R`` of :class:`RightHandSide`: the residual and the second-order terms of a predictor."""
     R = None
     if pair.residual is not None:
         R = -(pair.residual @ pair.X)
-    if after is not None:
-        second = after.Z[b] @ after.X[b]
+    if predictor is not None:
+        second = predictor.Z[b] @ predictor.X[b]
         R = -second if R is None else R - second
     return R

@@ -38,26 +38,26 @@ class RowAction:
             self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
             self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
             self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
-            self._crowded = len(self._row) > tuning.terms_per_order * self._n
+            self._many_terms = len(self._row) > tuning.terms_per_order * self._n
         self._sparse = self.by_term and self._n >= tuning.sparse_order
         if self._sparse:
-            self._spread = self._pattern()
+            self._adjoint_map = self._store_pattern()
 
-    def _pattern(self) -> Any:
+    def _store_pattern(self) -> Any:
         """Return the linear map from ``y`` to the entries of ``A*(y)``, and store their pattern."""
         n = self._n
-        place = np.concatenate([self._i * n + self._j, self._j * n + self._i])
-        entries, slot = np.unique(place, return_inverse=True)
+        position = np.concatenate([self._i * n + self._j, self._j * n + self._i])
+        entries, entry = np.unique(position, return_inverse=True)
         i, j = np.divmod(entries, n)
         self._indices, self._indptr = j, np.searchsorted(i, np.arange(n + 1))
         half = np.concatenate([self._value, self._value]) / 2
-        return sp.csr_array((half, (slot.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
+        return sp.csr_array((half, (entry.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
 
     def adjoint(self, y: Array) -> Any:
         """Return ``A*(y)``, sparse if the rows are sparse and the order is large."""
         if not self._sparse:
             return self._A.adjoint(y, self._block)
-        return sp.csr_array((self._spread @ y, self._indices, self._indptr), (self._n, self._n))
+        return sp.csr_array((self._adjoint_map @ y, self._indices, self._indptr), (self._n, self._n))
 
     def apply(self, S: Array) -> Array:
         """Return ``A(S)`` for a symmetric matrix, shape ``(m,)``."""
@@ -87,8 +87,8 @@ class RowAction:
         if not self.by_term:
             full = L @ R.T
             return self.apply((full + full.T) / 2)
-        i, j = self._places
-        if self._crowded:
+        i, j = self._term_indices
+        if self._many_terms:
             full = L @ R.T
             entry = (full[i, j] + full[j, i]) / 2
         else:
@@ -100,7 +100,7 @@ class RowAction:
         return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)
 
     @cached_property
-    def _places(self) -> tuple[IntArray | slice, IntArray | slice]:
+    def _term_indices(self) -> tuple[IntArray | slice, IntArray | slice]:
         """The row and column indices of the terms; one object for both if all are on the diagonal."""
         i = span(self._i)
         return (i, i) if np.array_equal(self._i, self._j) else (i, span(self._j))

@@ -39,61 +39,67 @@ class RowSystem:
         return self._grams is not None
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
-        asked = np.flatnonzero(np.isfinite(scaling_point.D))
+        bounded = np.flatnonzero(np.isfinite(scaling_point.D))
         if self._grams is None:
-            loose, solve = ~np.isfinite(scaling_point.D_u), self._iterative(scaling_point, asked)
+            bordering, solve = ~np.isfinite(scaling_point.D_u), self._iterative(scaling_point, bounded)
         else:
-            loose, solve = self._direct(scaling_point, asked)
-        rest = np.flatnonzero(~loose)
+            bordering, solve = self._direct(scaling_point, bounded)
+        eliminated = np.flatnonzero(~bordering)
 
         def step(rhs: RightHandSide) -> Step:
-            right, drop = rhs.r, np.zeros_like(rhs.q)
-            if len(rest):
-                drop[rest] = rhs.r_u[rest] - scaling_point.D_u[rest] * rhs.q[rest]
-                right = right - self._B @ drop
+            right, constant = rhs.r, np.zeros_like(rhs.q)
+            if len(eliminated):
+                constant[eliminated] = rhs.r_u[eliminated] - scaling_point.D_u[eliminated] * rhs.q[eliminated]
+                right = right - self._B @ constant
             for action, X, K, R in zip(self._actions, scaling_point.X, scaling_point.K, rhs.R, strict=True):
                 right = right - action.apply_sum(rhs.weight, X, K, R)
-            dy, du = np.zeros(self._A.m), np.zeros_like(drop)
-            dy[asked], du[loose] = solve(right[asked], (rhs.q - rhs.r_u / scaling_point.D_u)[loose])
-            if len(rest):
-                du[rest] = drop[rest] + scaling_point.D_u[rest] * (self._Bt @ dy)[rest]
+            dy, du = np.zeros(self._A.m), np.zeros_like(constant)
+            dy[bounded], du[bordering] = solve(
+                right[bounded], (rhs.q - rhs.r_u / scaling_point.D_u)[bordering]
+            )
+            if len(eliminated):
+                du[eliminated] = (
+                    constant[eliminated] + scaling_point.D_u[eliminated] * (self._Bt @ dy)[eliminated]
+                )
             adjoint = tuple(action.adjoint(dy) for action in self._actions)
             blocks = zip(scaling_point.X, scaling_point.K, rhs.R, adjoint, strict=True)
-            return Step(tuple(_moved(rhs.weight, *block) for block in blocks), du, dy, adjoint)
+            return Step(tuple(_matrix_step(rhs.weight, *block) for block in blocks), du, dy, adjoint)
 
         return step
 
-    def _direct(self, scaling_point: ScalingPoint, asked: IntArray) -> tuple[Mask, _Solve]:
+    def _direct(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[Mask, _Solve]:
         """Return the mask of the variables that border the system, and its solver."""
         assert self._grams is not None
         blocks = zip(self._grams, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
-        on_rows = (gram.assemble(X, K, asked, _whole(root, X)) for gram, X, K, root in blocks)
-        M = next(on_rows)
-        for of_block in on_rows:
-            M += of_block
+        schur_matrices = (
+            gram.assemble(X, K, bounded, _root_of_whole(root, X)) for gram, X, K, root in blocks
+        )
+        M = next(schur_matrices)
+        for other in schur_matrices:
+            M += other
         checkpoint()
-        np.einsum("ii->i", M)[:] += scaling_point.D[asked]
+        np.einsum("ii->i", M)[:] += scaling_point.D[bounded]
         if len(scaling_point.D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)), self._tuning)
-        B = self._B[asked]
-        loose = _loose(B, M.diagonal(), scaling_point.D_u, self._tuning.border_ratio)
-        if not loose.all():
-            tight = B[:, ~loose]
-            M += dense((tight * scaling_point.D_u[~loose]) @ tight.T)
-        return loose, bordered(M, dense(B[:, loose]), self._tuning, 1 / scaling_point.D_u[loose])
+        B = self._B[bounded]
+        bordering = _bordering_variables(B, M.diagonal(), scaling_point.D_u, self._tuning.border_ratio)
+        if not bordering.all():
+            columns = B[:, ~bordering]
+            M += dense((columns * scaling_point.D_u[~bordering]) @ columns.T)
+        return bordering, bordered(M, dense(B[:, bordering]), self._tuning, 1 / scaling_point.D_u[bordering])
 
-    def _iterative(self, scaling_point: ScalingPoint, asked: IntArray) -> _Solve:
+    def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
         blocks = tuple(zip(self._actions, scaling_point.X, scaling_point.K, strict=True))
 
         def operator(v: Array) -> Array:
-            full[asked] = v
-            product: Array = scaling_point.D[asked] * v
+            full[bounded] = v
+            product: Array = scaling_point.D[bounded] * v
             for action, X, K in blocks:
-                product += action.apply_product(K.T, (action.adjoint(full) @ X).T)[asked]
+                product += action.apply_product(K.T, (action.adjoint(full) @ X).T)[bounded]
             return product
 
-        diagonal = _diagonal(self._A, scaling_point.X, scaling_point.K)[asked] + scaling_point.D[asked]
+        diagonal = _diagonal(self._A, scaling_point.X, scaling_point.K)[bounded] + scaling_point.D[bounded]
         tuning = self._tuning
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
@@ -103,35 +109,35 @@ class RowSystem:
         return solve
 
 
-def _moved(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
+def _matrix_step(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
     """Return ``w K - X + sym(K (A*(dy) X + R))``."""
     half = adjoint @ X
     if R is not None:
         half += R
-    moved = K @ half
-    moved -= X
+    dX = K @ half
+    dX -= X
     if weight:
-        moved += weight * K
-    return symmetrize(moved)
+        dX += weight * K
+    return symmetrize(dX)
 
 
-def _loose(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
+def _bordering_variables(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
     """Mark the variables that border the system: free ones, and those nearly free.
 
     Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
     `ratio` times the `diagonal` entry of at least two rows.
     """
-    loose: Mask = np.isinf(D_u)
-    if loose.all():
-        return loose
-    met = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
-    for j in np.flatnonzero((met > 1) & ~loose):
-        share = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
-        loose[j] = np.sum(share > ratio * diagonal) > 1
-    return loose
+    bordering: Mask = np.isinf(D_u)
+    if bordering.all():
+        return bordering
+    count = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
+    for j in np.flatnonzero((count > 1) & ~bordering):
+        term = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
+        bordering[j] = np.sum(term > ratio * diagonal) > 1
+    return bordering
 
 
-def _whole(root: Array, X: Array) -> Array | None:
+def _root_of_whole(root: Array, X: Array) -> Array | None:
     """Return the Cholesky factor, None if it is that of a proper face."""
     return root if len(root) == len(X) else None
 
@@ -140,17 +146,17 @@ def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:
     """Return the diagonal of ``A T A*``, exact for rows of rank one and approximate for others."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
-        X_b, K_b, pieces = X[term.block], K[term.block], term.rows.rank_one_terms()
-        if pieces is None:
+        X_b, K_b, rank_one = X[term.block], K[term.block], term.rows.rank_one_terms()
+        if rank_one is None:
             mean = float(np.trace(X_b) * np.trace(K_b)) / len(X_b) ** 2
             diagonal[term.at] += term.rows.norms() ** 2 * mean
             continue
-        part = pieces.weight**2 * _forms(pieces.U, X_b) * _forms(pieces.U, K_b)
-        diagonal[term.at] += np.bincount(pieces.row, weights=part, minlength=term.rows.m)
+        part = rank_one.weight**2 * _quadratic_forms(rank_one.U, X_b) * _quadratic_forms(rank_one.U, K_b)
+        diagonal[term.at] += np.bincount(rank_one.row, weights=part, minlength=term.rows.m)
     return np.maximum(diagonal, TINY)
 
 
-def _forms(U: Any, P: Array) -> Array:
+def _quadratic_forms(U: Any, P: Array) -> Array:
     """Return ``u'P u`` for each row of `U`."""
     half = U @ P
     forms = U.multiply(half).sum(axis=1) if sp.issparse(U) else np.einsum("ri,ri->r", U, half)

@@ -22,78 +22,80 @@ __all__ = ["dual_length", "primal_length"]
 def primal_length(pair: Pair, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
     """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face."""
     if len(pair.X_root) < tuning.lanczos_order:
-        return _longest(pair.X, step, pair.X_root, pair.face, tol, tuning)
+        return _step_length(pair.X, step, pair.X_root, pair.face, tol, tuning)
     L, face = np.asfortranarray(pair.X_root), pair.face
 
-    def seen(v: Array) -> tuple[Array, Array]:
+    def operator(v: Array) -> tuple[Array, Array]:
         """Return ``inv(L) V' step V inv(L)' v``."""
         inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
         w, _ = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)
         return w, w
 
-    start = _anywhere(len(L))
-    return _before(_least_eigenvalue(seen, start, start, tuning))
+    start = _random_vector(len(L))
+    return _length(_least_eigenvalue(operator, start, start, tuning))
 
 
 def dual_length(pair: Pair, step: Any, tol: float, tuning: InteriorPointTuning) -> float:
     """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face."""
     if len(pair.Z_root) < tuning.lanczos_order:
-        return _longest(pair.Z, step, pair.Z_root, pair.face, tol, tuning)
+        return _step_length(pair.Z, step, pair.Z_root, pair.face, tol, tuning)
 
-    def seen(v: Array) -> tuple[Array, Array]:
+    def operator(v: Array) -> tuple[Array, Array]:
         """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
         moved = step @ v
         return pair.K @ moved, moved
 
-    start = _anywhere(len(pair.Z))
-    return _before(_least_eigenvalue(seen, pair.K @ start, start, tuning))
+    start = _random_vector(len(pair.Z))
+    return _length(_least_eigenvalue(operator, pair.K @ start, start, tuning))
 
 
-def _longest(S: Array, step: Any, root: Array, face: Face, tol: float, tuning: InteriorPointTuning) -> float:
+def _step_length(
+    S: Array, step: Any, root: Array, face: Face, tol: float, tuning: InteriorPointTuning
+) -> float:
     """Return approximately the largest ``alpha`` with ``S + alpha step`` psd on the face.
 
     `root` is the Cholesky factor of `S` on the face.
     """
     if len(root) >= tuning.trial_order:
-        return _longest_by_trials(face.compress(S), face.compress(dense(step)), tol, tuning)
+        return _step_length_by_trials(face.compress(S), face.compress(dense(step)), tol, tuning)
     if len(root) == 0:
         return math.inf
     half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
-    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
-    return _before(float(lapack.dsyevr(seen, compute_v=0, range="I", il=1, iu=1)[0][0]))
+    scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
+    return _length(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
 
 
-def _before(least: float) -> float:
+def _length(least: float) -> float:
     """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
     return math.inf if least >= 0 else -1 / least
 
 
-def _longest_by_trials(S: Array, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
+def _step_length_by_trials(S: Array, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
     """Return a step length at which the Cholesky factorization succeeds, the longest up to a relative `tol`.
 
     A failed trial gives a ``v`` with ``v'(S + alpha step)v < 0``, which bounds all step lengths by
     ``-v'Sv / v'step v``. The next trial is just below this bound.
     """
     trial = np.empty_like(S)
-    alpha = enough = 1 / tuning.least_step_fraction
+    alpha = full = 1 / tuning.least_step_fraction
     while alpha > tuning.least_step:
         np.multiply(step, alpha, out=trial)
         np.add(trial, S, out=trial)
         L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
         if failed == 0:
-            return math.inf if alpha == enough else alpha
+            return math.inf if alpha == full else alpha
         v = np.ones(failed)  # in the coordinates of the leading minor that is not positive
         if failed > 1:
             v[:-1] = -lapack.dtrtrs(
                 L[: failed - 1, : failed - 1], L[failed - 1, : failed - 1], lower=1, trans=1
             )[0]
-        falls = -float(v @ (step[:failed, :failed] @ v))
-        bound = float(v @ (S[:failed, :failed] @ v)) / falls if falls > 0 else math.inf
+        decrease = -float(v @ (step[:failed, :failed] @ v))
+        bound = float(v @ (S[:failed, :failed] @ v)) / decrease if decrease > 0 else math.inf
         alpha = (1 - tol) * min(alpha, bound)
     return 0.0
 
 
-def _anywhere(n: int) -> Array:
+def _random_vector(n: int) -> Array:
     v: Array = np.random.default_rng(0).normal(size=n)
     return v
 
@@ -134,7 +136,7 @@ def _least_eigenvalue(
         w, dual_w = operator(basis[k])
         alpha[k] = float(w @ dual[k])
         for _ in range(2):
-            known = dual[: k + 1] @ w
-            w = w - known @ basis[: k + 1]
-            dual_w = w if dual is basis else dual_w - known @ dual[: k + 1]
+            coefficients = dual[: k + 1] @ w
+            w = w - coefficients @ basis[: k + 1]
+            dual_w = w if dual is basis else dual_w - coefficients @ dual[: k + 1]
     return estimate

@@ -42,29 +42,29 @@ def first_active_set(
     progress : Progress
         Its clock is kept.
     """
-    rest = np.flatnonzero(can_be_inactive(program.bounds) & ~_of_few(program, count))
+    optional = np.flatnonzero(can_be_inactive(program.bounds) & ~_in_small_constraints(program, count))
     if start is not None and start.X:
-        return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, rest, count)
-    drawn = np.random.default_rng(settings.seed).choice(rest, min(count, len(rest)), replace=False)
-    rows = np.union1d(np.setdiff1d(np.arange(program.m), rest), drawn)
-    loose = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
-    answer = method(_priced(program, rows, len(rest) / len(drawn)), loose, None, Progress("some rows"))
+        return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, optional, count)
+    sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
+    rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
+    rough = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
+    answer = method(_sampled(program, rows, len(optional) / len(sample)), rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)
-    return _active_set_at(program, answer.X, answer.u, rest, count)
+    return _active_set_at(program, answer.X, answer.u, optional, count)
 
 
-def _of_few(program: Program, count: int) -> Mask:
+def _in_small_constraints(program: Program, count: int) -> Mask:
     """Return the mask of the rows of declared constraints with at most `count` rows."""
-    few = np.zeros(program.m, dtype=bool)
+    small = np.zeros(program.m, dtype=bool)
     start = 0
     for _, size in program.labels:
-        few[start : start + size] = size <= count
+        small[start : start + size] = size <= count
         start += size
-    return few
+    return small
 
 
-def _priced(program: Program, rows: IntArray, scale: float) -> Program:
+def _sampled(program: Program, rows: IntArray, scale: float) -> Program:
     """Return the program of the given rows, with the prices of hinges multiplied by `scale`."""
     bounds = program.bounds.slice(rows)
     gamma = np.where(bounds.kind == Penalty.HINGE, scale * bounds.gamma, bounds.gamma)
@@ -77,20 +77,20 @@ def _priced(program: Program, rows: IntArray, scale: float) -> Program:
     )
 
 
-def _active_set_at(program: Program, X: Any, u: Array, rest: IntArray, count: int) -> ActiveSet:
+def _active_set_at(program: Program, X: Any, u: Array, optional: IntArray, count: int) -> ActiveSet:
     """Return the active set of the rows nearest to their bounds, at the best ``u`` for the matrices."""
     bounds, matrices = program.bounds, program.A.apply(X)
     u = _best_variables(program, matrices, u)
     activity = matrices + program.B @ u
     # Positive inside the bounds, negative outside.
-    room = np.minimum(activity - bounds.lo, bounds.hi - activity)
+    distance = np.minimum(activity - bounds.lo, bounds.hi - activity)
     lower = activity - bounds.lo < bounds.hi - activity
-    given = (room < 0) & (bounds.kind == Penalty.HINGE)
-    held = np.where(given, np.where(lower, bounds.gamma, -bounds.gamma), 0.0)
-    near = np.abs(room)[rest] / sizes_at(program, X, u)[rest]
+    violated = (distance < 0) & (bounds.kind == Penalty.HINGE)
+    fixed = np.where(violated, np.where(lower, bounds.gamma, -bounds.gamma), 0.0)
+    relative = np.abs(distance)[optional] / sizes_at(program, X, u)[optional]
     working = np.ones(program.m, dtype=bool)
-    working[rest[np.argsort(near)[count:]]] = False
-    return ActiveSet(working, np.where(working, 0.0, held))
+    working[optional[np.argsort(relative)[count:]]] = False
+    return ActiveSet(working, np.where(working, 0.0, fixed))
 
 
 def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
@@ -107,16 +107,16 @@ def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
     k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (weight != 0))
     activity = matrices + program.B @ best
     # A hinge has its kink at u = (bound - activity) / weight; the slope rises there by price times |weight|.
-    ends, rises, slope = [], [], float(program.c[free[0]])
+    kinks, slope_changes, slope = [], [], float(program.c[free[0]])
     for bound, side in ((bounds.lo[k], -1.0), (bounds.hi[k], 1.0)):
-        there = np.isfinite(bound)
-        ends.append(((bound - activity[k]) / weight[k])[there])
-        rises.append((bounds.gamma[k] * np.abs(weight[k]))[there])
-        slope -= float(rises[-1][side * weight[k][there] < 0].sum())
-    end, rise = np.concatenate(ends), np.concatenate(rises)
-    order = np.argsort(end)
-    place = int(np.searchsorted(slope + np.cumsum(rise[order]), 0.0))
-    if slope >= 0 or place == len(order):
+        finite = np.isfinite(bound)
+        kinks.append(((bound - activity[k]) / weight[k])[finite])
+        slope_changes.append((bounds.gamma[k] * np.abs(weight[k]))[finite])
+        slope -= float(slope_changes[-1][side * weight[k][finite] < 0].sum())
+    kink, slope_change = np.concatenate(kinks), np.concatenate(slope_changes)
+    order = np.argsort(kink)
+    position = int(np.searchsorted(slope + np.cumsum(slope_change[order]), 0.0))
+    if slope >= 0 or position == len(order):
         return u
-    best[free] = end[order[place]]
+    best[free] = kink[order[position]]
     return best
