@@ -40,7 +40,7 @@ class EntrySystem:
     def __init__(self, A: LinearMap, B: Any, exact: Mask, tuning: InteriorPointTuning) -> None:
         self._tuning = tuning
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
-        self._yielding = ~exact
+        self._inexact = ~exact
         (n,) = A.orders
         self._shape = _Triangle.of(n)
         few = self._shape.size <= tuning.largest_formed_entries
@@ -49,10 +49,10 @@ class EntrySystem:
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
         (root,), (K,) = scaling_point.roots, scaling_point.K
-        k, Q, _ = lapack.dsyevd(_seen(root, K), lower=1)
+        k, Q, _ = lapack.dsyevd(_scaled(root, K), lower=1)
         P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
         Pk = P * k
-        E = np.divide(1.0, scaling_point.D, out=np.zeros(self._A.m), where=self._yielding)
+        E = np.divide(1.0, scaling_point.D, out=np.zeros(self._A.m), where=self._inexact)
         complementarity_diagonal = 2 / (k[:, None] + k)
         if self.direct:
             solve = self._solver(self._features(P), E, complementarity_diagonal, 1 / scaling_point.D_u)
@@ -73,15 +73,16 @@ class EntrySystem:
         """Return the rows as vectors in coordinates ``X = P M P'``."""
         shape, tuning = self._shape, self._tuning
         if shape.size <= tuning.gram_transform_entries:
-            return _Moved(self._own, shape.congruence(P))
+            return _TransformedFeatures(self._untransformed, shape.congruence(P))
         A = self._A.restrict(0, P)
-        kept = (shape.size + self._B.shape[1]) * A.m <= tuning.largest_features
-        return _Kept(A, self._B, shape) if kept else _Streamed(A, self._B, shape, tuning.largest_features)
+        if (shape.size + self._B.shape[1]) * A.m <= tuning.largest_features:
+            return _StoredFeatures(A, self._B, shape)
+        return _ChunkedFeatures(A, self._B, shape, tuning.largest_features)
 
     @cached_property
-    def _own(self) -> _Kept:
+    def _untransformed(self) -> _StoredFeatures:
         A = self._A.restrict(0, np.eye(self._shape.n))
-        return _Kept(A, self._B, self._shape)
+        return _StoredFeatures(A, self._B, self._shape)
 
     def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
         """Return the solver of the system for ``G`` and the other right-hand sides."""
@@ -101,16 +102,16 @@ class EntrySystem:
             hg = h * np.concatenate([shape.symmetric(G), rhs.r_u])
             hg[shape.size :] -= rhs.q
             right = hg + F.adjoint(E * rhs.r)
-            x, against = solve_once(right, rhs.r[exact])
+            x, border_y = solve_once(right, rhs.r[exact])
             dy = E * (rhs.r - F.apply(x))
-            dy[exact] = -against
+            dy[exact] = -border_y
             # Rows with D > 0 hold by construction; the others hold up to round-off.
-            left, missed = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
-            if left @ left > tuning.entry_residual**2 * (right @ right):
-                more, against = solve_once(left, missed)
-                x += more
-                dy -= E * F.apply(more)
-                dy[exact] -= against
+            residual, border_residual = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
+            if residual @ residual > tuning.entry_residual**2 * (right @ right):
+                correction, border_y = solve_once(residual, border_residual)
+                x += correction
+                dy -= E * F.apply(correction)
+                dy[exact] -= border_y
             return shape.matrix(x), x[shape.size :], dy
 
         return refine
@@ -123,7 +124,7 @@ def _iterative_solver(
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
         right = A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
-        delta = _iterated(A, E, complementarity_diagonal, right, tuning)
+        delta = _solve_iteratively(A, E, complementarity_diagonal, right, tuning)
         return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve
@@ -192,7 +193,7 @@ class _Features(Protocol):
         ...
 
 
-class _Kept:
+class _StoredFeatures:
     """Features in one array."""
 
     def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
@@ -223,10 +224,10 @@ class _Kept:
         return self._Ft[:, rows]
 
 
-class _Moved:
+class _TransformedFeatures:
     """Features in other coordinates, by a map of kept features; variables are not transformed."""
 
-    def __init__(self, F: _Kept, C: Array) -> None:
+    def __init__(self, F: _StoredFeatures, C: Array) -> None:
         self._F = F
         self._C = np.eye(F.width)
         self._C[: len(C), : len(C)] = C
@@ -247,7 +248,7 @@ class _Moved:
         return product
 
 
-class _Streamed:
+class _ChunkedFeatures:
     """Features that are computed in chunks of at most `largest` numbers, never all at once."""
 
     def __init__(self, A: LinearMap, B: Array, shape: _Triangle, largest: int) -> None:
@@ -261,19 +262,19 @@ class _Streamed:
         return np.concatenate([self._shape.doubled(self._A.adjoint(y)), self._B.T @ y])
 
     def gram(self, E: Array) -> Array:
-        acting = np.flatnonzero(E)
+        weighted = np.flatnonzero(E)
         width = self._shape.size + self._B.shape[1]
         total = np.zeros((width, width))
-        for rows in np.array_split(acting, max(1, -(-len(acting) * width // self._largest))):
+        for rows in np.array_split(weighted, max(1, -(-len(weighted) * width // self._largest))):
             checkpoint()
-            total += self._some(rows).gram(E[rows])
+            total += self._chunk(rows).gram(E[rows])
         return total
 
     def of(self, rows: IntArray) -> Array:
-        return self._some(rows).of(np.arange(len(rows)))
+        return self._chunk(rows).of(np.arange(len(rows)))
 
-    def _some(self, rows: IntArray) -> _Kept:
-        return _Kept(self._A.slice(rows), self._B[rows], self._shape)
+    def _chunk(self, rows: IntArray) -> _StoredFeatures:
+        return _StoredFeatures(self._A.slice(rows), self._B[rows], self._shape)
 
 
 def _triangles(rows: Rows, shape: _Triangle) -> Array:
@@ -299,7 +300,7 @@ def _triangles(rows: Rows, shape: _Triangle) -> Array:
     return features
 
 
-def _iterated(
+def _solve_iteratively(
     A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array, tuning: InteriorPointTuning
 ) -> Array:
     """Solve the system in the entries by conjugate gradients, with the rows whose weight matters."""
@@ -313,17 +314,17 @@ def _iterated(
 
     diagonal = complementarity_diagonal.copy()
     for term in A.terms:
-        pieces = term.rows.rank_one_terms()
-        if pieces is not None:
-            square = dense(pieces.U) ** 2
-            diagonal += square.T @ ((E[term.at[pieces.row]] * pieces.weight**2)[:, None] * square)
+        rank_one = term.rows.rank_one_terms()
+        if rank_one is not None:
+            square = dense(rank_one.U) ** 2
+            diagonal += square.T @ ((E[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
     tol, steps = tuning.cg_tol, tuning.cg_steps
     return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps, tuning).reshape(n, n)
 
 
-def _seen(root: Array, S: Array) -> Array:
+def _scaled(root: Array, S: Array) -> Array:
     """Return the symmetric part of ``inv(L) S inv(L)'``."""
     half, _ = lapack.dtrtrs(root, S, lower=1)
-    seen, _ = lapack.dtrtrs(root, half.T, lower=1)
-    symmetric: Array = (seen + seen.T) / 2
+    scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
+    symmetric: Array = (scaled + scaled.T) / 2
     return symmetric

@@ -68,15 +68,15 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     least = np.inf
     for method in methods:
         for first in method.starts():
-            most = limit if method is methods[-1] else min(limit, steps + tuning.soft_steps)
-            found = monitor.follow(method, first, most, steps)
+            last = limit if method is methods[-1] else min(limit, steps + tuning.soft_steps)
+            found = monitor.follow(method, first, last, steps)
             answer, steps = _answer(monitor, found), found.step
             if found.stop in _FINAL:
                 return answer
-            proven = method.certificate(found.at)
-            miss = max(proven.gap, proven.primal_residual)
-            if best is None or miss <= least:
-                best, least = answer, miss
+            certificate = method.certificate(found.at)
+            error = max(certificate.gap, certificate.primal_residual)
+            if best is None or error <= least:
+                best, least = answer, error
             if steps >= limit:
                 return replace(best, iterations=steps)
     if best is None:
@@ -133,19 +133,19 @@ class _RowNewton(Method):
     def starts(self) -> Iterator[_Iterate]:
         """Yield a first iterate at the unconstrained minimizer, then one far above the weight."""
         program = self._problem.program
-        near = None if self._problem.whitened else self._near()
-        if near is not None:
-            yield near
+        first = None if self._problem.whitened else self._near_minimizer()
+        if first is not None:
+            yield first
         # On the central path of <C, X>, far above the weight.
         whole = Face.whole(len(self._problem.C))
         yield _Iterate(first_iterate(self._engine, program, [self._problem.C], [whole], self._tuning))
 
-    def _near(self) -> _Iterate | None:
+    def _near_minimizer(self) -> _Iterate | None:
         bounds, X = self._problem.program.bounds, self._problem.unconstrained
         X = self._problem.X0 if X is None else X
         if (bounds.lo != bounds.hi).any():  # inequalities start well inside the cone
             X = (X + np.trace(X) / len(X) * np.eye(len(X))) / 2
-        return self._centered(_on_diagonal(self._problem.program, X))
+        return self._centered(_scaled_to_diagonal(self._problem.program, X))
 
     def certificate(self, at: _Iterate) -> Certificate:
         """Return the certificate of an iterate."""
@@ -164,7 +164,7 @@ class _RowNewton(Method):
         nu = mu = self._problem.mu
         for _ in range(self._tuning.centering_trials):
             at = self._engine.begin([X], _NO_VARIABLES, nu)
-            if at is not None and _inside(_Iterate(at).pair.Z, self._problem.C):
+            if at is not None and _well_inside(_Iterate(at).pair.Z, self._problem.C):
                 return _Iterate(at)
             nu *= 0.1
         root = root_of(X)
@@ -207,22 +207,22 @@ class _Iterate:
         return self.own.activity
 
 
-def _inside(Z: Array, C: Array) -> bool:
+def _well_inside(Z: Array, C: Array) -> bool:
     """Whether twice the step from `C` to `Z` is still in the cone."""
     return root_of(2 * Z - C) is not None
 
 
-def _on_diagonal(program: Program, X: Array) -> Array:
+def _scaled_to_diagonal(program: Program, X: Array) -> Array:
     """Return `X` with rows and columns scaled to the diagonal entries that equalities prescribe."""
-    wanted = X.diagonal().copy()
+    prescribed = X.diagonal().copy()
     bounds = program.bounds
     for term in program.A.terms:
         if term.rows.single:
             t = term.rows.coordinates()
             k = (t.i == t.j) & (bounds.lo == bounds.hi)[term.at]
-            wanted[t.i[k]] = bounds.lo[term.at][k] / t.value[k]
-    if (wanted <= 0).any():
+            prescribed[t.i[k]] = bounds.lo[term.at][k] / t.value[k]
+    if (prescribed <= 0).any():
         return X
-    scale = np.sqrt(wanted / X.diagonal())
+    scale = np.sqrt(prescribed / X.diagonal())
     scaled: Array = scale[:, None] * X * scale
     return scaled

@@ -43,13 +43,13 @@ class Point(Protocol):
 class Known(NamedTuple):
     """Values that the method has already computed at an iterate.
 
-    They are the logarithms of the determinants and, over the rows, the sums of the penalties (`paid`) and
+    They are the logarithms of the determinants and, over the rows, the sums of the penalties (`penalty`) and
     of the terms of the dual function (`rows_term`).
     """
 
     X_log_det: float
     Z_log_det: float
-    paid: float | None = None
+    penalty: float | None = None
     rows_term: float | None = None
 
 
@@ -98,10 +98,10 @@ class LogDetProblem:
         n, proves = len(at.X), at.Z_root is not None
         if known is None:
             known = Known(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))
-        own = float(np.vdot(self.divergence.inverse, at.X)) - n
-        divergence = own - known.X_log_det + self._log_det
+        linear = float(np.vdot(self.divergence.inverse, at.X)) - n
+        divergence = linear - known.X_log_det + self._log_det
         term = self.mu * (known.Z_log_det + self._log_det - n * math.log(self.mu)) if proves else -math.inf
-        sums = known.paid, known.rows_term
+        sums = known.penalty, known.rows_term
         found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, *sums)
-        missed = self._progress.missed((at.X,), np.zeros(0), at.activity)
-        return replace(found, primal_residual=max(found.primal_residual, missed))
+        residual = self._progress.missed((at.X,), np.zeros(0), at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, residual))

@@ -3,9 +3,9 @@
 No ``A_k`` is multiplied out if its structure allows a cheaper formula (Fujisawa, Kojima and Nakata 1997; for
 rank-one terms the Hadamard product of the max-cut literature):
 
-- *pieces* ``w u u'``, rank-one terms: a Hadamard product of two congruences, ``(U P U') o (U Q U')``;
-- *terms* ``v X_ij``: products of entries of ``P`` and ``Q``;
-- *full* rows, with many terms: ``P A_l Q`` through the support of ``A_l``, to which all rows are applied.
+- rank-one terms ``w u u'``: a Hadamard product of two congruences, ``(U P U') o (U Q U')``;
+- terms ``v X_ij``: products of entries of ``P`` and ``Q``;
+- dense rows, with many terms: ``P A_l Q`` through the support of ``A_l``, to which all rows are applied.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Gram:
         self._tuning = tuning
         self._A, self._block, self._m, self._n = A, block, A.m, A.orders[block]
         self._parts = [term for term in A.terms if term.block == block]
-        of_pieces = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
-        self._pieces = _Pieces.of([(t.at, t.rows) for t in of_pieces], self._n)
-        others = [(t.at, t.rows) for t in self._parts if t not in of_pieces]
-        light, self._full = _by_cost(others, self._n, tuning)
-        self._terms = _Terms.of(light, A.m, tuning.chunk_products)
-        self._light = np.ones(A.m, dtype=bool)
-        self._light[[k for k, _ in self._full]] = False
+        low_rank = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
+        self._rank_one = _RankOneRows.of([(t.at, t.rows) for t in low_rank], self._n)
+        others = [(t.at, t.rows) for t in self._parts if t not in low_rank]
+        sparse_rows, self._dense_rows = _split_by_cost(others, self._n, tuning)
+        self._terms = _Terms.of(sparse_rows, A.m, tuning.chunk_products)
+        self._sparse = np.ones(A.m, dtype=bool)
+        self._sparse[[k for k, _ in self._dense_rows]] = False
 
     def assemble(self, P: Array, Q: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return the Schur matrix of all rows, or of some in ascending order.
@@ -55,8 +55,8 @@ class Gram:
         """
         if rows is not None and len(rows) == self._m:
             rows = None
-        p = self._pieces
-        if p is not None and self._terms is None and p.whole(self._m) and not self._full:
+        p = self._rank_one
+        if p is not None and self._terms is None and p.one_per_row(self._m) and not self._dense_rows:
             return p.products(P, Q, slice(None) if rows is None else rows, root)
         if rows is None:
             return self._all(P, Q)
@@ -65,19 +65,19 @@ class Gram:
         return self._all(P, Q)[np.ix_(rows, rows)]
 
     def _all(self, P: Array, Q: Array) -> Array:
-        p, t = self._pieces, self._terms
-        if p is None and t is not None and t.plain(self._m) and not self._full:
-            return t.squares(P, Q)
+        p, t = self._rank_one, self._terms
+        if p is None and t is not None and t.single_diagonal(self._m) and not self._dense_rows:
+            return t.diagonal_products(P, Q)
         H = np.zeros((self._m, self._m))
         if p is not None:
             p.add(H, P, Q, t)
         if t is not None:
             t.add(H, P, Q)
-        for k, row in self._full:
+        for k, row in self._dense_rows:
             checkpoint()
             column = self._apply(row.between(P, Q))
             H[:, k] += column
-            H[k, self._light] += column[self._light]
+            H[k, self._sparse] += column[self._sparse]
         return H
 
     def _apply(self, S: Array) -> Array:
@@ -87,14 +87,14 @@ class Gram:
         return activity
 
 
-class _Pieces:
+class _RankOneRows:
     """Rows ``sum w u u'``, in layers with at most one rank-one term of each row."""
 
     def __init__(self, layers: list[_Layer]) -> None:
         self._layers = layers
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _Pieces | None:
+    def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> _RankOneRows | None:
         layers = []
         for at, rows in families:
             p = rows.rank_one_terms()
@@ -105,24 +105,24 @@ class _Pieces:
                 continue
             order = np.argsort(p.row, kind="stable")
             first = np.searchsorted(p.row[order], p.row[order])
-            turn = np.empty(len(order), dtype=np.intp)
-            turn[order] = np.arange(len(order)) - first
-            for k in range(int(turn.max(initial=-1)) + 1):
-                own = np.flatnonzero(turn == k)
+            layer_of = np.empty(len(order), dtype=np.intp)
+            layer_of[order] = np.arange(len(order)) - first
+            for k in range(int(layer_of.max(initial=-1)) + 1):
+                own = np.flatnonzero(layer_of == k)
                 layers.append(_Layer(at[p.row[own]], p.U[own], p.weight[own]))
         return cls(layers) if layers else None
 
-    def whole(self, m: int) -> bool:
+    def one_per_row(self, m: int) -> bool:
         """Whether each row has exactly one rank-one term, in order."""
         return len(self._layers) == 1 and covers(self._layers[0].place, m)
 
     def products(self, P: Array, Q: Array, rows: IntArray | slice, root: Array | None) -> Array:
-        """Return the products of the rank-one terms of some rows if all are :meth:`whole`."""
+        """Return the products of the rank-one terms of some rows if all are :meth:`one_per_row`."""
         (layer,) = self._layers
         U, weight = layer.U[rows], layer.weight[rows]
         W = _congruence(U, P, root)
         W *= W if P is Q else _congruence(U, Q)
-        if not layer.plain:
+        if not layer.unweighted:
             W *= np.multiply.outer(weight, weight)
         return W
 
@@ -140,9 +140,9 @@ class _Pieces:
                 if other is not one:
                     H[_block(other.place, one.place)] += W.T
             if terms is not None:
-                mixed = terms.summed(left, right)
-                H[one.place] += mixed
-                H[:, one.place] += mixed.T
+                mixed_products = terms.summed(left, right)
+                H[one.place] += mixed_products
+                H[:, one.place] += mixed_products.T
 
 
 class _Layer:
@@ -150,7 +150,7 @@ class _Layer:
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
         self.place, self.U, self.weight = span(at), U, weight
-        self.plain = bool((weight == 1).all())
+        self.unweighted = bool((weight == 1).all())
 
     @cached_property
     def weighted(self) -> Any:
@@ -190,15 +190,15 @@ class _Terms:
         fields = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("row", "i", "j", "value"))
         return cls(row, Coordinates(*fields), m, chunk)
 
-    def plain(self, m: int) -> bool:
+    def single_diagonal(self, m: int) -> bool:
         """Whether the rows are single diagonal entries, in order."""
         return self._diagonal and len(self._row) == m and bool((self._row == np.arange(m)).all())
 
-    def squares(self, P: Array, Q: Array) -> Array:
-        """Return the matrix where :meth:`plain` holds."""
+    def diagonal_products(self, P: Array, Q: Array) -> Array:
+        """Return the matrix where :meth:`single_diagonal` holds."""
         i, value = self._t.i, self._t.value
-        whole = len(i) == len(P) and bool((i == np.arange(len(P))).all())
-        H: Array = P * Q if whole else P[np.ix_(i, i)] * Q[np.ix_(i, i)]
+        all_entries = len(i) == len(P) and bool((i == np.arange(len(P))).all())
+        H: Array = P * Q if all_entries else P[np.ix_(i, i)] * Q[np.ix_(i, i)]
         return H if (value == 1).all() else value[:, None] * H * value
 
     def add(self, H: Array, P: Array, Q: Array) -> None:
@@ -209,7 +209,7 @@ class _Terms:
             H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
 
     def summed(self, left: Array, right: Array) -> Array:
-        """Return products of rank-one terms and rows of terms, from ``U P`` and ``U Q``; ``(pieces, m)``."""
+        """Return products of rank-one terms and rows of terms, from ``U P`` and ``U Q``; shape ``(k, m)``."""
         i, j = self._t.i, self._t.j
         products = left[:, i] * right[:, j]
         if not self._diagonal:
@@ -229,7 +229,7 @@ class _Terms:
         return total
 
 
-class _Full:
+class _DenseRow:
     """A row with many terms, on its support."""
 
     def __init__(self, t: Coordinates) -> None:
@@ -246,13 +246,13 @@ class _Full:
         return symmetric
 
 
-def _by_cost(
+def _split_by_cost(
     families: list[tuple[IntArray, Rows]], n: int, tuning: InteriorPointTuning
-) -> tuple[list[tuple[IntArray, Coordinates]], list[tuple[int, _Full]]]:
+) -> tuple[list[tuple[IntArray, Coordinates]], list[tuple[int, _DenseRow]]]:
     """Return the terms of rows with few, and the rows for which a matrix product costs less."""
     total = sum(rows.count() for _, rows in families)
-    light: list[tuple[IntArray, Coordinates]] = []
-    full: list[tuple[int, _Full]] = []
+    sparse_rows: list[tuple[IntArray, Coordinates]] = []
+    dense_rows: list[tuple[int, _DenseRow]] = []
     for at, rows in families:
         t = rows.coordinates()
         count = np.bincount(t.row, minlength=rows.m)
@@ -260,14 +260,16 @@ def _by_cost(
         cost = tuning.call_cost + tuning.flop_cost * 2 * n * support * (n + support) + total
         many = count * total * tuning.term_cost > cost
         kept = ~many[t.row]
-        light.append((at, Coordinates(t.row[kept], t.i[kept], t.j[kept], t.value[kept])))
+        sparse_rows.append((at, Coordinates(t.row[kept], t.i[kept], t.j[kept], t.value[kept])))
         order = np.argsort(t.row, kind="stable")
-        ends = np.searchsorted(t.row[order], np.arange(rows.m + 1))
+        stops = np.searchsorted(t.row[order], np.arange(rows.m + 1))
         for k in np.flatnonzero(many):
             checkpoint()
-            own = order[ends[k] : ends[k + 1]]
-            full.append((int(at[k]), _Full(Coordinates(t.row[own], t.i[own], t.j[own], t.value[own]))))
-    return light, full
+            own = order[stops[k] : stops[k + 1]]
+            dense_rows.append(
+                (int(at[k]), _DenseRow(Coordinates(t.row[own], t.i[own], t.j[own], t.value[own])))
+            )
+    return sparse_rows, dense_rows
 
 
 def _congruence(U: Any, P: Array, root: Array | None = None) -> Array:

@@ -58,7 +58,7 @@ class _Primal(NamedTuple):
     root: Array
     log_det: float
     activity: Array
-    paid: float
+    penalty: float
     cost: float
 
 
@@ -87,7 +87,7 @@ class SoftIterate(NamedTuple):
 
     primal: _Primal
     dual: _Dual
-    together: bool
+    joint: bool
 
     @property
     def X(self) -> Array:
@@ -127,25 +127,25 @@ class SoftNewton(Method):
         exact = np.zeros(problem.program.m, dtype=bool)
         self._system = system_for(self._A, problem.program.B, exact, tuning)
         self._size = float(np.linalg.norm(problem.C))
-        dear = newton_flops(problem.program) > tuning.response_flops
-        self._rounds = tuning.more_response_rounds if dear else tuning.response_rounds
+        expensive = newton_flops(problem.program) > tuning.response_flops
+        self._rounds = tuning.more_response_rounds if expensive else tuning.response_rounds
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate, with a fraction of the response to the unconstrained minimizer."""
-        at = self._answered() if self._system.direct else self._answered_alone
+        at = self._first_by_responses() if self._system.direct else self._first_by_fractions
         if at is not None and math.isfinite(at.dual.cost):
             yield at
 
     @cached_property
-    def _X_at_rest(self) -> Array:
+    def _unconstrained(self) -> Array:
         """The unconstrained minimizer, or ``X0`` if there is none."""
         X = self._problem.unconstrained
         return self._problem.X0 if X is None else X
 
     @cached_property
-    def _resting(self) -> SoftIterate | None:
+    def _without_multipliers(self) -> SoftIterate | None:
         """The iterate with zero multipliers; None if a penalty is infinite there."""
-        primal = self._primal(self._X_at_rest)
+        primal = self._primal(self._unconstrained)
         return None if primal is None else SoftIterate(primal, self._no_multipliers(), self._system.direct)
 
     def _no_multipliers(self) -> _Dual:
@@ -156,41 +156,43 @@ class SoftNewton(Method):
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return the certificate of an iterate."""
         primal, dual = at.primal, at.dual
-        return self._problem.certificate(at, Known(primal.log_det, dual.log_det, primal.paid, dual.rows_term))
+        return self._problem.certificate(
+            at, Known(primal.log_det, dual.log_det, primal.penalty, dual.rows_term)
+        )
 
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the primal point of given multipliers, None if there is none."""
         dual = self._dual(y, self._Z(y))
-        return None if dual is None else self._joined(dual)
+        return None if dual is None else self._at_dual(dual)
 
     def advance(self, at: SoftIterate) -> SoftIterate | None:
         """Return the iterate after a damped Newton step, None if neither objective improves."""
-        new = self._together(at) if at.together else at
-        if not new.together:
-            new = self._alone(new)
+        new = self._joint_step(at) if at.joint else at
+        if not new.joint:
+            new = self._primal_step(new)
         return None if new.primal is at.primal and new.dual is at.dual else new
 
-    def _together(self, at: SoftIterate) -> SoftIterate:
+    def _joint_step(self, at: SoftIterate) -> SoftIterate:
         """Return the iterate after a joint step."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
         step = self._step(at.primal, at.dual.K, D, RightHandSide(self._problem.mu, (None,), r, _NONE, _NONE))
         (adjoint,) = step.adjoint
         dy, dZ = step.y, -adjoint
-        noise = self._noise(at.X)
-        primal = self._along(at.primal, step, noise)
-        dual, _ = self._better(
-            at.dual, lambda share: self._moved(at.dual, share * dy, share * dZ, side), noise
+        round_off = self._round_off(at.X)
+        primal = self._primal_search(at.primal, step, round_off)
+        dual, _ = self._line_search(
+            at.dual, lambda alpha: self._dual_step(at.dual, alpha * dy, alpha * dZ, side), round_off
         )
         new = SoftIterate(primal, dual, True)
         if abs(self._gap(new)) <= self._tuning.joint_gap_ratio * abs(self._gap(at)):
             return new
-        near = self._answered_alone
-        if near is not None and near.primal.cost < primal.cost:
-            primal = near.primal
-        return SoftIterate(primal, dual, together=False)
+        start = self._first_by_fractions
+        if start is not None and start.primal.cost < primal.cost:
+            primal = start.primal
+        return SoftIterate(primal, dual, joint=False)
 
-    def _alone(self, at: SoftIterate) -> SoftIterate:
+    def _primal_step(self, at: SoftIterate) -> SoftIterate:
         """Return the iterate after a step of ``X`` alone.
 
         Its multipliers are the response to the new ``X`` if they are better; both then move together again.
@@ -200,12 +202,12 @@ class SoftNewton(Method):
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
         rhs = RightHandSide(2 * self._problem.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
         step = self._step(at.primal, at.X / self._problem.mu, D, rhs)
-        primal = self._along(at.primal, step, self._noise(at.X))
+        primal = self._primal_search(at.primal, step, self._round_off(at.X))
         y = self._bounds.response(primal.activity)
-        answer = self._dual(y, self._Z(y))
-        if answer is None or answer.cost > at.dual.cost:
+        dual = self._dual(y, self._Z(y))
+        if dual is None or dual.cost > at.dual.cost:
             return at._replace(primal=primal)
-        return SoftIterate(primal, answer, self._system.direct)
+        return SoftIterate(primal, dual, self._system.direct)
 
     def _gap(self, at: SoftIterate) -> float:
         """Return the difference of the two objectives."""
@@ -215,34 +217,36 @@ class SoftNewton(Method):
     def _step(self, at: _Primal, K: Array, D: Array, rhs: RightHandSide) -> Step:
         return self._system.factor(ScalingPoint((at.X,), (K,), (at.root,), D, _NONE))(rhs)
 
-    def _along(self, at: _Primal, step: Step, noise: float) -> _Primal:
+    def _primal_search(self, at: _Primal, step: Step, round_off: float) -> _Primal:
         (dX,) = step.X
-        return self._better(at, lambda share: self._primal(at.X + share * dX), noise)[0]
+        return self._line_search(at, lambda alpha: self._primal(at.X + alpha * dX), round_off)[0]
 
-    def _noise(self, X: Array) -> float:
+    def _round_off(self, X: Array) -> float:
         """Return an estimate of the round-off in an objective near `X`."""
         return EPS * self._size * float(np.linalg.norm(X))
 
-    def _moved(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
+    def _dual_step(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
         """Return the multipliers after a step; those that would change sides stop at zero."""
-        whole = dual.y + dy
-        y, Z = self._bounds.stop(whole, side), dual.Z + dZ
-        stopped = y - whole
-        if stopped.any():
-            Z -= self._A.adjoint(stopped)
+        full = dual.y + dy
+        y, Z = self._bounds.stop(full, side), dual.Z + dZ
+        change = y - full
+        if change.any():
+            Z -= self._A.adjoint(change)
         return self._dual(y, Z)
 
-    def _answered(self) -> SoftIterate | None:
+    def _first_by_responses(self) -> SoftIterate | None:
         """Return the iterate after some rounds of moves towards the response to the last point."""
-        X, dual, share = self._X_at_rest, self._no_multipliers(), 1.0
+        X, dual, alpha = self._unconstrained, self._no_multipliers(), 1.0
         for _ in range(self._rounds):
-            answer, share = self._nearer(dual, self._A.apply((X,)), share)
-            if answer is dual:
+            better, alpha = self._towards_response(dual, self._A.apply((X,)), alpha)
+            if better is dual:
                 break
-            dual, X = answer, self._problem.mu * answer.K
-        return self._joined(dual) or (self._resting and self._resting._replace(dual=dual))
+            dual, X = better, self._problem.mu * better.K
+        return self._at_dual(dual) or (
+            self._without_multipliers and self._without_multipliers._replace(dual=dual)
+        )
 
-    def _nearer(self, dual: _Dual, activity: Array, share: float) -> tuple[_Dual, float]:
+    def _towards_response(self, dual: _Dual, activity: Array, alpha: float) -> tuple[_Dual, float]:
         """Return better multipliers on the segment to the response to an activity, and the step length.
 
         The penalty of a row far outside its bound is nearly linear in its activity, so its multiplier is
@@ -253,29 +257,29 @@ class SoftNewton(Method):
             return dual, 0.0
         dZ = -self._A.adjoint(dy)
         decrease = self._tuning.response_decrease
-        return self._better(
-            dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, share, decrease
+        return self._line_search(
+            dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, alpha, decrease
         )
 
     @cached_property
-    def _answered_alone(self) -> SoftIterate | None:
+    def _first_by_fractions(self) -> SoftIterate | None:
         """The best point at a fraction of the response to the unconstrained minimizer."""
-        at = self._resting
+        at = self._without_multipliers
         if at is None:
             return None
         best, y = at, self._bounds.response(at.activity)
         adjoint = self._A.adjoint(y)
         for k in range(self._tuning.response_trials):
-            share = self._tuning.response_decrease**k
-            dual = self._dual(share * y, self._problem.C - share * adjoint)
-            new = None if dual is None else self._joined(dual)
+            alpha = self._tuning.response_decrease**k
+            dual = self._dual(alpha * y, self._problem.C - alpha * adjoint)
+            new = None if dual is None else self._at_dual(dual)
             if new is not None and new.primal.cost < best.primal.cost:
                 best = new
             elif best is not at:
                 break
         return best
 
-    def _joined(self, dual: _Dual) -> SoftIterate | None:
+    def _at_dual(self, dual: _Dual) -> SoftIterate | None:
         """Return the iterate at given multipliers and their primal point."""
         primal = self._primal(self._problem.mu * dual.K)
         return None if primal is None else SoftIterate(primal, dual, self._system.direct)
@@ -287,9 +291,9 @@ class SoftNewton(Method):
         if root is None:
             return None
         activity, logarithm = self._A.apply((X,)), log_det(root)
-        paid = float(self._bounds.penalty(activity).sum())
-        cost = float(np.vdot(self._problem.C, X)) - self._problem.mu * logarithm + paid
-        return _Primal(X, root, logarithm, activity, paid, cost) if math.isfinite(paid) else None
+        penalty = float(self._bounds.penalty(activity).sum())
+        cost = float(np.vdot(self._problem.C, X)) - self._problem.mu * logarithm + penalty
+        return _Primal(X, root, logarithm, activity, penalty, cost) if math.isfinite(penalty) else None
 
     def _dual(self, y: Array, Z: Array) -> _Dual | None:
         """Return a dual point, None outside the domain of the dual function."""
@@ -304,16 +308,21 @@ class SoftNewton(Method):
         Z: Array = self._problem.C - self._A.adjoint(y)
         return Z
 
-    def _better(
-        self, at: P, along: Callable[[float], P | None], noise: float, share: float = 1.0, cut: float = 0.5
+    def _line_search(
+        self,
+        at: P,
+        along: Callable[[float], P | None],
+        round_off: float,
+        alpha: float = 1.0,
+        decrease: float = 0.5,
     ) -> tuple[P, float]:
         """Return the first point of a backtracking line search that is no worse, and its step length.
 
-        If there is none, return the old point and zero. Costs that differ by at most `noise` count as equal.
+        If there is none, return the old point and zero. Costs that differ by at most `round_off` are equal.
         """
-        while share > self._tuning.least_search_step:
-            new = along(share)
-            if new is not None and new.cost <= at.cost + noise:
-                return new, share
-            share *= cut
+        while alpha > self._tuning.least_search_step:
+            new = along(alpha)
+            if new is not None and new.cost <= at.cost + round_off:
+                return new, alpha
+            alpha *= decrease
         return at, 0.0
