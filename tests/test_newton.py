@@ -826,6 +826,14 @@ def test_a_start_from_afar_does_no_harm(far):
         assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
 
 
+def test_logdet_has_the_constants_of_the_interior_point_method():
+    problem, _ = sweep(0)
+    tuning = bo.tuning("bregman")
+    one_step = replace(tuning, interior=replace(tuning.interior, logdet_steps=1))
+    with pytest.warns(bo.ConvergenceWarning):
+        assert problem.solve(tol=1e-12, tuning=one_step).iterations == 1
+
+
 def test_where_the_first_start_leads_nowhere_the_central_path_does():
     """A hinge that repeats an equation stalled the method from the start at which no row acts."""
     n = 5

@@ -214,7 +214,7 @@ class BoundState:
         unknown = np.maximum(np.abs(distance), tuning.least_first_slack * size)
         s = np.where(known, np.maximum(distance, least), unknown)
         p = np.where(free, np.where(known, y[row], 0.0), np.maximum(multiplier, nu / s))
-        p[h] = np.minimum(p[h], np.where(known[h], 1 - 1e-3, 0.5) * gamma[h])
+        p[h] = np.minimum(p[h], np.where(known[h], 1 - tuning.warm_hinge_distance, 0.5) * gamma[h])
         violation = nu / (gamma[h] - p[h])
         # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
         limited = finite.logdet[~free[finite.logdet]]

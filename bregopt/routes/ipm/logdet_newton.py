@@ -153,7 +153,7 @@ class _RowNewton(Method):
 
     def advance(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None if no step is left."""
-        new = self._engine.advance(at.own, self._problem.mu)
+        new = self._engine.advance(at.iterate, self._problem.mu)
         return None if new is None else _Iterate(new)
 
     def _centered(self, X: Array) -> _Iterate | None:
@@ -178,11 +178,11 @@ class _RowNewton(Method):
 class _Iterate:
     """An iterate of the engine, with the fields of its one block."""
 
-    own: Iterate
+    iterate: Iterate
 
     @property
     def pair(self) -> Pair:
-        (pair,) = self.own.pairs
+        (pair,) = self.iterate.pairs
         return pair
 
     @property
@@ -196,15 +196,15 @@ class _Iterate:
     @property
     def Z_root(self) -> Array | None:
         """The factor of ``C - A*(y)``, None while ``Z`` differs from it."""
-        return None if self.own.dual_residual else self.pair.Z_root
+        return None if self.iterate.dual_residual else self.pair.Z_root
 
     @property
     def y(self) -> Array:
-        return self.own.y
+        return self.iterate.y
 
     @property
     def activity(self) -> Array:
-        return self.own.activity
+        return self.iterate.activity
 
 
 def _well_inside(Z: Array, C: Array) -> bool:

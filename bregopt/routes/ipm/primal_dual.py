@@ -113,11 +113,11 @@ class PrimalDual:
         Z : sequence of arrays, optional
             ``C - A*(y)`` by default.
         """
-        near = np.full(self._A.m + len(u), np.nan)
+        y_near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
-            near[: self._A.m] = y
+            y_near[: self._A.m] = y
         bounded_values = np.concatenate([self._program.activity(X, u), u])
-        bounds = BoundState.at(self._finite, bounded_values, nu, near, self._tuning)
+        bounds = BoundState.at(self._finite, bounded_values, nu, y_near, self._tuning)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds)
 
     def linearization(self, at: Iterate) -> Linearization | None:
@@ -155,8 +155,8 @@ class PrimalDual:
             return None
         bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
         dZ = tuple(
-            -own if pair.residual is None else pair.residual - own
-            for pair, own in zip(at.pairs, step.adjoint, strict=True)
+            -adjoint_dy if pair.residual is None else pair.residual - adjoint_dy
+            for pair, adjoint_dy in zip(at.pairs, step.adjoint, strict=True)
         )
         return Direction(step.X, dZ, step.u, bounds)
 
@@ -217,7 +217,8 @@ class PrimalDual:
             centering = min(1.0, max(at.complementarity_after(step, primal, dual, decreases) / now, 0.0))
             total_order = sum(len(pair.X_root) for pair in at.pairs)
             expensive = total_order >= tuning.centering_exponent_order and not at.dual_residual
-            exponent = max(tuning.centering_exponent if expensive else 1.0, 3 * min(primal, dual) ** 2)
+            least_exponent = tuning.centering_exponent if expensive else 1.0
+            exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
             centering = max(centering**exponent, tuning.least_centering)
             nu = centering * now / order
             target = max(nu, weight) if decreases else weight

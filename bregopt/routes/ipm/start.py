@@ -232,8 +232,8 @@ def _central_variables(program: Program, X: Sequence[Array], u: Array, y: Array,
     central = u.copy()
     central[free] = 0.0
     weight = p[:, None]
-    missing = center - program.activity(X, central)[k]
-    central[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * missing, rcond=None)[0]
+    residual = center - program.activity(X, central)[k]
+    central[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * residual, rcond=None)[0]
     return central
 
 

@@ -42,8 +42,8 @@ def dual_length(pair: Pair, step: Any, tol: float, tuning: InteriorPointTuning) 
 
     def operator(v: Array) -> tuple[Array, Array]:
         """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
-        moved = step @ v
-        return pair.K @ moved, moved
+        Sv = step @ v
+        return pair.K @ Sv, Sv
 
     start = _random_vector(len(pair.Z))
     return _length(_least_eigenvalue(operator, pair.K @ start, start, tuning))

@@ -51,11 +51,11 @@ def system_for(
     if fixed or len(A.orders) > 1:
         return RowSystem(A, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m
-    held = int(exact.sum())
-    # A system that is not formed takes about a hundred products with all rows.
-    iterated = not direct and k == held == 0 and 200 * n**2 < m**2 / 3
+    equalities = int(exact.sum())
+    # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
+    iterated = not direct and k == equalities == 0 and 2 * tuning.iterated_products * n**2 < m**2 / 3
     entries = n * (n + 1) // 2
-    fewer = entries + k + held < m and (held == 0 or entries <= tuning.largest_bordered_entries)
+    fewer = entries + k + equalities < m and (equalities == 0 or entries <= tuning.largest_bordered_entries)
     if fewer or iterated:
         return EntrySystem(A, B, exact, tuning)
     return RowSystem(A, B, tuning, direct)

@@ -56,6 +56,9 @@ class InteriorPointTuning(WorkingSetTuning):
     centering_exponent_order : int
         Sum of the matrices' orders from which that exponent applies, once ``C - A*(y) = Z`` holds; below, the
         least exponent is 1.
+    full_step_exponent : float
+        Exponent of the centering parameter after a full predictor step; smaller with the square of a shorter
+        step's length.
     corrector_ratio : float
         Step length of a corrector, relative to the square of the predictor's, below which the step is also
         tried without second-order terms. Near a singular solution these may be round-off.
@@ -79,6 +82,8 @@ class InteriorPointTuning(WorkingSetTuning):
         Least first slack, relative to the larger of a bound and its activity.
     largest_first_slack : float
         Largest first slack of a bound whose multiplier is known, in the same unit.
+    warm_hinge_distance : float
+        Least distance of a hinge's known multiplier from its price, relative to the price.
     first_primal_scale : float
         Size of a first ``X``, or distance of a first variable from its bound, relative to the scale of the
         bounds.
@@ -104,6 +109,8 @@ class InteriorPointTuning(WorkingSetTuning):
         could solve it.
     largest_bordered_entries : int
         The same if rows have ``D = 0``, which require a formed system.
+    iterated_products : int
+        Products with all rows that conjugate gradients take, to compare their cost with a factorization's.
     largest_features : int
         Numbers in the vectors of the rows that are stored at a time (40 MB).
     gram_transform_entries : int
@@ -206,6 +213,7 @@ class InteriorPointTuning(WorkingSetTuning):
     least_centering: float = 1e-3
     centering_exponent: float = 2.0
     centering_exponent_order: int = 130
+    full_step_exponent: float = 3.0
     corrector_ratio: float = 0.3
     weight_ratio: float = 20.0
     largest_multiplier: float = 1e100
@@ -218,6 +226,7 @@ class InteriorPointTuning(WorkingSetTuning):
     # bound_state.py
     least_first_slack: float = 0.1
     largest_first_slack: float = 1e3
+    warm_hinge_distance: float = 1e-3
     # start.py
     first_primal_scale: float = 10.0
     first_dual_scale: float = 10.0
@@ -230,6 +239,7 @@ class InteriorPointTuning(WorkingSetTuning):
     border_ratio: float = 1e4
     largest_formed_entries: int = 1_200
     largest_bordered_entries: int = 6_000
+    iterated_products: int = 100
     largest_features: int = 5_000_000
     gram_transform_entries: int = 80
     entry_residual: float = 1e-11
