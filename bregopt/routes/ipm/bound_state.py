@@ -1,8 +1,7 @@
 """The bounds of rows and variables in Newton's method: slacks, multipliers, and their terms in the system.
 
-Every finite bound has its own multiplier ``p``. The multiplier of a row is
-``y = sum sign p``, with sign 1 at a lower bound and -1 at an upper one. The equations of a bound ``b`` in
-the activity ``a`` are
+Every finite bound has its own multiplier ``p``. The multiplier of a row is ``y = sum sign p``, with sign 1 at
+a lower bound and -1 at an upper one. The equations of a bound ``b`` in the activity ``a`` are
 
     sign (a - b) = s,        s p = nu                  for a hard bound,
     sign (a - b) = s - t,    t (gamma - p) = nu        for a hinge, violated by ``t`` at the price gamma,

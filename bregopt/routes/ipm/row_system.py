@@ -39,9 +39,9 @@ class RowSystem:
         return self._grams is not None
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
-        bounded = np.flatnonzero(np.isfinite(scaling_point.D))
+        D_u, bounded = scaling_point.D_u, np.flatnonzero(np.isfinite(scaling_point.D))
         if self._grams is None:
-            bordering, solve = ~np.isfinite(scaling_point.D_u), self._iterative(scaling_point, bounded)
+            bordering, solve = ~np.isfinite(D_u), self._iterative(scaling_point, bounded)
         else:
             bordering, solve = self._direct(scaling_point, bounded)
         eliminated = np.flatnonzero(~bordering)
@@ -49,18 +49,14 @@ class RowSystem:
         def step(rhs: RightHandSide) -> Step:
             right, constant = rhs.r, np.zeros_like(rhs.q)
             if len(eliminated):
-                constant[eliminated] = rhs.r_u[eliminated] - scaling_point.D_u[eliminated] * rhs.q[eliminated]
+                constant[eliminated] = rhs.r_u[eliminated] - D_u[eliminated] * rhs.q[eliminated]
                 right = right - self._B @ constant
             for action, X, K, R in zip(self._actions, scaling_point.X, scaling_point.K, rhs.R, strict=True):
                 right = right - action.apply_sum(rhs.weight, X, K, R)
             dy, du = np.zeros(self._A.m), np.zeros_like(constant)
-            dy[bounded], du[bordering] = solve(
-                right[bounded], (rhs.q - rhs.r_u / scaling_point.D_u)[bordering]
-            )
+            dy[bounded], du[bordering] = solve(right[bounded], (rhs.q - rhs.r_u / D_u)[bordering])
             if len(eliminated):
-                du[eliminated] = (
-                    constant[eliminated] + scaling_point.D_u[eliminated] * (self._Bt @ dy)[eliminated]
-                )
+                du[eliminated] = constant[eliminated] + D_u[eliminated] * (self._Bt @ dy)[eliminated]
             adjoint = tuple(action.adjoint(dy) for action in self._actions)
             blocks = zip(scaling_point.X, scaling_point.K, rhs.R, adjoint, strict=True)
             return Step(tuple(_matrix_step(rhs.weight, *block) for block in blocks), du, dy, adjoint)
@@ -70,6 +66,7 @@ class RowSystem:
     def _direct(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[Mask, _Solve]:
         """Return the mask of the variables that border the system, and its solver."""
         assert self._grams is not None
+        D_u = scaling_point.D_u
         blocks = zip(self._grams, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
         schur_matrices = (
             gram.assemble(X, K, bounded, _root_of_whole(root, X)) for gram, X, K, root in blocks
@@ -79,14 +76,14 @@ class RowSystem:
             M += other
         checkpoint()
         np.einsum("ii->i", M)[:] += scaling_point.D[bounded]
-        if len(scaling_point.D_u) == 0:
+        if len(D_u) == 0:
             return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)), self._tuning)
         B = self._B[bounded]
-        bordering = _bordering_variables(B, M.diagonal(), scaling_point.D_u, self._tuning.border_ratio)
+        bordering = _bordering_variables(B, M.diagonal(), D_u, self._tuning.border_ratio)
         if not bordering.all():
             columns = B[:, ~bordering]
-            M += dense((columns * scaling_point.D_u[~bordering]) @ columns.T)
-        return bordering, bordered(M, dense(B[:, bordering]), self._tuning, 1 / scaling_point.D_u[bordering])
+            M += dense((columns * D_u[~bordering]) @ columns.T)
+        return bordering, bordered(M, dense(B[:, bordering]), self._tuning, 1 / D_u[bordering])
 
     def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
