@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -20,7 +21,6 @@ import bregopt as bo
 from bregopt import clock, linalg
 from bregopt.cvxpy import BREGOPT
 from bregopt.modeling.problem import Problem
-from bregopt.routes.matrix_generation import linear_master
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning"),
@@ -402,10 +402,10 @@ def test_a_factorization_in_parts_is_that_in_one_call(monkeypatch, lowest):
         linalg.factorized(S)
 
 
-def test_a_linear_program_in_slices_of_time_has_the_same_answer(monkeypatch):
+def test_a_linear_program_in_slices_of_time_has_the_same_answer():
     problem = margin(6, 60)
     whole = problem.solve(solver="psdboost", master="lp", tol=1e-6)
-    monkeypatch.setattr(linear_master, "_SLICE", 1e-7)
-    sliced = problem.solve(solver="psdboost", master="lp", tol=1e-6)
+    tuning = replace(bo.tuning("psdboost"), simplex_seconds=1e-7)
+    sliced = problem.solve(solver="psdboost", master="lp", tol=1e-6, tuning=tuning)
     assert whole.status == sliced.status == "optimal"
     assert abs(sliced.value - whole.value) <= whole.error + sliced.error

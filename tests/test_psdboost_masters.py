@@ -1,6 +1,7 @@
 """Both masters on random problems against Clarabel, the oracle's bound, and problems at the edge."""
 
 import warnings
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +14,7 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import linear_master, oracle, semidefinite_master
+from bregopt.routes.matrix_generation import oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -67,7 +68,7 @@ def test_bound_is_proven_whatever_the_estimate(n, below, seed):
     assert proven_bound(H, largest - below, 1e-9) >= largest
 
 
-def test_iterated_oracle_agrees_with_the_decomposed_one(monkeypatch, rng):
+def test_iterated_oracle_agrees_with_the_decomposed_one(rng):
     n, m = 60, 40
     U = rng.normal(size=(m, n))
     X = bo.PSD(n)
@@ -81,9 +82,9 @@ def test_iterated_oracle_agrees_with_the_decomposed_one(monkeypatch, rng):
     np.testing.assert_allclose(reward.product()(V), H @ V, atol=1e-11)
     assert reward.size >= np.linalg.norm(H)
     face = Face(rng.normal(size=(n, 2)))
-    exact = leading(reward, face, 4, 0.0)
-    monkeypatch.setattr(oracle, "_DENSE_TO", 10)
-    found = leading(reward, face, 4, 1e-6, V)
+    tuning = bo.tuning("psdboost")
+    exact = leading(reward, face, 4, 0.0, tuning=tuning)
+    found = leading(reward, face, 4, 1e-6, V, tuning=replace(tuning, decomposed_order=10))
     np.testing.assert_allclose(found.values, exact.values, rtol=1e-8)
     np.testing.assert_allclose(np.abs(found.vectors.T @ exact.vectors), np.eye(4), atol=1e-5)
     assert exact.values[0] <= found.bound <= exact.values[0] + 1e-5
@@ -95,16 +96,16 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     peer = margin_by_clarabel(far, near, 3 / 60)
     rng = np.random.default_rng(0)
 
-    def poor(reward, face, count, start, tol):  # noise: estimates far below, directions at random
+    def poor(reward, face, count, start, tol, tuning):  # noise: estimates far below, directions at random
         V, _ = np.linalg.qr(rng.normal(size=(face.order, count)))
         return np.sort(np.einsum("ik,ik->k", V, reward.dense() @ V))[::-1], V
 
-    monkeypatch.setattr(oracle, "_DENSE_TO", 0)
     monkeypatch.setattr(oracle, "_iterated", poor)
+    tuning = replace(bo.tuning("psdboost"), decomposed_order=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         sol = margin_problem(far, near, 3 / 60).solve(
-            solver="psdboost", tol=1e-7, max_iter=12, cuts_per_round=2, **options
+            solver="psdboost", tol=1e-7, max_iter=12, cuts_per_round=2, tuning=tuning, **options
         )
     assert sol.value <= peer.value + peer.error + 1e-6
     assert (np.append(sol.history["dual"], sol.dual_value) >= peer.value - peer.error).all()
@@ -210,13 +211,13 @@ def test_answer_has_its_true_rank_and_says_what_that_costs():
     np.testing.assert_allclose(sol.X.factor.T @ sol.X.factor, np.diag(sol.X.eigenvalues()[::-1]), atol=1e-12)
 
 
-def test_compressed_master_comes_to_the_same_end(monkeypatch):
+def test_compressed_master_comes_to_the_same_end():
     far, near = comparisons(60, 8, 7)
     problem = margin_problem(far, near, 3 / 60)
     whole = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
-    for name, value in {"_FEW_COLUMNS": 20, "_SPARE": 1.0, "_IDLE": 2, "_SHELF": 50}.items():
-        monkeypatch.setattr(linear_master, name, value)
-    sol = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
+    few = {"least_columns": 20, "column_ratio": 1.0, "idle_rounds": 2, "pool_columns": 50}
+    tuning = replace(bo.tuning("psdboost"), **few)
+    sol = problem.solve(solver="psdboost", tol=1e-6, tuning=tuning, **LINEAR)
     assert sol.value == pytest.approx(whole.value, abs=2e-6 * max(1, abs(whole.value)))
     assert sol.history["directions"].max() < whole.history["directions"].max()
 

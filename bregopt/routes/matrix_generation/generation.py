@@ -16,7 +16,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import trace_bounds
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
-from bregopt.routes.base import Seed, Settings
+from bregopt.routes.base import Settings
 from bregopt.routes.ipm import follow_path
 from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.linear_master import LinearMaster
@@ -24,24 +24,10 @@ from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
 from bregopt.routes.matrix_generation.smoothing import Smoothing
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["ROUNDS", "matrix_generation"]
-
-ROUNDS = 5_000  # the limit where the user gives none
-_PROMISE = 1e-11  # reduced costs below this fraction of the size of A*(y) - C are round-off
-_SHARE = 0.02  # relative to the gap: largest loss in the proof of a bound
-# Accuracy of Lanczos's eigenvalues: relative to that loss, and the coarsest.
-_ITERATED, _COARSE = 0.1, 1e-2
-# Sample of the hinge rows solved first: its least size, its size relative to all, and the number of hinge
-# rows from which there is one.
-_SAMPLE, _TENTH, _MANY = 1_000, 0.1, 2_000
-_ROUGH = 1e-2  # tolerance of the problem of the sample
-_IN_QUESTION = 0.5  # size of the first working set, relative to the rows of the sample's problem
-_PATIENCE = {"lp": 500, "psd": 8}  # rounds without a better gap
-_BETTER = 0.9  # ratio of gaps that counts as better
-_SLOW = 0.5  # ratio of gaps above which the next round adds twice as many directions
-_LEFT = 0.9  # fraction of the tolerance up to which eigenvalues are dropped from an answer
+__all__ = ["matrix_generation"]
 
 
 def matrix_generation(
@@ -65,8 +51,8 @@ def matrix_generation(
         Its ``X`` is a ``LowRank``.
     """
     if program.faces[0].order == 0:
-        own = Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
-        return follow_path(program, own, start, progress)
+        interior = Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
+        return follow_path(program, interior, start, progress)
     return _Generation(program, settings, master, progress).run(start)
 
 
@@ -76,25 +62,29 @@ class _Generation:
     def __init__(self, program: Program, settings: Any, master: str, progress: Progress) -> None:
         self._program, self._face = program, program.faces[0]
         self._settings, self._progress = settings, progress
+        self._tuning: MatrixGenerationTuning = settings.tuning
         bound = trace_bounds(program)[0]
         assert bound is not None
         self._bound = bound
-        self._best = Incumbent(program, bound, settings.tol)
+        self._best = Incumbent(program, bound, settings.tol, self._tuning)
         self._semidefinite = master == "psd"
         self._cuts = settings.cuts(master, program.m)
         self._may_widen = self._semidefinite and settings.cuts_per_round is None
-        self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing)
+        self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing, self._tuning)
         self._master: Any
         if self._semidefinite:
-            self._master = SemidefiniteMaster(program, self._bound, settings.tol, settings.tuning.interior)
+            self._master = SemidefiniteMaster(program, self._bound, settings.tol, self._tuning)
         else:
-            self._master = LinearMaster(self._program, self._bound.value)
+            self._master = LinearMaster(self._program, self._bound.value, self._tuning)
         self._compresses = not settings.published
-        self._gap, self._waited, self._patience = np.inf, 0, _PATIENCE[master]
+        self._patience = (
+            self._tuning.semidefinite_patience if self._semidefinite else self._tuning.linear_patience
+        )
+        self._gap, self._waited = np.inf, 0
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
-        round_, limit = 0, self._settings.max_iter or ROUNDS
+        round_, limit = 0, self._settings.max_iter or self._tuning.default_max_iter
         try:
             self._begin(start)
             while round_ < limit:
@@ -114,7 +104,7 @@ class _Generation:
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._best
-        X = best.of_least_rank(_LEFT * self._settings.tol)
+        X = best.of_least_rank(self._tuning.truncation_tol * self._settings.tol)
         return Answer((X,), best.u, best.y, stop, round_)
 
     def _begin(self, start: Start | None) -> None:
@@ -124,7 +114,7 @@ class _Generation:
             y = self._program.bounds.clip(start.y)
             if start.X:
                 self._master.add(_directions(np.asarray(start.X[0])))
-        elif self._semidefinite and (sample := _sampled(self._program, self._settings.seed)) is not None:
+        elif self._semidefinite and (sample := _sampled(self._program, self._settings)) is not None:
             self._look_at(sample)
         found = self._leading(y, self._cuts)
         if start is not None:
@@ -133,7 +123,7 @@ class _Generation:
 
     def _look_at(self, sample: Program) -> None:
         """Solve the problem of a sample of the rows roughly, for a first point and working set."""
-        rough = replace(self._settings, tol=max(_ROUGH, self._settings.tol), verbose=False)
+        rough = replace(self._settings, tol=max(self._tuning.sample_tol, self._settings.tol), verbose=False)
         first = _Generation(sample, rough, "psd", Progress("sample"))
         answer = first.run(None)
         checkpoint()
@@ -141,7 +131,7 @@ class _Generation:
             X = answer.X[0]
             assert isinstance(X, LowRank)
             self._best.offer_point(X, answer.u)
-            self._master.place(X, answer.u, int(_IN_QUESTION * sample.m))
+            self._master.place(X, answer.u, int(self._tuning.sample_working_set * sample.m))
             self._master.add(first._master.used)
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
@@ -156,12 +146,13 @@ class _Generation:
         if outcome.state is State.AGAIN:
             return self._progress.stop()
         self._best.offer_point(outcome.X, outcome.u)
-        pays = self._price(replace(outcome, y=balanced(self._program, outcome.y)))
+        pays = self._price(replace(outcome, y=balanced(self._program, outcome.y, self._tuning)))
         certificate = self._best.certificate()
         more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
         self._progress.record(round_, certificate, **more)
-        self._waited = 0 if certificate.gap < _BETTER * self._gap or outcome.joined else self._waited + 1
-        if self._may_widen and certificate.gap > _SLOW * self._gap:
+        progressed = certificate.gap < self._tuning.progress_ratio * self._gap
+        self._waited = 0 if progressed or outcome.joined else self._waited + 1
+        if self._may_widen and certificate.gap > self._tuning.doubling_ratio * self._gap:
             self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
@@ -189,7 +180,8 @@ class _Generation:
         if self._compresses:
             self._master.compress(outcome.X)
             self._master.recall(
-                lambda V: np.einsum("ik,ik->k", V, times(V)) - _PROMISE * own.size, self._cuts
+                lambda V: np.einsum("ik,ik->k", V, times(V)) - self._tuning.least_reward * own.size,
+                self._cuts,
             )
         if self._smoothing.weight > 0 and np.isfinite(self._best.dual):
             priced = self._smoothing.between(best, outcome.y)
@@ -205,7 +197,7 @@ class _Generation:
 
     def _add_paying(self, V: Array, times: Any, size: float) -> bool:
         """Add the directions with a positive reward; False if there is none."""
-        pays = np.einsum("ik,ik->k", V, times(V)) > _PROMISE * size
+        pays = np.einsum("ik,ik->k", V, times(V)) > self._tuning.least_reward * size
         if pays.any():
             self._master.add(V[:, pays])
         return bool(pays.any()) and self._waited < self._patience
@@ -215,7 +207,7 @@ class _Generation:
         if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
         reward = Reward(self._program, outcome.y, costs=False)
-        found = leading(reward, self._face, self._cuts, 0.0)
+        found = leading(reward, self._face, self._cuts, 0.0, tuning=self._tuning)
         if not self._add_paying(found.vectors, reward.product(), reward.size):
             return StopReason.STALLED
         return self._progress.stop()
@@ -228,10 +220,13 @@ class _Generation:
 
     def _leading(self, y: Array, count: int) -> Leading:
         """Return the oracle's result at given multipliers, as accurate as the gap requires."""
-        gap = self._best.width
-        slack = _SHARE * gap / self._bound.value if np.isfinite(gap) and self._bound.value > 0 else 0.0
-        tol = min(_ITERATED * _SHARE * self._gap, _COARSE) if np.isfinite(self._gap) else _COARSE
-        return leading(Reward(self._program, y), self._face, count, slack, self._master.directions, tol)
+        gap, tuning, reward = self._best.width, self._tuning, Reward(self._program, y)
+        bounded = np.isfinite(gap) and self._bound.value > 0
+        slack = tuning.bound_loss * gap / self._bound.value if bounded else 0.0
+        tol = tuning.largest_lanczos_tol
+        if np.isfinite(self._gap):
+            tol = min(tuning.lanczos_tol_ratio * tuning.bound_loss * self._gap, tol)
+        return leading(reward, self._face, count, slack, self._master.directions, tol, tuning=tuning)
 
 
 def _uniform(program: Program) -> Array:
@@ -248,14 +243,14 @@ def _directions(X: Array) -> Array:
     return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
 
 
-def _sampled(program: Program, seed: Seed) -> Program | None:
+def _sampled(program: Program, settings: Any) -> Program | None:
     """Return the program with a sample of its hinge rows at a higher price, None if it has few."""
-    bounds = program.bounds
+    bounds, tuning = program.bounds, settings.tuning
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
-    if len(hinge) < _MANY:
+    if len(hinge) < tuning.sampling_rows:
         return None
-    size = max(_SAMPLE, int(_TENTH * len(hinge)))
-    drawn = np.sort(np.random.default_rng(seed).choice(hinge, size, replace=False))
+    size = max(tuning.sample_rows, int(tuning.sample_fraction * len(hinge)))
+    drawn = np.sort(np.random.default_rng(settings.seed).choice(hinge, size, replace=False))
     rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
     gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
     own = replace(bounds.slice(rows), gamma=gamma)

@@ -16,13 +16,9 @@ from bregopt.certify import (
 )
 from bregopt.program import LowRank, Program
 from bregopt.routes.matrix_generation.oracle import Leading
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["Incumbent", "balanced"]
-
-_NOTHING = 1e-14  # relative to the trace: a smaller eigenvalue is round-off
-# Limits below which eigenvalues are dropped, relative to the trace, tried in order.
-_SHARES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
-_CORRECTIONS = 3  # limit on the corrections of multipliers in `balanced`
 
 
 class Incumbent:
@@ -34,10 +30,13 @@ class Incumbent:
     bound : TraceBound
     tol : float
         Largest residual of points and multipliers that count as feasible.
+    tuning : MatrixGenerationTuning
     """
 
-    def __init__(self, program: Program, bound: TraceBound, tol: float) -> None:
-        self._program, self._bound, self._tol = program, bound, tol
+    def __init__(
+        self, program: Program, bound: TraceBound, tol: float, tuning: MatrixGenerationTuning
+    ) -> None:
+        self._program, self._bound, self._tol, self._tuning = program, bound, tol, tuning
         first = program.faces[0].embed(np.eye(program.faces[0].order, 1))
         self.dual, self._primal, self._missed, self._left = -np.inf, np.inf, np.inf, np.inf
         self.y = np.zeros(self._program.m)
@@ -99,9 +98,9 @@ class Incumbent:
         Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
         held = self.certificate()
         tol = max(tol, held.gap, held.primal_residual)
-        rank = max(int((s**2 > _NOTHING * float(s @ s)).sum()), 1)
-        for share in _SHARES:
-            fewer = max(int((s**2 > share * float(s @ s)).sum()), 1)
+        rank = max(int((s**2 > self._tuning.zero_eigenvalue * float(s @ s)).sum()), 1)
+        for limit in self._tuning.truncation_limits:
+            fewer = max(int((s**2 > limit * float(s @ s)).sum()), 1)
             if fewer < rank:
                 X = LowRank(Q[:, :fewer] * (s[:fewer] * self._grown(s, fewer)))
                 shorter = self._certificate(X, self._program.activity((X,), self.u))
@@ -121,14 +120,14 @@ class Incumbent:
         return Certificate(self._primal, -np.inf, np.inf, residual, 1.0, np.inf)
 
 
-def balanced(program: Program, y: Array) -> Array:
+def balanced(program: Program, y: Array, tuning: MatrixGenerationTuning) -> Array:
     """Return multipliers near `y` with zero dual residual for unbounded variables, so that a bound exists.
 
     ``c - B'y`` must be zero for a free variable, and of one sign for a variable with one bound. The residual
     is distributed over the rows by the distance of their multipliers from the ends of their ranges.
     """
     lower, upper = program.bounds.dual_range()
-    for _ in range(_CORRECTIONS if program.k else 0):
+    for _ in range(tuning.balancing_steps if program.k else 0):
         left = program.c - program.B.T @ y
         missing = np.where(np.isinf(program.u_hi), np.minimum(left, 0.0), 0.0)
         missing += np.where(np.isinf(program.u_lo), np.maximum(left, 0.0), 0.0)

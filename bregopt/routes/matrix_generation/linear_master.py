@@ -23,19 +23,11 @@ from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.scale import Scale
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["LinearMaster"]
 
-_TOLERANCE = 1e-9
-# Columns are dropped beyond this number and this multiple of those in use, after this many rounds without
-# use.
-_FEW_COLUMNS, _SPARE, _IDLE = 2_000, 4.0, 50
-_SHELF = 2_000  # largest number of dropped directions that are kept for later
-_NO_WEIGHT = 1e-4  # relative to the largest singular value of a factor: smaller ones are dropped
-_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
-_SLICE = 0.2  # seconds between two checkpoints
-_LONGER = 1.1  # growth of the slices, so that one is eventually long enough for a simplex step
-
+_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4  # in HiGHS
 
 _FINISHED = {
     highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
@@ -53,15 +45,16 @@ class LinearMaster:
         One block, linear objective, hard and hinge rows.
     tau : float
         The bound on the trace.
+    tuning : MatrixGenerationTuning
     """
 
-    def __init__(self, program: Program, tau: float) -> None:
-        self._program, self._tau = program, tau
+    def __init__(self, program: Program, tau: float, tuning: MatrixGenerationTuning) -> None:
+        self._program, self._tau, self._tuning = program, tau, tuning
         self.directions = np.zeros((program.blocks[0].n, 0))
         self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
         self._shelf = self.directions
         self._scale = Scale(program, tau)
-        self._model = _new_model()
+        self._model = _new_model(tuning)
         self._add_rows()
         self._add_variables()
         self._slacks = self._add_slacks()
@@ -108,7 +101,7 @@ class LinearMaster:
 
     def _run(self) -> None:
         """Run HiGHS in slices of time, each from the last basis, as Ctrl-C does not reach HiGHS."""
-        cut_short, length = highspy.HighsModelStatus.kTimeLimit, _SLICE
+        cut_short, length = highspy.HighsModelStatus.kTimeLimit, self._tuning.simplex_seconds
         while True:
             checkpoint()
             end = self._model.getRunTime() + min(length, remaining())
@@ -116,7 +109,7 @@ class LinearMaster:
             self._model.run()
             if self._model.getModelStatus() != cut_short:
                 return
-            length *= _LONGER
+            length *= self._tuning.simplex_seconds_growth
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
         """Add up to `count` directions of largest reward from the shelf.
@@ -142,20 +135,20 @@ class LinearMaster:
         The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
         of bundle methods, Shen et al. 2008, §5.1).
         """
-        used = int((self._idle == 0).sum())
-        if len(self._idle) <= max(_FEW_COLUMNS, _SPARE * used):
+        used, tuning = int((self._idle == 0).sum()), self._tuning
+        if len(self._idle) <= max(tuning.least_columns, tuning.column_ratio * used):
             return
-        out = np.flatnonzero(self._idle > _IDLE)
+        out = np.flatnonzero(self._idle > tuning.idle_rounds)
         if len(out) == 0:
             return
         first = self._program.k + self._slacks
         status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
         _checked(status, "deleteCols")
-        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -_SHELF:]
+        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -tuning.pool_columns :]
         self.directions = np.delete(self.directions, out, axis=1)
         self._idle = np.delete(self._idle, out)
         Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-        self.add(Q[:, s > _NO_WEIGHT * s.max(initial=0.0)])
+        self.add(Q[:, s > tuning.aggregate_rank_tol * s.max(initial=0.0)])
 
     def _point(self, theta: Array) -> LowRank:
         """Return ``sum_k theta_k tau v_k v_k'``."""
@@ -223,15 +216,15 @@ class LinearMaster:
             _checked(status, "addCols")
 
 
-def _new_model() -> Any:
+def _new_model(tuning: MatrixGenerationTuning) -> Any:
     model = highspy.Highs()
     options = {
         "output_flag": False,
         "presolve": "off",  # a presolved infeasible model has no dual ray
         "solver": "simplex",
         "threads": 1,
-        "primal_feasibility_tolerance": _TOLERANCE,
-        "dual_feasibility_tolerance": _TOLERANCE,
+        "primal_feasibility_tolerance": tuning.simplex_tol,
+        "dual_feasibility_tolerance": tuning.simplex_tol,
     }
     for name, value in options.items():
         _checked(model.setOptionValue(name, value), name)

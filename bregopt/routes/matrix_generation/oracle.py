@@ -22,13 +22,11 @@ from bregopt.certify import proven_bound
 from bregopt.clock import checkpoint
 from bregopt.program import Face, Program
 from bregopt.program.rows import Rows
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["Leading", "Reward", "leading"]
 
-_DENSE_TO = 700  # largest order at which the whole matrix is decomposed
-_EXTRA = 2.5  # Lanczos vectors for each requested one
-_SWEEPS = 30  # restarts of Lanczos's method
-_ROUND_OFF = 4 * EPS
+_ROUND_OFF = 4 * EPS  # of the eigenvalues of a symmetric matrix, relative to its norm
 
 _Product = Callable[[Array], Array]
 
@@ -102,7 +100,14 @@ class Reward:
 
 
 def leading(
-    reward: Reward, face: Face, count: int, slack: float, start: Array | None = None, tol: float = 0.0
+    reward: Reward,
+    face: Face,
+    count: int,
+    slack: float,
+    start: Array | None = None,
+    tol: float = 0.0,
+    *,
+    tuning: MatrixGenerationTuning,
 ) -> Leading:
     """Return the `count` leading eigenpairs of a reward on a face, and a bound on the largest.
 
@@ -117,11 +122,12 @@ def leading(
         Directions that are likely to be leading.
     tol : float
         Relative accuracy of Lanczos's eigenvalues; zero for full accuracy.
+    tuning : MatrixGenerationTuning
     """
     count = min(count, face.order)
-    if face.order <= max(_DENSE_TO, 2 * count):
+    if face.order <= max(tuning.decomposed_order, 2 * count):
         return _decomposed(face.compress(reward.dense()), face, count)
-    found = _iterated(reward, face, count, start, tol)
+    found = _iterated(reward, face, count, start, tol, tuning)
     H = face.compress(reward.dense())
     if found is None:
         return _decomposed(H, face, count)
@@ -142,7 +148,12 @@ def _round_off(H: Array) -> float:
 
 
 def _iterated(
-    reward: Reward, face: Face, count: int, start: Array | None, tol: float
+    reward: Reward,
+    face: Face,
+    count: int,
+    start: Array | None,
+    tol: float,
+    tuning: MatrixGenerationTuning,
 ) -> tuple[Array, Array] | None:
     """Return eigenpairs by Lanczos's method, None if it fails."""
     times = reward.product()
@@ -156,9 +167,11 @@ def _iterated(
     first = np.random.default_rng(0).normal(size=n) / np.sqrt(n)
     if start is not None and start.shape[1]:
         first = first + face.project(start).sum(axis=1)
-    width = min(n, int(_EXTRA * count) + 10)
+    width = min(n, int(tuning.lanczos_vectors * count) + 10)
     try:
-        values, V = eigsh(operator, count, which="LA", v0=first, ncv=width, maxiter=_SWEEPS, tol=tol)
+        values, V = eigsh(
+            operator, count, which="LA", v0=first, ncv=width, maxiter=tuning.lanczos_restarts, tol=tol
+        )
     except ArpackNoConvergence as stopped:
         values, V = stopped.eigenvalues, stopped.eigenvectors
     except ArpackError:

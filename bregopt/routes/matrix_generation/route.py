@@ -18,8 +18,6 @@ __all__ = ["PSDBoost", "PSDBoostSettings"]
 
 
 _MASTERS = ("auto", "lp", "psd")
-_LINEAR_CUTS, _CUTS, _FEW_CUTS = 5, 16, 8  # default numbers of eigenvectors a round
-_MANY_ROWS = 2_500  # rows from which the semidefinite master uses _FEW_CUTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +85,10 @@ class PSDBoostSettings(base.Settings):
         """Return the number of eigenvectors added in each round of a master with `rows` rows."""
         if self.cuts_per_round is not None:
             return self.cuts_per_round
+        tuning = self.tuning
         if master == "lp":
-            return _LINEAR_CUTS
-        return _CUTS if rows < _MANY_ROWS else _FEW_CUTS
+            return tuning.linear_cuts
+        return tuning.semidefinite_cuts if rows < tuning.many_rows else tuning.many_rows_cuts
 
 
 class PSDBoost:

@@ -39,23 +39,10 @@ from bregopt.routes.ipm import InteriorPointTuning, follow_path
 from bregopt.routes.matrix_generation.oracle import Reward
 from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.scale import Scale
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["SemidefiniteMaster"]
-
-# Tolerances of a master: the first, relative to the gap, and relative to the whole problem's (the least).
-_FIRST_TOL, _TIGHTER, _FINEST = 1e-2, 0.1, 0.2
-_REMEMBERED = 3  # rounds for which an unused direction is kept
-_IN_USE = 1e-2  # times the root of the tolerance: least eigenvalue of a used direction, relative to the trace
-_SAME = 1e-8  # relative to the largest singular value: smaller ones are dependent directions
-_FEW = 300  # size of the working set up to which no rows leave
-_GROWTH = 0.5  # relative to the working set: rows that join at once, beyond _FEW
-_AT_END = 1e-2  # distance of a multiplier from an end that counts as at the end, relative to its range
-_SETTLED = 2  # rounds at an end after which a row is fixed there
-# Price of violating a hard row: relative to the guess, its factor at each raise, and the number of raises.
-_PRICE, _DEARER, _RAISES = 3.0, 10.0, 9
-_FAR_OUT = 1e6  # relative to the scale of the bounds: a variable beyond this is on a ray
-_CLOSED = 0.5  # relative to the penalties of hard rows: a smaller gap shows that the rows stay violated
 
 
 class SemidefiniteMaster:
@@ -68,8 +55,7 @@ class SemidefiniteMaster:
     bound : TraceBound
     tol : float
         Tolerance of the whole problem.
-    interior : InteriorPointTuning
-        Constants of the interior-point method that solves it.
+    tuning : MatrixGenerationTuning
 
     Attributes
     ----------
@@ -78,14 +64,13 @@ class SemidefiniteMaster:
     """
 
     def __init__(
-        self, program: Program, bound: TraceBound, tol: float, interior: InteriorPointTuning
+        self, program: Program, bound: TraceBound, tol: float, tuning: MatrixGenerationTuning
     ) -> None:
-        self._interior = interior
-        self._program, self._bound, self._tol = program, bound, tol
+        self._program, self._bound, self._tol, self._tuning = program, bound, tol, tuning
         self._pool: list[Array] = []
         self._V = np.zeros((program.blocks[0].n, 0))
         self.used = self._V
-        self._inner = _FIRST_TOL
+        self._inner = tuning.first_master_tol
         bounds = program.bounds
         self._scale = Scale(program, bound.value)
         self._implied = _implied(program, bound)
@@ -96,7 +81,7 @@ class SemidefiniteMaster:
         self._left = np.zeros(program.m, dtype=bool)
         self._raised = 0
         self._strict, self._may_be_strict = False, True  # whether hard rows are imposed, and may be
-        self._price = np.where(bounds.hard, _PRICE * _guesses(program), bounds.gamma)
+        self._price = np.where(bounds.hard, tuning.first_price * _guesses(program), bounds.gamma)
 
     @property
     def directions(self) -> Array:
@@ -111,7 +96,7 @@ class SemidefiniteMaster:
     @property
     def dearest(self) -> bool:
         """Whether the price of violating hard rows has its largest value."""
-        return self._raised >= _RAISES
+        return self._raised >= self._tuning.price_raises
 
     def place(self, X: LowRank, u: Array, count: int) -> None:
         """Fix the rows at their ends at a good point, except the `count` rows nearest to their bounds."""
@@ -127,9 +112,9 @@ class SemidefiniteMaster:
 
     def add(self, V: Array) -> None:
         """Add directions, orthonormal columns; those not used for some rounds are dropped."""
-        self._pool = [*self._pool, np.hstack([self.used, V])][-_REMEMBERED:]
+        self._pool = [*self._pool, np.hstack([self.used, V])][-self._tuning.memory_rounds :]
         Q, s, _ = np.linalg.svd(np.hstack(self._pool), full_matrices=False)
-        self._V = Q[:, s > _SAME * s.max(initial=0.0)]
+        self._V = Q[:, s > self._tuning.basis_rank_tol * s.max(initial=0.0)]
 
     def solve(self, gap: float) -> Outcome:
         """Solve the master, and update the working set.
@@ -139,15 +124,19 @@ class SemidefiniteMaster:
         gap : float
             Gap of the whole problem, which the master's tolerance follows.
         """
-        self._inner = max(min(self._inner, _TIGHTER * gap), _FINEST * self._tol)
+        tuning = self._tuning
+        self._inner = max(
+            min(self._inner, tuning.master_tol_ratio * gap), tuning.least_master_tol * self._tol
+        )
         inside = np.flatnonzero(self._inside)
         small = self._restricted(inside)
-        settings = Settings(tol=self._inner, tuning=self._interior)
-        answer = follow_path(small, settings, None, Progress("master"))
+        answer = follow_path(
+            small, Settings(tol=self._inner, tuning=tuning.interior), None, Progress("master")
+        )
         if self._strict and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._strict = self._may_be_strict = False
             return self.solve(gap)
-        if answer.stop is StopReason.UNBOUNDED or _runs_away(small, answer):
+        if answer.stop is StopReason.UNBOUNDED or _runs_away(small, answer, tuning.ray_size):
             return self._along(self._scale.variable * answer.u / np.abs(answer.u).max())
         X, y, u = self._point(answer), self._held.copy(), self._scale.variable * answer.u
         y[inside] = self._scale.objective * self._scale.row[inside] * answer.y[:-1]
@@ -176,8 +165,11 @@ class SemidefiniteMaster:
         paid = float(self._price[hard] @ bounds.violation(activity)[hard])
         value = program.blocks[0].cost_value(outcome.X) + float(program.c @ outcome.u) + program.offset
         value += float(bounds.penalty(activity).sum())
-        if value + paid - dual <= _CLOSED * paid and (np.abs(outcome.y) >= 0.9 * self._price)[hard].any():
-            self._price[hard] *= _DEARER
+        if (
+            value + paid - dual <= self._tuning.penalty_gap * paid
+            and (np.abs(outcome.y) >= 0.9 * self._price)[hard].any()
+        ):
+            self._price[hard] *= self._tuning.price_growth
             self._raised += 1
             return True
         self._strict = self._may_be_strict and paid <= self._tol * abs(value)
@@ -219,7 +211,9 @@ class SemidefiniteMaster:
         eigenvalues, Q = np.linalg.eigh(np.asarray(answer.X[0]))
         eigenvalues = np.maximum(eigenvalues, 0.0)
         VQ = self._V @ Q
-        self.used = VQ[:, eigenvalues > _IN_USE * np.sqrt(self._inner) * eigenvalues.sum()]
+        self.used = VQ[
+            :, eigenvalues > self._tuning.used_eigenvalue * np.sqrt(self._inner) * eigenvalues.sum()
+        ]
         return LowRank(VQ * np.sqrt(self._bound.value * eigenvalues))
 
     def _along(self, u: Array) -> Outcome:
@@ -233,10 +227,10 @@ class SemidefiniteMaster:
         met = ~self._inside & ~self._implied & (slope != 0) & (self._end(far) != self._held)
         with np.errstate(divide="ignore", invalid="ignore"):
             way = np.where(met, self._to_bounds(self._activity) / np.abs(slope), np.inf)
-        joining = np.argsort(way)[: min(int(met.sum()), _FEW + int(_GROWTH * self.rows))]
+        joining = np.argsort(way)[: min(int(met.sum()), self._most_joining)]
         self._inside[joining], self._held[joining] = True, 0.0
         if len(joining) == 0:  # only prices bound the ray
-            self._price[program.bounds.hard] *= _DEARER
+            self._price[program.bounds.hard] *= self._tuning.price_growth
             self._raised += 1
         state = State.FAILED if self.dearest else State.AGAIN
         return Outcome(state, none, u, np.zeros(program.m), len(joining))
@@ -248,16 +242,23 @@ class SemidefiniteMaster:
         self._activity, missed = activity, bounds.violation(activity)
         wrong = ~self._inside & ~self._implied & (end != self._held)
         worth = np.where(wrong, self._to_bounds(activity) * self._price, -1.0)
-        joining = np.argsort(-worth)[: min(int(wrong.sum()), _FEW + int(_GROWTH * self.rows))]
-        at_rest = (np.abs(y) <= _AT_END * np.minimum(self._price, np.abs(y).max(initial=0.0))) & (missed == 0)
-        paying = (np.abs(y) >= (1 - _AT_END) * bounds.gamma) & (missed > 0)
+        joining = np.argsort(-worth)[: min(int(wrong.sum()), self._most_joining)]
+        near, largest = self._tuning.end_distance, np.abs(y).max(initial=0.0)
+        at_rest = (np.abs(y) <= near * np.minimum(self._price, largest)) & (missed == 0)
+        paying = (np.abs(y) >= (1 - near) * bounds.gamma) & (missed > 0)
         self._settled = np.where(self._inside & (at_rest | paying), self._settled + 1, 0)
-        if self.rows > _FEW:
-            leaving = self._inside & self._may_be_held() & (self._settled >= _SETTLED) & ~self._left
+        if self.rows > self._tuning.least_working_set:
+            settled = self._settled >= self._tuning.end_rounds
+            leaving = self._inside & self._may_be_held() & settled & ~self._left
             self._inside[leaving], self._left[leaving] = False, True
             self._held[leaving] = end[leaving]
         self._inside[joining], self._held[joining] = True, 0.0
         return len(joining)
+
+    @property
+    def _most_joining(self) -> int:
+        """The largest number of rows that may join the working set at once."""
+        return self._tuning.least_working_set + int(self._tuning.joining_growth * self.rows)
 
     def _end(self, activity: Array) -> Array:
         """Return the ends of the multipliers' ranges that belong to these activities."""
@@ -306,7 +307,7 @@ def _guesses(program: Program) -> Array:
     return np.where(guess > 0, guess, 1 / size)
 
 
-def _runs_away(program: Program, answer: Answer) -> bool:
+def _runs_away(program: Program, answer: Answer, ray_size: float) -> bool:
     """Whether the engine stalled far out along a ray of the variables, with matrices that obstruct it."""
-    far = _FAR_OUT * program.bound_scale
+    far = ray_size * program.bound_scale
     return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far

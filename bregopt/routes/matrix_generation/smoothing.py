@@ -6,11 +6,9 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.program import LowRank, Program
+from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["Smoothing"]
-
-_FIRST, _MOST = 0.8, 0.98
-_UP, _DOWN = 0.1, 0.1
 
 
 class Smoothing:
@@ -22,11 +20,12 @@ class Smoothing:
     Parameters
     ----------
     weight : float in [0, 1) or "auto"
+    tuning : MatrixGenerationTuning
     """
 
-    def __init__(self, weight: float | str) -> None:
-        self._automatic = isinstance(weight, str)
-        self.weight = _FIRST if isinstance(weight, str) else float(weight)
+    def __init__(self, weight: float | str, tuning: MatrixGenerationTuning) -> None:
+        self._automatic, self._tuning = isinstance(weight, str), tuning
+        self.weight = tuning.first_smoothing if isinstance(weight, str) else float(weight)
 
     def between(self, best: Array, own: Array) -> Array:
         """Return the multipliers to price."""
@@ -51,6 +50,7 @@ class Smoothing:
         acting = np.where(np.isfinite(acting), acting, np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi))
         rise = float((acting - program.activity((X,), u)) @ (own - best))
         if rise > 0:
-            self.weight = max(self.weight - _DOWN, 0.0)
+            self.weight = max(self.weight - self._tuning.smoothing_decrease, 0.0)
         else:
-            self.weight = min(self.weight + _UP * (1 - self.weight), _MOST)
+            larger = self.weight + self._tuning.smoothing_increase * (1 - self.weight)
+            self.weight = min(larger, self._tuning.largest_smoothing)
