@@ -44,7 +44,7 @@ def symmetric(rng, count, n):
 
 def boost_of(C, W1, exact=False, corrections=True):
     A = LinearMap(len(C), (len(W1),), (Term(0, np.arange(len(C)), DenseRows(np.array(C))),))
-    return Boost(A, log(W1), 1.0, exact, corrections)
+    return Boost(A, log(W1), 1.0, exact, corrections, bo.tuning("definiteboost"))
 
 
 def distances(n=8, rows=10, seed=0, factor=0.7):

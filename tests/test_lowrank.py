@@ -275,7 +275,7 @@ class TestBound:
 class TestSurface:
     def test_projection_and_retraction(self):
         program = balanced(random_graph(40, 90, 7)).program()
-        surface = read_surface(program, sparse_plus_low_rank(program))
+        surface = read_surface(program, sparse_plus_low_rank(program), bo.tuning("lowrank"))
         rng = np.random.default_rng(0)
         R = surface.retract(rng.normal(size=(40, 5)))
         np.testing.assert_allclose((R**2).sum(axis=1), 1)
@@ -292,7 +292,7 @@ class TestSurface:
 
         program = balanced(random_graph(25, 60, 8), 30.0).program()
         thin = sparse_plus_low_rank(program)
-        L = lagrangian(program, thin, read_surface(program, thin), None)
+        L = lagrangian(program, thin, read_surface(program, thin, bo.tuning("lowrank")), None)
         rng = np.random.default_rng(1)
         at = L.retract(rng.normal(size=(25, 4)))
         V = at.tangent.project(rng.normal(size=(25, 4)))

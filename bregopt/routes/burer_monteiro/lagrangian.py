@@ -19,14 +19,6 @@ from bregopt.routes.burer_monteiro.surface import Surface, Tangent
 
 __all__ = ["Lagrangian", "Point", "lagrangian"]
 
-_UNIT = EPS
-_STIFF = 10.0  # first penalties, relative to the mean of the cost's rows
-_STIFFER = 4.0  # growth factor of the penalties
-_HEAVY = 1e3  # eigenvalue assigned to the planes, relative to the size of the rest
-_FLAT = 1e-6  # accuracy of the best multipliers along a dependent direction, relative to their range
-_NARROW = 1e-4  # relative to the largest singular value of R: smaller ones are replaced by this
-_LEFT = 0.25  # ratio of residuals above which the penalty of a row grows
-
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -67,7 +59,7 @@ class Point:
     @cached_property
     def round_off(self) -> float:
         """A bound on the round-off in the value."""
-        return _UNIT * max(map(abs, self.slack.ends())) * float(np.vdot(self.R, self.R))
+        return EPS * max(map(abs, self.slack.ends())) * float(np.vdot(self.R, self.R))
 
     @cached_property
     def curvature(self) -> SparsePlusLowRank:
@@ -78,7 +70,7 @@ class Point:
     def off_planes(self, surface: Surface) -> SparsePlusLowRank:
         """Return the curvature with large eigenvalues along the planes, so that the lowest lie off them."""
         W, Q = self.curvature, surface.Q
-        level = _HEAVY * max(map(abs, W.ends()))
+        level = surface.tuning.plane_eigenvalue * max(map(abs, W.ends()))
         return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
 
 
@@ -147,8 +139,12 @@ class Lagrangian:
         `tol`.
         """
         miss = self.missed(at)
-        slow = (miss > _LEFT * before) & (np.maximum(np.abs(at.y), np.abs(self.y)) * miss > tol)
-        return replace(self, y=at.y, rho=np.where(slow, _STIFFER * self.rho, self.rho))
+        slow = (miss > self.surface.tuning.penalty_residual * before) & (
+            np.maximum(np.abs(at.y), np.abs(self.y)) * miss > tol
+        )
+        return replace(
+            self, y=at.y, rho=np.where(slow, self.surface.tuning.penalty_growth * self.rho, self.rho)
+        )
 
     def multipliers(self, at: Point, m: int, loss: float) -> Array:
         """Return the multipliers of all `m` rows of the program.
@@ -157,15 +153,17 @@ class Lagrangian:
         optimal ones are not attained: the smallest eigenvalue tends to zero as they grow. The loss in the
         bound is at most `loss`.
         """
-        at = self._best(at)
+        at, tuning = self._best(at), self.surface.tuning
         y = np.zeros(m)
         y[self.at] = at.y
         y[self.surface.rows] = at.share[:, 0] / self.surface.weight
         if len(self.surface.planes):
             _, s, turn = np.linalg.svd(at.R, full_matrices=False)
-            pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(s, _NARROW * s[0])
+            pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(
+                s, tuning.plane_singular_value * s[0]
+            )
             weight = self.surface.trace * float(pull @ pull) / loss
-            level = _HEAVY * max(map(abs, at.curvature.ends()))
+            level = tuning.plane_eigenvalue * max(map(abs, at.curvature.ends()))
             y[self.surface.planes] = -self.surface.push * max(weight, level)
         return y
 
@@ -194,7 +192,8 @@ class Lagrangian:
             return -float(lowest(moved(t).off_planes(self.surface), 1)[0][0])
 
         most = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(share).max())
-        best = minimize_scalar(below, bounds=(-most, most), method="bounded", options={"xatol": _FLAT * most})
+        options = {"xatol": self.surface.tuning.multiplier_search_tol * most}
+        best = minimize_scalar(below, bounds=(-most, most), method="bounded", options=options)
         return moved(float(best.x)) if best.fun < below(0.0) else at
 
 
@@ -216,7 +215,8 @@ def lagrangian(program: Program, thin: SparseLowRankProgram, surface: Surface, y
         first = bounds.clip(np.where(small, -sign * level / size, 0.0))
     else:
         first = y[at]
-    return Lagrangian(thin.cost, surface, rows, at, bounds.lo, bounds.hi, first, _STIFF * level / steep)
+    penalties = surface.tuning.first_penalty * level / steep
+    return Lagrangian(thin.cost, surface, rows, at, bounds.lo, bounds.hi, first, penalties)
 
 
 def _steepness(rows: SparseLowRankRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:

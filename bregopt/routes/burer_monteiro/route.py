@@ -67,13 +67,13 @@ class LowRankRoute:
         thin = sparse_plus_low_rank(program)
         if thin is None:
             return "its cost or its rows have too many terms"
-        if read_surface(program, thin) is None:
+        if read_surface(program, thin, settings.tuning) is None:
             return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
         thin = sparse_plus_low_rank(program)
-        surface = None if thin is None else read_surface(program, thin)
+        surface = None if thin is None else read_surface(program, thin, settings.tuning)
         assert surface is not None
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
@@ -84,6 +84,6 @@ class LowRankRoute:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         thin = sparse_plus_low_rank(program)
         assert thin is not None
-        surface = read_surface(program, thin)
+        surface = read_surface(program, thin, settings.tuning)
         assert surface is not None
         return Staircase(program, thin, surface, settings, start, progress).run()

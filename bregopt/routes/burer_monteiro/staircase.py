@@ -20,28 +20,12 @@ from bregopt.routes.burer_monteiro.lagrangian import lagrangian
 from bregopt.routes.burer_monteiro.start import first_factor
 from bregopt.routes.burer_monteiro.surface import Surface
 from bregopt.routes.burer_monteiro.trust_region import descend
+from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Staircase", "first_columns"]
 
-_MAX_ITER = 3_000  # steps, the limit where the user gives none
-_FIRST_STAGE = 1e-3  # gradient norm of the first stage, relative to the value
-_SHARPER = 0.1  # factor of this tolerance from stage to stage
-_SHARPEST = 1e-13  # least tolerance of a stage
-_OFF_ROWS = 1e-2  # least tolerance of a stage, relative to the primal residual
-_SHARE = 0.3  # fraction of the tolerance that the last stages aim for
-_DIRECTIONS, _GROWTH = 4, 0.5  # most columns added at a time: this number, or this fraction of the columns
-_NEARLY = 0.1  # relative to the lowest eigenvalue: limit of the others that are added
-_LANCZOS = 120  # Lanczos steps for these eigenvalues
-_ABOVE_NOISE = 3.0  # relative to the remaining gradient: least eigenvalue that shows a saddle point
-_RANK_TOL = 1e-5  # relative to the largest singular value: columns dropped before others are added
-_SHORT = 0.2  # relative to the mean length: rows tried at zero if the gap is within the tolerance
-_NARROW = 1e-4  # relative to the largest singular value: columns dropped after each stage
-_FEW, _MANY = 12, 24  # columns of the first R
-_LARGE = 5_000  # order up to which R starts with _FEW columns
 _CUT_SHORT = (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-# Stages without halving the gap after which the method stalls: for rows within the tolerance, and otherwise.
-_STALL, _STALL_OFF_ROWS = 4, 12
 
 
 class Staircase:
@@ -68,6 +52,7 @@ class Staircase:
         progress: Progress,
     ) -> None:
         self._program, self._settings, self._progress = program, settings, progress
+        self._tuning: BurerMonteiroTuning = settings.tuning
         self._most = most_columns(program)
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, thin, surface, None if start is None else start.y)
@@ -94,12 +79,13 @@ class Staircase:
 
     def _multipliers(self) -> Array:
         """Return the multipliers of all rows at the current point."""
-        loss = _SHARE * self._settings.tol * self._scale
+        loss = self._tuning.final_share * self._settings.tol * self._scale
         return self._L.multipliers(self._at, self._program.m, loss)
 
     def _climb(self) -> StopReason:
         """Run the stages."""
-        tol, share = self._settings.tol, _FIRST_STAGE
+        tol, tuning = self._settings.tol, self._tuning
+        share, final = tuning.first_stage_tol, tuning.final_share * tol
         missed = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
@@ -112,15 +98,20 @@ class Staircase:
             gaps.append(max(certificate.gap, certificate.primal_residual))
             if self._grown():
                 continue
-            patience = _STALL if certificate.primal_residual <= tol else _STALL_OFF_ROWS
-            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and share <= _SHARE * tol:
+            feasible = certificate.primal_residual <= tol
+            patience = tuning.stall_stages if feasible else tuning.stall_stages_infeasible
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and share <= final:
                 return StopReason.STALLED
             before, missed = missed, self._L.missed(self._at)
-            self._L = self._L.updated(self._at, before, _SHARE * tol * self._scale)
-            self._at = self._L.retract(_narrowed(self._at.R, _NARROW))
+            self._L = self._L.updated(self._at, before, final * self._scale)
+            self._at = self._L.retract(_narrowed(self._at.R, tuning.stage_rank_tol))
             reached = self._at.steepness * np.sqrt(self._L.surface.trace) / self._scale
-            loosest = _OFF_ROWS * certificate.primal_residual
-            share = max(min(share, reached) * _SHARPER, min(loosest, _FIRST_STAGE), _SHARPEST)
+            loosest = tuning.residual_stage_tol * certificate.primal_residual
+            share = max(
+                min(share, reached) * tuning.stage_tol_decrease,
+                min(loosest, tuning.first_stage_tol),
+                tuning.least_stage_tol,
+            )
 
     @property
     def _scale(self) -> float:
@@ -129,7 +120,7 @@ class Staircase:
 
     def _descend(self, tol: float) -> StopReason | None:
         """Minimize at the current rank; return the reason if it was cut short."""
-        limit = self._settings.max_iter or _MAX_ITER
+        limit = self._settings.max_iter or self._tuning.default_max_iter
         for point in descend(self._L, self._at, tol):
             self._at = point
             self._steps += 1
@@ -141,7 +132,7 @@ class Staircase:
         """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
-        short = _short(R)
+        short = _short(R, self._tuning.zero_row)
         if short.any() and certificate.gap <= tol < certificate.primal_residual:
             bare = self._L.retract(np.where(short[:, None], 0.0, R)).R
             cleared = certify(self._program, (LowRank(bare),), np.zeros(0), y)
@@ -157,18 +148,18 @@ class Staircase:
 
     def _grown(self) -> bool:
         """Whether the rank was increased along a direction of negative curvature."""
-        L, at = self._L, self._at
-        R = _narrowed(at.R, _RANK_TOL)
-        more = max(_DIRECTIONS, int(_GROWTH * R.shape[1]))
+        L, at, tuning = self._L, self._at, self._tuning
+        R = _narrowed(at.R, tuning.growth_rank_tol)
+        more = max(tuning.added_columns, int(tuning.column_growth * R.shape[1]))
         room = min(more, self._most - R.shape[1])
         if room <= 0:
             return False
-        values, V = lowest(at.off_planes(L.surface), room, _LANCZOS)
+        values, V = lowest(at.off_planes(L.surface), room, tuning.lanczos_steps)
         loss = -L.surface.trace * float(values[0])
-        noise = _ABOVE_NOISE * np.sqrt(L.surface.trace) * at.steepness
-        if loss <= max(noise, _SHARE * self._settings.tol * self._scale):
+        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.steepness
+        if loss <= max(noise, tuning.final_share * self._settings.tol * self._scale):
             return False
-        V = V[:, values <= _NEARLY * values[0]]
+        V = V[:, values <= tuning.added_eigenvalue * values[0]]
         step = np.sqrt(L.surface.trace / V.shape[1])
         while step > 1e-6 * np.sqrt(L.surface.trace):
             new = L.retract(np.hstack([R, step * V]))
@@ -181,7 +172,8 @@ class Staircase:
 
 def first_columns(program: Program, settings: Any) -> int:
     """Return the number of columns of the first ``R``, at most the number that can be needed."""
-    columns = settings.rank or (_FEW if program.blocks[0].n <= _LARGE else _MANY)
+    tuning, large = settings.tuning, program.blocks[0].n > settings.tuning.large_order
+    columns = settings.rank or (tuning.first_rank_large if large else tuning.first_rank)
     return int(min(columns, most_columns(program)))
 
 
@@ -190,14 +182,14 @@ def most_columns(program: Program) -> int:
     return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
 
 
-def _short(R: Array) -> Mask:
+def _short(R: Array, zero: float) -> Mask:
     """Return the mask of the rows of a factor that may converge to zero, where Newton steps are slow.
 
     There the value is flat to fourth order, and rows of the program on these entries have their largest
     violations.
     """
     length = np.linalg.norm(R, axis=1)
-    short: Mask = (length > 0) & (length < _SHORT * np.sqrt(np.mean(length**2)))
+    short: Mask = (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
     return short
 
 

@@ -12,9 +12,6 @@ from bregopt.routes.burer_monteiro.surface import Surface
 
 __all__ = ["first_factor"]
 
-# Size of the random columns added to a start with too few columns, relative to the start.
-_NOISE = 0.1
-
 
 def first_factor(
     program: Program,
@@ -35,7 +32,7 @@ def first_factor(
         return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
     if given.shape[1] >= columns:
         return np.array(given)
-    size = _NOISE * float(np.linalg.norm(given)) / np.sqrt(n * columns)
+    size = settings.tuning.start_perturbation * float(np.linalg.norm(given)) / np.sqrt(n * columns)
     more = columns - given.shape[1]
     return np.hstack([given, rng.normal(size=(n, more)) * size])
 

@@ -12,13 +12,9 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import TraceBound, trace_bound
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows
+from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 
 __all__ = ["Surface", "Tangent", "read_surface"]
-
-_MOST_PLANES = 16
-# Limit on the steps of a retraction, and its largest relative distance from the planes.
-_RETRACTIONS, _MET = 100, 1e-14
-_RANK_TOL = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +35,7 @@ class Surface:
         The rows of the program that fix ``Q'R`` to zero.
     push : array of the same shape
         The least multipliers for which the sum of these rows is at least ``Q Q'``.
+    tuning : BurerMonteiroTuning
     """
 
     square: Array
@@ -47,6 +44,7 @@ class Surface:
     Q: Array
     planes: IntArray
     push: Array
+    tuning: BurerMonteiroTuning
 
     @property
     def trace(self) -> float:
@@ -67,8 +65,8 @@ class Surface:
         """
         R = self._on_spheres(R)
         off = self.off_planes(R)
-        for _ in range(_RETRACTIONS):
-            if off <= _MET:
+        for _ in range(self.tuning.retraction_steps):
+            if off <= self.tuning.retraction_tol:
                 break
             across = self.Q.T @ R
             new = self._on_spheres(R - self.Q @ Tangent(self, R).solve(across))
@@ -111,7 +109,9 @@ class Tangent:
             # A normal of the planes has a component along the normals of the spheres.
             T = (Q[:, :, None] * (R / np.sqrt(surface.square)[:, None])[:, None, :]).reshape(n, size)
             self._normals = np.eye(size) - T.T @ T
-            self._inverse = np.asarray(np.linalg.pinv(self._normals, _RANK_TOL, hermitian=True))
+            self._inverse = np.asarray(
+                np.linalg.pinv(self._normals, surface.tuning.normals_rank_tol, hermitian=True)
+            )
 
     def solve(self, across: Array) -> Array:
         """Return ``B`` for which ``Q'`` times the tangent part of ``Q B`` is `across`; shape ``(q, k)``."""
@@ -124,7 +124,8 @@ class Tangent:
             return []
         values, vectors = np.linalg.eigh(self._normals)
         shape = self._surface.Q.shape[1], self._R.shape[1]
-        return [b.reshape(shape) for b in vectors.T[np.abs(values) <= _RANK_TOL]]
+        null = np.abs(values) <= self._surface.tuning.normals_rank_tol
+        return [b.reshape(shape) for b in vectors.T[null]]
 
     def split(self, V: Array) -> tuple[Array, Array, Array]:
         """Return ``s``, ``B`` and the tangent ``V - Q B - s R``."""
@@ -142,7 +143,7 @@ class Tangent:
         return self.split(V)[2]
 
 
-def read_surface(program: Program, thin: SparseLowRankProgram) -> Surface | None:
+def read_surface(program: Program, thin: SparseLowRankProgram, tuning: BurerMonteiroTuning) -> Surface | None:
     """Return the surface of a program in one block with fixed diagonal or trace; None if neither.
 
     The diagonal must be positive.
@@ -157,7 +158,8 @@ def read_surface(program: Program, thin: SparseLowRankProgram) -> Surface | None
         square = program.bounds.hi[rows] * bound.multipliers[rows]
     if not (square > 0).all():
         return None
-    return Surface(square, rows, 1 / bound.multipliers[rows], *_planes(program, thin.rows))
+    planes = _planes(program, thin.rows, tuning.planes)
+    return Surface(square, rows, 1 / bound.multipliers[rows], *planes, tuning)
 
 
 def _entries(program: Program, bound: TraceBound) -> IntArray:
@@ -171,14 +173,14 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
     return entry
 
 
-def _planes(program: Program, rows: SparseLowRankRows) -> tuple[Array, IntArray, Array]:
-    """Return the planes that rows prescribe: an orthonormal basis, the rows, and their `push`."""
+def _planes(program: Program, rows: SparseLowRankRows, count: int) -> tuple[Array, IntArray, Array]:
+    """Return at most `count` planes that rows prescribe: an orthonormal basis, the rows, and their `push`."""
     own = np.flatnonzero(_held(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
     for term in program.A.terms:
         if term.rows.rank == 1:
             held = _held(program, term.at, term.rows.definite_signs()) & ~np.isin(term.at, rows.at)
-            own = np.flatnonzero(held)[:_MOST_PLANES]
+            own = np.flatnonzero(held)[:count]
             pieces = term.rows.slice(own).rank_one_terms()
             assert pieces is not None
             vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
@@ -186,7 +188,7 @@ def _planes(program: Program, rows: SparseLowRankRows) -> tuple[Array, IntArray,
             weight.append(pieces.weight)
     Z, rows_at, size = np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
     length = np.linalg.norm(Z, axis=1)
-    kept = np.flatnonzero(length)[:_MOST_PLANES]
+    kept = np.flatnonzero(length)[:count]
     Z = Z[kept] / length[kept, None]
     U, s, _ = np.linalg.svd(Z.T, full_matrices=False)
     independent = s > 1e-8

@@ -18,14 +18,6 @@ from bregopt.routes.burer_monteiro.lagrangian import Lagrangian, Point
 
 __all__ = ["descend"]
 
-_FIRST, _LEAST = 0.125, 1e-10  # first and least radius, relative to the norm of R
-_PRODUCTS = 300  # limit on products with the Hessian in one step
-# Relative residual that ends a step: this factor, or the relative gradient to this power if smaller.
-_LINEAR, _SUPERLINEAR = 0.1, 1.0
-_ACCEPT, _POOR, _GOOD = 0.05, 0.25, 0.75  # ratios of actual and predicted decrease
-_MISSED = 1e-12  # largest distance from the planes after a step
-_FLOOR = 1e-3  # least divisor in the preconditioner, relative to the largest
-
 
 class _Step(NamedTuple):
     D: Array
@@ -35,30 +27,32 @@ class _Step(NamedTuple):
 
 def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
     """Yield the points of the method until the gradient norm is `tol`, or only round-off is left."""
+    tuning = L.surface.tuning
     longest = np.sqrt(L.surface.trace)
-    radius = _FIRST * longest
-    while at.steepness > tol and radius > _LEAST * longest:
+    radius = tuning.first_radius * longest
+    while at.steepness > tol and radius > tuning.least_radius * longest:
         step = _step(L, at, radius)
         new = L.retract(at.R + step.D)
         noise = at.round_off
         if step.predicted <= noise and new.steepness > at.steepness / 2:
             return
         ratio = (at.value - new.value + noise) / (step.predicted + noise)
-        if L.surface.off_planes(new.R) > _MISSED:
+        if L.surface.off_planes(new.R) > tuning.plane_distance:
             ratio = 0.0
-        if ratio < _POOR:
+        if ratio < tuning.shrink_ratio:
             radius /= 4
-        elif ratio > _GOOD and step.at_the_rim:
+        elif ratio > tuning.grow_ratio and step.at_the_rim:
             radius = min(2 * radius, longest)
-        if ratio > _ACCEPT:
+        if ratio > tuning.accepted_ratio:
             at = new
         yield at
 
 
 def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     """Return an approximate minimizer of the quadratic model in the trust region (Steihaug 1983)."""
+    tuning = L.surface.tuning
     shift = at.slack.diagonal()[:, None] - at.share
-    M = np.maximum(shift, _FLOOR * float(np.abs(shift).max()) + TINY)
+    M = np.maximum(shift, tuning.preconditioner_floor * float(np.abs(shift).max()) + TINY)
     # The region is a ball in the preconditioner's norm, in which the conjugate gradient iterates grow.
     rim = radius**2 * float(np.median(M))
     D, HD, r = np.zeros_like(at.R), np.zeros_like(at.R), at.gradient.copy()
@@ -66,9 +60,10 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     rz = float(np.vdot(r, z))
     first, d = rz, -z
     DD, Dd, dd = 0.0, 0.0, rz
-    enough = first * min(_LINEAR, (first / float(M.max()) / L.surface.trace) ** (_SUPERLINEAR / 2)) ** 2
+    relative = first / float(M.max()) / L.surface.trace
+    enough = first * min(tuning.cg_residual, relative ** (tuning.cg_exponent / 2)) ** 2
     at_the_rim = False
-    for _ in range(_PRODUCTS):
+    for _ in range(tuning.hessian_products):
         checkpoint()
         Hd = L.second(at, d)
         curvature = float(np.vdot(d, Hd))

@@ -27,10 +27,9 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.projection import increasing_root
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.program import LinearMap
+from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 
 __all__ = ["Boost"]
-
-_ROUND_OFF = 1e-15  # of a row's value, relative to its range
 
 
 class Boost:
@@ -48,6 +47,7 @@ class Boost:
         Whether a step goes exactly onto its row (eq. 4.3), or by the formula above.
     corrections : bool
         Whether steps also decrease nonzero multipliers of satisfied rows.
+    tuning : DefiniteBoostTuning
 
     Attributes
     ----------
@@ -62,11 +62,19 @@ class Boost:
         The largest divergence from the first matrix, in units of the trace.
     """
 
-    def __init__(self, A: LinearMap, exponent: Array, trace: float, exact: bool, corrections: bool) -> None:
-        self._A, self._exponent, self.trace = A, exponent, trace
+    def __init__(
+        self,
+        A: LinearMap,
+        exponent: Array,
+        trace: float,
+        exact: bool,
+        corrections: bool,
+        tuning: DefiniteBoostTuning,
+    ) -> None:
+        self._A, self._exponent, self.trace, self._tuning = A, exponent, trace, tuning
         self._exact, self._corrections = exact, corrections
         self._factors = A.factors()
-        self.least, self.largest = _spectrum_ends(self._factors, A.orders[0])
+        self.least, self.largest = _spectrum_ends(self._factors, A.orders[0], tuning.row_round_off)
         self.range = self.largest - self.least
         self.reset(np.zeros(A.m))
         self.farthest = math.log(trace) - self.level - float(self.theta[0])
@@ -141,6 +149,7 @@ class Boost:
         U, d = self._factors[k]
         w = self.V.T @ U
         C = (w * d) @ w.T - (self._mean(k) - r) * np.eye(len(self.theta))
+        round_off = self._tuning.step_round_off * self.range[k]
 
         def fall(alpha: float) -> tuple[float, float]:
             theta, Q = np.linalg.eigh(np.diag(self.theta) - alpha * C)
@@ -148,7 +157,7 @@ class Boost:
             weight, inside = np.exp(shifted), Q.T @ C @ Q
             mean = float(weight @ np.diagonal(inside)) / weight.sum()
             variance = float(np.vdot(exp_divided_differences(shifted), inside**2)) / weight.sum() - mean**2
-            return 0.0 if abs(mean) <= _ROUND_OFF * self.range[k] else -mean, variance
+            return 0.0 if abs(mean) <= round_off else -mean, variance
 
         return increasing_root(fall, -math.inf, math.inf)
 
@@ -165,7 +174,7 @@ class Boost:
         self.X: Array = half @ half.T
 
 
-def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, Array]:
+def _spectrum_ends(factors: list[tuple[Array, Array]], n: int, round_off: float) -> tuple[Array, Array]:
     """Return the smallest and the largest eigenvalue of each ``U diag(d) U'`` of order `n`."""
     least, largest = np.zeros(len(factors)), np.zeros(len(factors))
     for k, (U, d) in enumerate(factors):
@@ -176,6 +185,6 @@ def _spectrum_ends(factors: list[tuple[Array, Array]], n: int) -> tuple[Array, A
         least[k] = min(eigenvalues[0], 0.0) if singular else eigenvalues[0]
         largest[k] = max(eigenvalues[-1], 0.0) if singular else eigenvalues[-1]
     # The identity has range zero, up to round-off.
-    level = largest - least <= 1e-12 * np.maximum(np.abs(least), np.abs(largest))
+    level = largest - least <= round_off * np.maximum(np.abs(least), np.abs(largest))
     least[level] = largest[level]
     return least, largest

@@ -15,11 +15,11 @@ from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.definiteboost.boost import Boost
 from bregopt.routes.definiteboost.rows import Trace, impossible
+from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["LIMIT", "due", "iteration_bound", "project"]
+__all__ = ["due", "iteration_bound", "project"]
 
-LIMIT = 20_000  # iterations, where the user gives none
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -33,28 +33,28 @@ def iteration_bound(farthest: float, violation: float) -> float:
     return math.inf if violation == 0 else farthest / (2 * violation**2)
 
 
-def due(step: int) -> bool:
-    """Whether to certify after this step: always at first, later after every twentieth of the steps."""
-    return step % max(1, step // 20) == 0
+def due(step: int, tuning: DefiniteBoostTuning) -> bool:
+    """Whether to certify after this step: always at first, later at intervals that grow with the step."""
+    return step % max(1, step // tuning.certified_steps) == 0
 
 
 def project(program: Program, trace: Trace, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a problem with a von Neumann term, hard rows and a fixed trace (Tsuda et al. 2005, eq. 4.1)."""
     run = _Projection(program, trace, settings, progress)
-    alone = impossible(program, run.boost, program.bounds.lo, program.bounds.hi)
+    alone = impossible(program, run.boost, program.bounds.lo, program.bounds.hi, settings.tuning)
     if alone is not None:
         return run.answer(StopReason.INFEASIBLE, 0, alone)
     if start is not None:
         y = program.bounds.clip(start.y) / run.mu
         y[trace.row] = 0.0
         run.boost.reset(y)
-    limit, iteration = settings.max_iter or LIMIT, 0
+    limit, iteration = settings.max_iter or settings.tuning.default_max_iter, 0
     stop = run.look(0)
     try:
         while stop is None:
             iteration += 1
             run.advance()
-            if due(iteration) or iteration >= limit or progress.stop():
+            if due(iteration, settings.tuning) or iteration >= limit or progress.stop():
                 stop = run.look(iteration)
                 stop = stop or (StopReason.MAX_ITER if iteration >= limit else None)
     except CutShort as cut:
@@ -73,7 +73,9 @@ class _Projection:
         self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
         self.mu, self.trace_X0 = block.nearness.mu, divergence.trace
         exponent = divergence.log_X0 - block.C / self.mu
-        self.boost = Boost(program.A, exponent, trace.value, settings.exact, settings.corrections)
+        self.boost = Boost(
+            program.A, exponent, trace.value, settings.exact, settings.corrections, settings.tuning
+        )
         self.first_dual = self.certificate().dual
         self.steps, self.least_violation = 0, math.inf
 

@@ -11,7 +11,7 @@ from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.definiteboost.nearness import project
 from bregopt.routes.definiteboost.rows import trace_row
-from bregopt.routes.definiteboost.search import LEAST_TOL, no_margin, search
+from bregopt.routes.definiteboost.search import no_margin, search
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress
 
@@ -82,14 +82,14 @@ class DefiniteBoost:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        if trace_row(program) is None:
+        if trace_row(program, settings.tuning) is None:
             name = program.blocks[0].name
             return f"it needs a row that fixes the trace of {name}, such as bo.trace({name}) == 1"
         if program.blocks[0].nearness is not None:
             return "it does not take ordinary variables with a divergence" if program.k else None
-        reason = no_margin(program)
-        if reason is None and settings.tol < LEAST_TOL:
-            return f"its search over the margin is for tol={LEAST_TOL:g} or more, not {settings.tol:g}"
+        reason, least = no_margin(program), settings.tuning.least_margin_tol
+        if reason is None and settings.tol < least:
+            return f"its search over the margin is for tol={least:g} or more, not {settings.tol:g}"
         return reason
 
     def choice(self, program: Program, settings: Any) -> str:
@@ -98,7 +98,7 @@ class DefiniteBoost:
         return f"{settings.step} steps {row}, {back}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        trace = trace_row(program)
+        trace = trace_row(program, settings.tuning)
         assert trace is not None
         run = search if program.blocks[0].nearness is None else project
         return run(program, trace, settings, start, progress)

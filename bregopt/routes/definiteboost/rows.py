@@ -10,10 +10,9 @@ from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Program
 from bregopt.routes.definiteboost.boost import Boost
+from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 
 __all__ = ["Trace", "impossible", "trace_row"]
-
-_ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Trace:
         return rest
 
 
-def trace_row(program: Program) -> Trace | None:
+def trace_row(program: Program, tuning: DefiniteBoostTuning) -> Trace | None:
     """Return the first hard equality on a multiple of the identity with a positive trace."""
     n = program.blocks[0].n
     for term in program.A.terms:
@@ -43,7 +42,7 @@ def trace_row(program: Program) -> Trace | None:
         weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
         norm = term.norms[equations]
         # The diagonal mean equals the root mean square over all entries only for multiples of the identity.
-        flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - _ROUND_OFF)
+        flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - tuning.row_round_off)
         for k in np.flatnonzero(flat & (norm > 0)):
             row = int(term.at[equations[k]])
             value = float(program.bounds.lo[row]) / float(weight[k])
@@ -52,7 +51,9 @@ def trace_row(program: Program) -> Trace | None:
     return None
 
 
-def impossible(program: Program, boost: Boost, lo: Array, hi: Array) -> Array | None:
+def impossible(
+    program: Program, boost: Boost, lo: Array, hi: Array, tuning: DefiniteBoostTuning
+) -> Array | None:
     """Return a Farkas vector of a row that no matrix of the trace satisfies, None if there is none.
 
     Raises
@@ -60,7 +61,7 @@ def impossible(program: Program, boost: Boost, lo: Array, hi: Array) -> Array | 
     UnsupportedProblemError
         If a row holds only on the boundary of the cone, which steps cannot reach.
     """
-    size = _ROUND_OFF * boost.trace * np.maximum(np.abs(boost.least), np.abs(boost.largest))
+    size = tuning.row_round_off * boost.trace * np.maximum(np.abs(boost.least), np.abs(boost.largest))
     short = np.maximum(boost.trace * boost.least - hi, lo - boost.trace * boost.largest)
     beyond = np.flatnonzero(short > size)
     if len(beyond):

@@ -20,14 +20,11 @@ from bregopt.certify import certify, is_farkas
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes.definiteboost.boost import Boost
-from bregopt.routes.definiteboost.nearness import LIMIT, due, iteration_bound
+from bregopt.routes.definiteboost.nearness import due, iteration_bound
 from bregopt.routes.definiteboost.rows import Trace, impossible
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["LEAST_TOL", "no_margin", "search"]
-
-# Least tolerance of a search; each further digit takes 100 times as many steps.
-LEAST_TOL = 1e-2
+__all__ = ["no_margin", "search"]
 
 
 def no_margin(program: Program) -> str | None:
@@ -74,7 +71,7 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
         run.boost.reset(y)
         for X in start.X:
             run.keep(np.asarray(X))
-    alone = impossible(program, run.boost, *run.bounds_at(run.high))
+    alone = impossible(program, run.boost, *run.bounds_at(run.high), settings.tuning)
     if alone is not None:
         return run.answer(StopReason.INFEASIBLE, alone)
     stop = run.look(run.high)
@@ -93,7 +90,14 @@ class _Search:
     def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
         self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
         n = program.blocks[0].n
-        self.boost = Boost(program.A, np.zeros((n, n)), trace.value, settings.exact, settings.corrections)
+        self.boost = Boost(
+            program.A,
+            np.zeros((n, n)),
+            trace.value,
+            settings.exact,
+            settings.corrections,
+            settings.tuning,
+        )
         self.give = _give(program)
         self.found = _Found(self.boost.X, np.zeros(1), np.zeros(program.m))
         self.iteration = self.steps = 0
@@ -109,14 +113,15 @@ class _Search:
         """Step at a fixed objective until it is known to be, roughly, too large or too small."""
         lo, hi = self.bounds_at(objective)
         slack = (self.high - self.low) / 4
-        step = 0
+        tuning, step = self.settings.tuning, 0
+        limit = self.settings.max_iter or tuning.default_max_iter
         while True:
             step += 1
             self.iteration += 1
             moves = self.boost.sweep(lo, hi) if self.settings.cyclic else self.boost.step(lo, hi)
             self.steps += moves
-            out = self.iteration >= (self.settings.max_iter or LIMIT)
-            if not (due(step) or out or self.progress.stop()):
+            out = self.iteration >= limit
+            if not (due(step, tuning) or out or self.progress.stop()):
                 continue
             stop = self.look(objective)
             if stop is not None or out:

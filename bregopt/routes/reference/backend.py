@@ -11,19 +11,15 @@ from typing import Any
 from bregopt.clock import checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
+from bregopt.routes.reference.tuning import ReferenceTuning
 
 __all__ = ["Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
 
-# Largest order at which Clarabel takes about a second with a linear objective; a divergence has its own
-# limit. The time of SCS grows more slowly, and it is less accurate.
-_CLARABEL_ORDER = 50
 # Arguments of cvxpy.Problem.solve itself; all others go to the backend.
 _CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
 _PANIC = "PanicException"  # of a solver in Rust; it derives from BaseException, and no solver exports it
-_SCS_STEPS = 100_000
 _SCS_INTERRUPTED = -5  # SCS catches Ctrl-C itself, and CVXPY reports it as a failure
-_FINEST = {"CLARABEL": 1e-12, "SCS": 1e-9}  # tolerances that they do not get below in reasonable time
 
 
 @dataclass(frozen=True)
@@ -41,6 +37,7 @@ class Backend:
 
     name: str
     options: Mapping[str, Any]
+    tuning: ReferenceTuning
 
     def solve(
         self, problem: Any, tol: float, steps: int | None, verbose: bool, compiling: float = 0.0
@@ -96,15 +93,15 @@ class Backend:
         return {**self._limits(tol, steps, None if left == math.inf else left), **self.options}
 
     def _limits(self, tol: float, steps: int | None, seconds: float | None) -> dict[str, Any]:
+        tuning = self.tuning
         if self.name == "CLARABEL":
-            # Its last steps converge fast, so a small tolerance costs little; our certificate requires it.
-            fine = max(1e-3 * tol, _FINEST[self.name])
+            fine = max(tuning.clarabel_tol_ratio * tol, tuning.least_clarabel_tol)
             options = {"tol_gap_abs": fine, "tol_gap_rel": fine, "tol_feas": fine}
             limits = {"max_iter": steps, "time_limit": seconds, **_accept_unknown()}
         elif self.name == "SCS":
-            fine = max(1e-2 * tol, _FINEST[self.name])
+            fine = max(tuning.scs_tol_ratio * tol, tuning.least_scs_tol)
             options = {"eps_abs": fine, "eps_rel": fine}
-            limits = {"max_iters": steps or _SCS_STEPS, "time_limit_secs": seconds}
+            limits = {"max_iters": steps or tuning.scs_max_iter, "time_limit_secs": seconds}
         else:
             return {}
         return options | {name: value for name, value in limits.items() if value is not None}
@@ -142,12 +139,12 @@ def check_backend_options(options: Any) -> None:
             )
 
 
-def choose_backend(program: Program, name: str | None) -> str:
+def choose_backend(program: Program, name: str | None, tuning: ReferenceTuning) -> str:
     """Return the requested backend in CVXPY's spelling, or one that suits the size of the program."""
     if name is not None:
         return name.upper()
     small = all(
-        b.n <= (_CLARABEL_ORDER if b.nearness is None else b.nearness.kind.cvxpy_order)
+        b.n <= (tuning.clarabel_order if b.nearness is None else b.nearness.kind.cvxpy_order)
         for b in program.blocks
     )
     return "CLARABEL" if small else "SCS"

@@ -32,12 +32,6 @@ from bregopt.routes.reference.tuning import ReferenceTuning
 
 __all__ = ["Reference", "ReferenceSettings"]
 
-_PROOF_TOL = 1e-9  # tolerance of Farkas vectors and rays; the driver checks them to the same
-_NOISE = 1e-9  # smaller parts of a ray of size one count as zero
-# In seconds: the first import of CVXPY; the compilation of a program, of each entry, and of each cone.
-_IMPORT, _COMPILED, _COMPILED_ENTRY, _COMPILED_CONE = 1.5, 0.05, 1e-5, 0.03
-_INTERIOR = 1e-13  # least eigenvalue of a LogDet answer, relative to the largest
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings(base.Settings):
@@ -83,7 +77,7 @@ class Reference:
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        return f"backend {choose_backend(program, settings.backend)}"
+        return f"backend {choose_backend(program, settings.backend, settings.tuning)}"
 
     def translate(self, program: Program) -> Any:
         """Return the ``cvxpy.Problem`` of a program with dense blocks, one constraint for each declared.
@@ -94,7 +88,7 @@ class Reference:
 
     def ask(self, problem: Any, settings: Any, tol: float) -> BackendStatus:
         """Solve any CVXPY problem in place by the backend of the settings."""
-        backend = Backend(settings.backend.upper(), settings.backend_options or {})
+        backend = Backend(settings.backend.upper(), settings.backend_options or {}, settings.tuning)
         with clock.limited(settings.time_limit):
             return backend.solve(problem, tol, settings.max_iter, settings.verbose)
 
@@ -124,7 +118,9 @@ def _certified(
     """Return the backend's answer to the program after reductions, and its certificate."""
     answer = behind(reductions, _outcome)(program, settings, None, progress)
     aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
-    answer = replace(answer, y=np.zeros(program.m) if aimless else _cleaned(program, answer.y))
+    answer = replace(
+        answer, y=np.zeros(program.m) if aimless else _cleaned(program, answer.y, settings.tuning)
+    )
     certificate = certify(program, answer.X, answer.u, answer.y)
     progress.record(answer.iterations, certificate)
     return answer, certificate
@@ -140,12 +136,14 @@ def _aimless(program: Program) -> bool:
     return not costs and not program.c.any() and program.bounds.all_hard
 
 
-def _cleaned(program: Program, y: Array) -> Array:
+def _cleaned(program: Program, y: Array, tuning: ReferenceTuning) -> Array:
     """Return the multipliers, with zero for those that are noise relative to the rest or the divergence."""
     size = program.row_sizes
     worth = np.abs(y) * size
     units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
-    least = _NOISE * worth.max(initial=0.0) + (1e-8 * min(units) if units and program.k else 0.0)
+    least = tuning.zero_part * worth.max(initial=0.0)
+    if units and program.k:
+        least += tuning.zero_multiplier * min(units)
     return np.where(worth > least, y, 0.0)
 
 
@@ -164,28 +162,31 @@ def _outcome(
             return ray
     limited = word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations
     stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
-    return _answer(program, translation, stop, word)
+    return _answer(program, settings, translation, stop, word)
 
 
 def _infeasible(
     program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
 ) -> Answer:
     """Return the least infeasible point and a Farkas vector, which CVXPY does not return."""
-    translation, _ = _solved(elastic(program), settings, progress, _PROOF_TOL)
-    return _answer(program, translation, StopReason.INFEASIBLE, word)
+    translation, _ = _solved(elastic(program), settings, progress, settings.tuning.proof_tol)
+    return _answer(program, settings, translation, StopReason.INFEASIBLE, word)
 
 
 def _unbounded(
     program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
 ) -> Answer:
     """Return a ray, which CVXPY does not return."""
-    translation, _ = _solved(recession(program), settings, progress, _PROOF_TOL)
-    ray = _answer(program, translation, StopReason.UNBOUNDED, word)
+    translation, _ = _solved(recession(program), settings, progress, settings.tuning.proof_tol)
+    ray = _answer(program, settings, translation, StopReason.UNBOUNDED, word)
     still = (largest_trace(block) == 0 for block in program.blocks)
+    zero = settings.tuning.zero_part
     return replace(
         ray,
-        X=tuple(np.zeros_like(X) if at else _without_noise(X) for X, at in zip(ray.X, still, strict=True)),
-        u=np.clip(np.where(np.abs(ray.u) > _NOISE, ray.u, 0.0), *recession_box(program)),
+        X=tuple(
+            np.zeros_like(X) if at else _without_noise(X, zero) for X, at in zip(ray.X, still, strict=True)
+        ),
+        u=np.clip(np.where(np.abs(ray.u) > zero, ray.u, 0.0), *recession_box(program)),
         y=np.zeros(program.m),
     )
 
@@ -194,25 +195,37 @@ def _solved(
     program: Program, settings: ReferenceSettings, progress: Progress, tol: float
 ) -> tuple[Translation, BackendStatus]:
     """Solve a program within the remaining time."""
-    backend = Backend(choose_backend(program, settings.backend), settings.backend_options or {})
+    tuning = settings.tuning
+    name = choose_backend(program, settings.backend, tuning)
+    backend = Backend(name, settings.backend_options or {}, tuning)
     if "cvxpy" not in sys.modules:
-        checkpoint(seconds=_IMPORT)
+        checkpoint(seconds=tuning.import_seconds)
     translation = joined(program)
-    compiling = _seconds_to_compile(program)
+    compiling = _seconds_to_compile(program, tuning)
     word = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
     return translation, word
 
 
-def _seconds_to_compile(program: Program) -> float:
+def _seconds_to_compile(program: Program, tuning: ReferenceTuning) -> float:
     """Return an estimate of CVXPY's compile time in seconds; it is one call without a checkpoint."""
     entries = program.m + sum(block.n**2 for block in program.blocks)
     cones = sum(b.nearness.kind.cvxpy_cones * b.n for b in program.blocks if b.nearness)
-    return _COMPILED + _COMPILED_ENTRY * entries + _COMPILED_CONE * cones
+    seconds = tuning.compile_seconds + tuning.compile_seconds_entry * entries
+    return seconds + tuning.compile_seconds_cone * cones
 
 
-def _answer(program: Program, translation: Translation, stop: StopReason, word: BackendStatus) -> Answer:
+def _answer(
+    program: Program,
+    settings: ReferenceSettings,
+    translation: Translation,
+    stop: StopReason,
+    word: BackendStatus,
+) -> Answer:
+    interior = settings.tuning.interior_eigenvalue
     return Answer(
-        X=tuple(map(_psd, program.blocks, translation.matrices())),
+        X=tuple(
+            _psd(block, X, interior) for block, X in zip(program.blocks, translation.matrices(), strict=True)
+        ),
         u=translation.variables(),
         y=translation.multipliers(),
         stop=stop,
@@ -221,18 +234,18 @@ def _answer(program: Program, translation: Translation, stop: StopReason, word: 
     )
 
 
-def _without_noise(X: Array) -> Array:
+def _without_noise(X: Array, zero: float) -> Array:
     eigenvalues, Q = np.linalg.eigh(X)
-    Q = Q[:, eigenvalues > _NOISE]
-    cleared: Array = (Q * eigenvalues[eigenvalues > _NOISE]) @ Q.T
+    Q = Q[:, eigenvalues > zero]
+    cleared: Array = (Q * eigenvalues[eigenvalues > zero]) @ Q.T
     return cleared
 
 
-def _psd(block: Block, X: Array) -> Array:
+def _psd(block: Block, X: Array, interior: float) -> Array:
     """Return the nearest psd matrix, just inside the cone if the divergence is finite only there."""
     eigenvalues, Q = np.linalg.eigh(X)
     inside = block.nearness is not None and not block.nearness.kind.finite_on_boundary
-    floor = _INTERIOR * max(eigenvalues[-1], 1.0) if inside else 0.0
+    floor = interior * max(eigenvalues[-1], 1.0) if inside else 0.0
     if eigenvalues[0] >= floor:
         return X
     nearest: Array = (Q * np.maximum(eigenvalues, floor)) @ Q.T
