@@ -189,9 +189,9 @@ def test_rows_are_taken_in_as_they_are_needed(monkeypatch):
     most = []
     restricted = semidefinite_master.SemidefiniteMaster._restricted
 
-    def counted(self, inside):
-        most.append(len(inside))
-        return restricted(self, inside)
+    def counted(self, working):
+        most.append(len(working))
+        return restricted(self, working)
 
     monkeypatch.setattr(semidefinite_master.SemidefiniteMaster, "_restricted", counted)
     sol = margin_problem(far, near, 10 / 3_000).solve(solver="psdboost", master="psd", tol=1e-6)

@@ -50,26 +50,28 @@ def matrix_generation(
     Answer
         Its ``X`` is a ``LowRank``.
     """
-    if program.faces[0].order == 0:
+    (face,) = program.faces
+    if face.order == 0:
         interior = Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
         return follow_path(program, interior, start, progress)
     return _Generation(program, settings, master, progress).run(start)
 
 
 class _Generation:
-    """The state of one run: the master, the best point and bound so far, and the weight of smoothing."""
+    """The state of one run: the master, the incumbent, and the weight of smoothing."""
 
     def __init__(self, program: Program, settings: Any, master: str, progress: Progress) -> None:
-        self._program, self._face = program, program.faces[0]
+        self._program = program
+        (self._face,) = program.faces
         self._settings, self._progress = settings, progress
         self._tuning: MatrixGenerationTuning = settings.tuning
-        bound = trace_bounds(program)[0]
+        (bound,) = trace_bounds(program)
         assert bound is not None
         self._bound = bound
-        self._best = Incumbent(program, bound, settings.tol, self._tuning)
+        self._incumbent = Incumbent(program, bound, settings.tol, self._tuning)
         self._semidefinite = master == "psd"
         self._cuts = settings.cuts(master, program.m)
-        self._may_widen = self._semidefinite and settings.cuts_per_round is None
+        self._may_double = self._semidefinite and settings.cuts_per_round is None
         self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing, self._tuning)
         self._master: Any
         if self._semidefinite:
@@ -80,7 +82,7 @@ class _Generation:
         self._patience = (
             self._tuning.semidefinite_patience if self._semidefinite else self._tuning.linear_patience
         )
-        self._gap, self._waited = np.inf, 0
+        self._gap, self._stalled_rounds = np.inf, 0
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
@@ -94,7 +96,7 @@ class _Generation:
                 if stop is StopReason.INFEASIBLE:
                     return Answer.without_point(self._program, outcome.y, stop, round_)
                 if stop is StopReason.UNBOUNDED:
-                    y = self._best.y
+                    y = self._incumbent.y
                     return replace(Answer.without_point(self._program, y, stop, round_), u=outcome.u)
                 if stop is not None:
                     return self._answer(stop, round_)
@@ -103,7 +105,7 @@ class _Generation:
         return self._answer(StopReason.MAX_ITER, round_)
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
-        best = self._best
+        best = self._incumbent
         X = best.of_least_rank(self._tuning.truncation_tol * self._settings.tol)
         return Answer((X,), best.u, best.y, stop, round_)
 
@@ -112,26 +114,26 @@ class _Generation:
         y = _uniform(self._program)
         if start is not None:
             y = self._program.bounds.clip(start.y)
-            if start.X:
-                self._master.add(_directions(np.asarray(start.X[0])))
+            for X in start.X:
+                self._master.add(_directions(np.asarray(X)))
         elif self._semidefinite and (sample := _sampled(self._program, self._settings)) is not None:
-            self._look_at(sample)
+            self._solve_sample(sample)
         found = self._leading(y, self._cuts)
         if start is not None:
-            self._best.offer_bound(y, found)
+            self._incumbent.offer_bound(y, found)
         self._master.add(found.vectors)
 
-    def _look_at(self, sample: Program) -> None:
+    def _solve_sample(self, sample: Program) -> None:
         """Solve the problem of a sample of the rows roughly, for a first point and working set."""
-        rough = replace(self._settings, tol=max(self._tuning.sample_tol, self._settings.tol), verbose=False)
-        first = _Generation(sample, rough, "psd", Progress("sample"))
+        loose = replace(self._settings, tol=max(self._tuning.sample_tol, self._settings.tol), verbose=False)
+        first = _Generation(sample, loose, "psd", Progress("sample"))
         answer = first.run(None)
         checkpoint()
         if answer.stop is StopReason.CONVERGED:
-            X = answer.X[0]
+            (X,) = answer.X
             assert isinstance(X, LowRank)
-            self._best.offer_point(X, answer.u)
-            self._master.place(X, answer.u, int(self._tuning.sample_working_set * sample.m))
+            self._incumbent.offer_point(X, answer.u)
+            self._master.fix_rows(X, answer.u, int(self._tuning.sample_working_set * sample.m))
             self._master.add(first._master.used)
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
@@ -145,21 +147,21 @@ class _Generation:
             return StopReason.STALLED
         if outcome.state is State.AGAIN:
             return self._progress.stop()
-        self._best.offer_point(outcome.X, outcome.u)
+        self._incumbent.offer_point(outcome.X, outcome.u)
         pays = self._price(replace(outcome, y=balanced(self._program, outcome.y, self._tuning)))
-        certificate = self._best.certificate()
+        certificate = self._incumbent.certificate()
         more = {"directions": self._master.directions.shape[1], "rows": self._master.rows}
         self._progress.record(round_, certificate, **more)
         progressed = certificate.gap < self._tuning.progress_ratio * self._gap
-        self._waited = 0 if progressed or outcome.joined else self._waited + 1
-        if self._may_widen and certificate.gap > self._tuning.doubling_ratio * self._gap:
+        self._stalled_rounds = 0 if progressed or outcome.joined else self._stalled_rounds + 1
+        if self._may_double and certificate.gap > self._tuning.doubling_ratio * self._gap:
             self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
             return StopReason.CONVERGED
         if (stop := self._progress.stop()) is not None:
             return stop
-        if self._semidefinite and self._master.dearer(outcome, self._best.dual):
+        if self._semidefinite and self._master.raise_price(outcome, self._incumbent.dual):
             return self._proven(outcome)
         return None if pays else StopReason.STALLED
 
@@ -172,10 +174,10 @@ class _Generation:
         """
         if self._semidefinite:
             found = self._leading(outcome.y, self._cuts)
-            self._best.offer_bound(outcome.y, found)
+            self._incumbent.offer_bound(outcome.y, found)
             self._master.add(found.vectors)
-            return self._waited < self._patience
-        best, own = self._best.y, Reward(self._program, outcome.y)
+            return self._stalled_rounds < self._patience
+        best, own = self._incumbent.y, Reward(self._program, outcome.y)
         times = own.product()
         if self._compresses:
             self._master.compress(outcome.X)
@@ -183,16 +185,16 @@ class _Generation:
                 lambda V: np.einsum("ik,ik->k", V, times(V)) - self._tuning.least_reward * own.size,
                 self._cuts,
             )
-        if self._smoothing.weight > 0 and np.isfinite(self._best.dual):
+        if self._smoothing.weight > 0 and np.isfinite(self._incumbent.dual):
             priced = self._smoothing.between(best, outcome.y)
             found = self._leading(priced, self._cuts)
-            self._best.offer_bound(priced, found)
+            self._incumbent.offer_bound(priced, found)
             top = LowRank(np.sqrt(self._bound.value) * found.vectors[:, :1])
             self._smoothing.learn(self._program, top, outcome.u, priced, best, outcome.y)
             if self._add_paying(found.vectors, times, own.size):
                 return True
         found = self._leading(outcome.y, self._cuts)
-        self._best.offer_bound(outcome.y, found)
+        self._incumbent.offer_bound(outcome.y, found)
         return self._add_paying(found.vectors, times, own.size)
 
     def _add_paying(self, V: Array, times: Any, size: float) -> bool:
@@ -200,7 +202,7 @@ class _Generation:
         pays = np.einsum("ik,ik->k", V, times(V)) > self._tuning.least_reward * size
         if pays.any():
             self._master.add(V[:, pays])
-        return bool(pays.any()) and self._waited < self._patience
+        return bool(pays.any()) and self._stalled_rounds < self._patience
 
     def _repair(self, outcome: Outcome) -> StopReason | None:
         """Add directions that refute the master's proof of infeasibility (Farkas pricing)."""
@@ -216,11 +218,11 @@ class _Generation:
         """Return INFEASIBLE if the multipliers are a Farkas vector, STALLED at the largest price."""
         if self._progress.contradicts(self._program, outcome.y):
             return StopReason.INFEASIBLE
-        return StopReason.STALLED if self._master.dearest else None
+        return StopReason.STALLED if self._master.price_is_largest else None
 
     def _leading(self, y: Array, count: int) -> Leading:
         """Return the oracle's result at given multipliers, as accurate as the gap requires."""
-        gap, tuning, reward = self._best.width, self._tuning, Reward(self._program, y)
+        gap, tuning, reward = self._incumbent.width, self._tuning, Reward(self._program, y)
         bounded = np.isfinite(gap) and self._bound.value > 0
         slack = tuning.bound_loss * gap / self._bound.value if bounded else 0.0
         tol = tuning.largest_lanczos_tol

@@ -37,8 +37,9 @@ class Incumbent:
         self, program: Program, bound: TraceBound, tol: float, tuning: MatrixGenerationTuning
     ) -> None:
         self._program, self._bound, self._tol, self._tuning = program, bound, tol, tuning
-        first = program.faces[0].embed(np.eye(program.faces[0].order, 1))
-        self.dual, self._primal, self._missed, self._left = -np.inf, np.inf, np.inf, np.inf
+        (self._block,), (face,) = program.blocks, program.faces
+        first = face.embed(np.eye(face.order, 1))
+        self.dual, self._primal, self._residual, self._dual_residual = -np.inf, np.inf, np.inf, np.inf
         self.y = np.zeros(self._program.m)
         self.offer_point(
             LowRank(np.sqrt(bound.value) * first),
@@ -57,19 +58,19 @@ class Incumbent:
         """
         program = self._program
         activity = program.activity((X,), u)
-        missed = max(primal_residual(program, (X,), u, activity), self._tol)
-        terms = [program.blocks[0].cost_value(X), float(program.c @ u), program.offset]
+        residual = max(primal_residual(program, (X,), u, activity), self._tol)
+        terms = [self._block.cost_value(X), float(program.c @ u), program.offset]
         primal = sum(terms) + float(program.bounds.penalty(activity).sum())
         size = max(objective_size(self._program, self._primal, self.dual), TINY)
-        if self._merit(missed, primal, size) < self._merit(self._missed, self._primal, size):
+        if self._merit(residual, primal, size) < self._merit(self._residual, self._primal, size):
             self.X, self.u, self._activity = X, u, activity
-            self._missed, self._primal = missed, primal
+            self._residual, self._primal = residual, primal
 
-    def _merit(self, missed: float, primal: float, size: float) -> tuple[float, float]:
+    def _merit(self, residual: float, primal: float, size: float) -> tuple[float, float]:
         """Return the sort key of points, least first; `size` is the same for both points of a comparison."""
         if not np.isfinite(self.dual):
-            return missed, primal
-        return max(missed, abs(primal - self.dual) / size), primal
+            return residual, primal
+        return max(residual, abs(primal - self.dual) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
         """Keep multipliers with a smaller dual residual, or an equal one and a better bound.
@@ -80,10 +81,10 @@ class Incumbent:
         """
         if self._bound.exact or found.bound > 0:
             y = y - found.bound * self._bound.multipliers
-        dual, miss, worth = bound_inside(self._program, self.u, y)
-        left = max(miss, self._tol)
-        if (-left, dual - worth) > (-self._left, self.dual):
-            self.dual, self.y, self._left = dual - worth, y, left
+        dual, residual, cost = bound_inside(self._program, self.u, y)
+        residual = max(residual, self._tol)
+        if (-residual, dual - cost) > (-self._dual_residual, self.dual):
+            self.dual, self.y, self._dual_residual = dual - cost, y, residual
 
     def certificate(self) -> Certificate:
         """Return the certificate of point and multipliers."""
@@ -96,22 +97,22 @@ class Incumbent:
         the trace is fixed, the others are scaled up to keep it.
         """
         Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
-        held = self.certificate()
-        tol = max(tol, held.gap, held.primal_residual)
+        present = self.certificate()
+        tol = max(tol, present.gap, present.primal_residual)
         rank = max(int((s**2 > self._tuning.zero_eigenvalue * float(s @ s)).sum()), 1)
         for limit in self._tuning.truncation_limits:
             fewer = max(int((s**2 > limit * float(s @ s)).sum()), 1)
             if fewer < rank:
-                X = LowRank(Q[:, :fewer] * (s[:fewer] * self._grown(s, fewer)))
-                shorter = self._certificate(X, self._program.activity((X,), self.u))
-                if max(shorter.gap, shorter.primal_residual) <= tol:
+                X = LowRank(Q[:, :fewer] * (s[:fewer] * self._growth(s, fewer)))
+                certificate = self._certificate(X, self._program.activity((X,), self.u))
+                if max(certificate.gap, certificate.primal_residual) <= tol:
                     return X
         return LowRank(Q[:, :rank] * s[:rank])
 
-    def _grown(self, s: Array, rank: int) -> float:
+    def _growth(self, s: Array, rank: int) -> float:
         """Return the factor of the remaining columns that keeps a fixed trace."""
-        left = float(s[:rank] @ s[:rank])
-        return float(np.sqrt(float(s @ s) / left)) if self._bound.exact and left > 0 else 1.0
+        trace = float(s[:rank] @ s[:rank])
+        return float(np.sqrt(float(s @ s) / trace)) if self._bound.exact and trace > 0 else 1.0
 
     def _certificate(self, X: LowRank, activity: Array) -> Certificate:
         if np.isfinite(self.dual):
@@ -128,15 +129,15 @@ def balanced(program: Program, y: Array, tuning: MatrixGenerationTuning) -> Arra
     """
     lower, upper = program.bounds.dual_range()
     for _ in range(tuning.balancing_steps if program.k else 0):
-        left = program.c - program.B.T @ y
-        missing = np.where(np.isinf(program.u_hi), np.minimum(left, 0.0), 0.0)
-        missing += np.where(np.isinf(program.u_lo), np.maximum(left, 0.0), 0.0)
-        columns = np.flatnonzero(missing)
+        reduced = program.c - program.B.T @ y
+        residual = np.where(np.isinf(program.u_hi), np.minimum(reduced, 0.0), 0.0)
+        residual += np.where(np.isinf(program.u_lo), np.maximum(reduced, 0.0), 0.0)
+        columns = np.flatnonzero(residual)
         if len(columns) == 0:
             break
         own = np.maximum(np.abs(y), TINY)
         room = np.minimum(np.minimum(y - lower, upper - y), own)
         B = program.B[:, columns]
-        move = np.linalg.lstsq((B.T @ sp.diags_array(room) @ B).toarray(), missing[columns], rcond=None)[0]
+        move = np.linalg.lstsq((B.T @ sp.diags_array(room) @ B).toarray(), residual[columns], rcond=None)[0]
         y = np.clip(y + room * (B @ move), lower, upper)
     return y

@@ -50,9 +50,10 @@ class LinearMaster:
 
     def __init__(self, program: Program, tau: float, tuning: MatrixGenerationTuning) -> None:
         self._program, self._tau, self._tuning = program, tau, tuning
-        self.directions = np.zeros((program.blocks[0].n, 0))
+        (self._block,) = program.blocks
+        self.directions = np.zeros((self._block.n, 0))
         self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
-        self._shelf = self.directions
+        self._pool = self.directions
         self._scale = Scale(program, tau)
         self._model = _new_model(tuning)
         self._add_rows()
@@ -67,7 +68,7 @@ class LinearMaster:
         for k in range(count):
             vv = LowRank(V[:, k : k + 1])
             entries[k] = self._tau * self._scale.row * self._program.A.apply((vv,))
-            cost[k] = self._tau * self._program.blocks[0].cost_value(vv) / self._scale.objective
+            cost[k] = self._tau * self._block.cost_value(vv) / self._scale.objective
         self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
         self.directions = np.hstack([self.directions, V])
         self._idle = np.append(self._idle, np.zeros(count, dtype=int))
@@ -112,7 +113,7 @@ class LinearMaster:
             length *= self._tuning.simplex_seconds_growth
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
-        """Add up to `count` directions of largest reward from the shelf.
+        """Add up to `count` directions of largest reward from the pool of dropped ones.
 
         Parameters
         ----------
@@ -120,17 +121,17 @@ class LinearMaster:
             Returns the rewards of the directions in the columns of an array.
         count : int
         """
-        if self._shelf.shape[1] == 0:
+        if self._pool.shape[1] == 0:
             return
-        pays = reward(self._shelf)
+        pays = reward(self._pool)
         best = np.argsort(-pays)[:count]
         best = best[pays[best] > 0]
-        back = self._shelf[:, best]
-        self._shelf = np.delete(self._shelf, best, axis=1)
+        back = self._pool[:, best]
+        self._pool = np.delete(self._pool, best, axis=1)
         self.add(back)
 
     def compress(self, X: LowRank) -> None:
-        """Move long unused directions to the shelf, once they far outnumber the used ones.
+        """Move long unused directions to the pool, once they far outnumber the used ones.
 
         The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
         of bundle methods, Shen et al. 2008, §5.1).
@@ -144,7 +145,7 @@ class LinearMaster:
         first = self._program.k + self._slacks
         status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
         _checked(status, "deleteCols")
-        self._shelf = np.hstack([self._shelf, self.directions[:, out]])[:, -tuning.pool_columns :]
+        self._pool = np.hstack([self._pool, self.directions[:, out]])[:, -tuning.pool_columns :]
         self.directions = np.delete(self.directions, out, axis=1)
         self._idle = np.delete(self._idle, out)
         Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
@@ -162,19 +163,19 @@ class LinearMaster:
 
     def _vectors(self, state: State) -> tuple[Array, Array]:
         """Return the solution by columns and by rows, or the ray instead."""
-        nothing = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
+        columns, rows = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
         if state is State.OPTIMAL:
             solution = self._model.getSolution()
             return np.array(solution.col_value), np.array(solution.row_dual)
         if state is State.UNBOUNDED:
             status, exists, ray = self._model.getPrimalRay()
             _checked(status, "getPrimalRay")
-            return (np.array(ray) if exists else nothing[0]), nothing[1]
+            return (np.array(ray) if exists else columns), rows
         if state is State.INFEASIBLE:
             status, exists, ray = self._model.getDualRay()
             _checked(status, "getDualRay")
-            return nothing[0], (np.array(ray) if exists else nothing[1])
-        return nothing
+            return columns, (np.array(ray) if exists else rows)
+        return columns, rows
 
     def _add_rows(self) -> None:
         bounds, m = self._program.bounds, self._program.m

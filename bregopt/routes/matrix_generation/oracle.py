@@ -68,16 +68,17 @@ class Reward:
     """
 
     def __init__(self, program: Program, y: Array, costs: bool = True) -> None:
-        self.n = program.blocks[0].n
+        (block,) = program.blocks
+        self.n = block.n
         self.size = float(np.abs(y) @ program.A.norms())
         acting = np.flatnonzero(y)
         self._parts: list[tuple[Rows, Array]] = [
             (term.rows, y[acting][term.at]) for term in program.A.slice(acting).terms
         ]
-        cost = program.blocks[0].cost
-        if costs and cost is not None:
-            self._parts.append((cost, np.array([-1.0])))
-            self.size += float(cost.norms()[0])
+        if costs and block.cost is not None:
+            self._parts.append((block.cost, np.array([-1.0])))
+            (norm,) = block.cost.norms()
+            self.size += float(norm)
 
     def dense(self) -> Array:
         """Return the matrix."""

@@ -36,7 +36,7 @@ class Scale:
         if program.k:
             largest = np.asarray(abs(sp.diags_array(self.row) @ program.B).max(axis=0).todense()).ravel()
             self.variable = 1 / np.where(largest > 0, largest, 1.0)
-        cost = program.blocks[0].cost
-        terms = [0.0 if cost is None else tau * float(cost.norms()[0])]
+        (block,) = program.blocks
+        terms = [] if block.cost is None else [tau * float(norm) for norm in block.cost.norms()]
         terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
         self.objective = max(terms) or 1.0

@@ -125,6 +125,8 @@ class MatrixGenerationTuning(Tuning):
         Growth factor of these prices.
     price_raises : int
         Limit on the number of times that they grow.
+    price_reached : float
+        Multiplier of a hard row, relative to its price, from which the price may be too small.
     penalty_gap : float
         Gap, relative to the penalties paid for hard rows, below which these rows stay violated at the present
         prices.
@@ -193,6 +195,7 @@ class MatrixGenerationTuning(Tuning):
     first_price: float = 3.0
     price_growth: float = 10.0
     price_raises: int = 9
+    price_reached: float = 0.9
     penalty_gap: float = 0.5
     ray_size: float = 1e6
     # smoothing.py
