@@ -301,7 +301,7 @@ class TestSurface:
         assert (up.value - down.value) / (2 * h) == pytest.approx(2 * np.vdot(at.gradient, V), rel=1e-5)
         # The retraction is of second order on spheres.
         second = (up.value - 2 * at.value + down.value) / h**2
-        assert second == pytest.approx(2 * np.vdot(L.second(at, V), V), rel=1e-4)
+        assert second == pytest.approx(2 * np.vdot(L.hessian_product(at, V), V), rel=1e-4)
 
 
 class TestRunning:

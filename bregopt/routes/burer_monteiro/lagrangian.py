@@ -32,11 +32,11 @@ class Point:
         The updated multipliers of the rows.
     slack : SparsePlusLowRank
         ``C - A*(y)`` without the rows of the surface.
-    share, across : arrays of shape (n, 1) or (1, 1), and (q, k)
-        The multipliers of the spheres and of the planes.
+    sphere_multipliers : array of shape (n, 1) or (1, 1)
+    plane_multipliers : array of shape (q, k)
     gradient : array of shape (n, k)
         Half of the Riemannian gradient.
-    bent : array of shape (m,)
+    penalties : array of shape (m,)
         The penalties of the active rows, zero for the others.
     tangent : Tangent
     """
@@ -45,14 +45,14 @@ class Point:
     value: float
     y: Array
     slack: SparsePlusLowRank
-    share: Array
-    across: Array
+    sphere_multipliers: Array
+    plane_multipliers: Array
     gradient: Array
-    bent: Array
+    penalties: Array
     tangent: Tangent
 
     @cached_property
-    def steepness(self) -> float:
+    def gradient_norm(self) -> float:
         """The norm of the gradient."""
         return float(np.linalg.norm(self.gradient))
 
@@ -64,8 +64,8 @@ class Point:
     @cached_property
     def curvature(self) -> SparsePlusLowRank:
         """``C - A*(y)`` with the rows of the spheres; psd along the planes at the solution."""
-        share = np.broadcast_to(self.share[:, 0], (self.slack.n,))
-        return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(share)))
+        diagonal = np.broadcast_to(self.sphere_multipliers[:, 0], (self.slack.n,))
+        return replace(self.slack, S=sp.csr_array(self.slack.S - sp.diags_array(diagonal)))
 
     def off_planes(self, surface: Surface) -> SparsePlusLowRank:
         """Return the curvature with large eigenvalues along the planes, so that the lowest lie off them."""
@@ -104,23 +104,23 @@ class Lagrangian:
     def at_point(self, R: Array) -> Point:
         """Return the Lagrangian at a point of the surface."""
         a = self.rows.apply(R)
-        moved = a - self.y / self.rho
-        miss = moved - np.clip(moved, self.lo, self.hi)
-        y = -self.rho * miss
+        shifted = a - self.y / self.rho
+        residual = shifted - np.clip(shifted, self.lo, self.hi)
+        y = -self.rho * residual
         slack = self.cost - self.rows.adjoint(y) if len(y) else self.cost
         G = slack @ R
         tangent = Tangent(self.surface, R)
-        share, across, gradient = tangent.split(G)
+        spheres, planes, gradient = tangent.split(G)
         # <C, R R'> is <G, R> plus the rows' terms y'a.
-        value = float(np.vdot(G, R)) + float(y @ a) + float(self.rho @ miss**2) / 2
-        bent = np.where(miss != 0, self.rho, 0.0)
-        return Point(R, value, y, slack, share, across, gradient, bent, tangent)
+        value = float(np.vdot(G, R)) + float(y @ a) + float(self.rho @ residual**2) / 2
+        penalties = np.where(residual != 0, self.rho, 0.0)
+        return Point(R, value, y, slack, spheres, planes, gradient, penalties, tangent)
 
-    def second(self, at: Point, V: Array) -> Array:
+    def hessian_product(self, at: Point, V: Array) -> Array:
         """Return half of the Riemannian Hessian at a point times a tangent matrix."""
-        H = at.slack @ V - at.share * V
-        if at.bent.any():
-            change = 2 * at.bent * self.rows.apply(at.R, V)
+        H = at.slack @ V - at.sphere_multipliers * V
+        if at.penalties.any():
+            change = 2 * at.penalties * self.rows.apply(at.R, V)
             H += self.rows.adjoint(change) @ at.R
         return at.tangent.project(H)
 
@@ -128,23 +128,20 @@ class Lagrangian:
         """Return the Lagrangian at a nearby point of the surface."""
         return self.at_point(self.surface.retract(R))
 
-    def missed(self, at: Point) -> Array:
+    def residuals(self, at: Point) -> Array:
         """Return the distance of each row from its bounds, or from its active bound."""
         return np.abs(at.y - self.y) / self.rho
 
     def updated(self, at: Point, before: Array, tol: float) -> Lagrangian:
         """Return the Lagrangian with the multipliers of a minimizer.
 
-        The penalty of a row grows if its residual is more than a quarter of `before` and costs more than
+        The penalty of a row grows if its residual decreased too little from `before` and costs more than
         `tol`.
         """
-        miss = self.missed(at)
-        slow = (miss > self.surface.tuning.penalty_residual * before) & (
-            np.maximum(np.abs(at.y), np.abs(self.y)) * miss > tol
-        )
-        return replace(
-            self, y=at.y, rho=np.where(slow, self.surface.tuning.penalty_growth * self.rho, self.rho)
-        )
+        residuals, tuning = self.residuals(at), self.surface.tuning
+        costly = np.maximum(np.abs(at.y), np.abs(self.y)) * residuals > tol
+        slow = costly & (residuals > tuning.penalty_residual * before)
+        return replace(self, y=at.y, rho=np.where(slow, tuning.penalty_growth * self.rho, self.rho))
 
     def multipliers(self, at: Point, m: int, loss: float) -> Array:
         """Return the multipliers of all `m` rows of the program.
@@ -156,15 +153,14 @@ class Lagrangian:
         at, tuning = self._best(at), self.surface.tuning
         y = np.zeros(m)
         y[self.at] = at.y
-        y[self.surface.rows] = at.share[:, 0] / self.surface.weight
+        y[self.surface.rows] = at.sphere_multipliers[:, 0] / self.surface.weight
         if len(self.surface.planes):
-            _, s, turn = np.linalg.svd(at.R, full_matrices=False)
-            pull = np.linalg.norm(at.across @ turn.T, axis=0) / np.maximum(
-                s, tuning.plane_singular_value * s[0]
-            )
-            weight = self.surface.trace * float(pull @ pull) / loss
+            _, s, Vh = np.linalg.svd(at.R, full_matrices=False)
+            size = np.linalg.norm(at.plane_multipliers @ Vh.T, axis=0)
+            size /= np.maximum(s, tuning.plane_singular_value * s[0])
+            weight = self.surface.trace * float(size @ size) / loss
             level = tuning.plane_eigenvalue * max(map(abs, at.curvature.ends()))
-            y[self.surface.planes] = -self.surface.push * max(weight, level)
+            y[self.surface.planes] = -self.surface.unit_multipliers * max(weight, level)
         return y
 
     def _best(self, at: Point) -> Point:
@@ -183,50 +179,59 @@ class Lagrangian:
         """Return the best of the points whose multipliers differ by ``B`` on the planes."""
         from scipy.optimize import minimize_scalar  # slow to import, rarely needed
 
-        share = self.surface.share(self.surface.Q @ B, at.R)
+        spheres = self.surface.sphere_coefficients(self.surface.Q @ B, at.R)
 
         def moved(t: float) -> Point:
-            return replace(at, share=at.share - t * share, across=at.across + t * B)
+            return replace(
+                at,
+                sphere_multipliers=at.sphere_multipliers - t * spheres,
+                plane_multipliers=at.plane_multipliers + t * B,
+            )
 
-        def below(t: float) -> float:
-            return -float(lowest(moved(t).off_planes(self.surface), 1)[0][0])
+        def negative_bound(t: float) -> float:
+            (eigenvalue,), _ = lowest(moved(t).off_planes(self.surface), 1)
+            return -float(eigenvalue)
 
-        most = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(share).max())
-        options = {"xatol": self.surface.tuning.multiplier_search_tol * most}
-        best = minimize_scalar(below, bounds=(-most, most), method="bounded", options=options)
-        return moved(float(best.x)) if best.fun < below(0.0) else at
+        limit = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(spheres).max())
+        options = {"xatol": self.surface.tuning.multiplier_search_tol * limit}
+        best = minimize_scalar(negative_bound, bounds=(-limit, limit), method="bounded", options=options)
+        return moved(float(best.x)) if best.fun < negative_bound(0.0) else at
 
 
-def lagrangian(program: Program, thin: SparseLowRankProgram, surface: Surface, y: Array | None) -> Lagrangian:
+def lagrangian(
+    program: Program, sparse: SparseLowRankProgram, surface: Surface, y: Array | None
+) -> Lagrangian:
     """Return the Lagrangian of a program in one block, with the multipliers of an earlier answer."""
     others = np.ones(program.m, dtype=bool)
     others[surface.rows] = others[surface.planes] = False
     at = np.flatnonzero(others)
-    rows, bounds = thin.rows.slice(at), program.bounds.slice(at)
-    vectors = np.abs(thin.cost.w) @ np.einsum("nq,nq->q", thin.cost.U, thin.cost.U)
-    level = float(abs(thin.cost.S).sum()) / thin.cost.n + float(vectors)
+    rows, bounds = sparse.rows.slice(at), program.bounds.slice(at)
+    vectors = np.abs(sparse.cost.w) @ np.einsum("nq,nq->q", sparse.cost.U, sparse.cost.U)
+    level = float(abs(sparse.cost.S).sum()) / sparse.cost.n + float(vectors)
     level = level if level > 0 else 1.0
-    size, steep = _steepness(rows, surface, bounds.lo, bounds.hi)
+    size, curvature = _sizes_and_curvatures(rows, surface, bounds.lo, bounds.hi)
     if y is None:
         # Squares whose bounds are far smaller than their random value start as if they were fixed to zero.
         sign = np.zeros(rows.m)
         sign[rows.at] = np.sign(rows.weight)
-        small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / thin.cost.n
+        small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / sparse.cost.n
         first = bounds.clip(np.where(small, -sign * level / size, 0.0))
     else:
         first = y[at]
-    penalties = surface.tuning.first_penalty * level / steep
-    return Lagrangian(thin.cost, surface, rows, at, bounds.lo, bounds.hi, first, penalties)
+    penalties = surface.tuning.first_penalty * level / curvature
+    return Lagrangian(sparse.cost, surface, rows, at, bounds.lo, bounds.hi, first, penalties)
 
 
-def _steepness(rows: SparseLowRankRows, surface: Surface, lo: Array, hi: Array) -> tuple[Array, Array]:
+def _sizes_and_curvatures(
+    rows: SparseLowRankRows, surface: Surface, lo: Array, hi: Array
+) -> tuple[Array, Array]:
     """Return the norms of the rows, and estimates of the squared norms of ``2 A_k R`` at their bounds."""
     t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
     size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))
     size = np.maximum(size, TINY)
-    steep = 4 * size**2 * float(surface.square.max())
+    curvature = 4 * size**2 * float(surface.square.max())
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi))
     bound = np.maximum(*ends)[rows.at]
-    steep[rows.at] = np.where(bound > 0, 4 * size[rows.at] * bound, steep[rows.at])
-    return size, steep
+    curvature[rows.at] = np.where(bound > 0, 4 * size[rows.at] * bound, curvature[rows.at])
+    return size, curvature

@@ -64,26 +64,28 @@ class LowRankRoute:
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        thin = sparse_plus_low_rank(program)
-        if thin is None:
+        sparse = sparse_plus_low_rank(program)
+        if sparse is None:
             return "its cost or its rows have too many terms"
-        if read_surface(program, thin, settings.tuning) is None:
-            return f"it needs rows that fix diag({program.blocks[0].name}) above 0, or the trace"
+        if read_surface(program, sparse, settings.tuning) is None:
+            (block,) = program.blocks
+            return f"it needs rows that fix diag({block.name}) above 0, or the trace"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        thin = sparse_plus_low_rank(program)
-        surface = None if thin is None else read_surface(program, thin, settings.tuning)
+        (block,) = program.blocks
+        sparse = sparse_plus_low_rank(program)
+        surface = None if sparse is None else read_surface(program, sparse, settings.tuning)
         assert surface is not None
         others = program.m - len(surface.rows) - len(surface.planes)
-        fixed = "trace" if len(surface.rows) == 1 and program.blocks[0].n > 1 else "diagonal"
-        held = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
+        fixed = "trace" if len(surface.rows) == 1 and block.n > 1 else "diagonal"
+        more = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
         columns = first_columns(program, settings)
-        return f"R of {columns} columns at first, on the spheres of the {fixed}{held}"
+        return f"R of {columns} columns at first, on the spheres of the {fixed}{more}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        thin = sparse_plus_low_rank(program)
-        assert thin is not None
-        surface = read_surface(program, thin, settings.tuning)
+        sparse = sparse_plus_low_rank(program)
+        assert sparse is not None
+        surface = read_surface(program, sparse, settings.tuning)
         assert surface is not None
-        return Staircase(program, thin, surface, settings, start, progress).run()
+        return Staircase(program, sparse, surface, settings, start, progress).run()

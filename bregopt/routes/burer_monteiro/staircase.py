@@ -35,7 +35,7 @@ class Staircase:
     ----------
     program : Program
         One block, linear, the diagonal or the trace fixed.
-    thin : SparseLowRankProgram
+    sparse : SparseLowRankProgram
     surface : Surface
     settings : LowRankSettings
     start : Start, optional
@@ -45,7 +45,7 @@ class Staircase:
     def __init__(
         self,
         program: Program,
-        thin: SparseLowRankProgram,
+        sparse: SparseLowRankProgram,
         surface: Surface,
         settings: Any,
         start: Start | None,
@@ -53,9 +53,9 @@ class Staircase:
     ) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: BurerMonteiroTuning = settings.tuning
-        self._most = most_columns(program)
+        self._largest_rank = largest_rank(program)
         self._rng = np.random.default_rng(settings.seed)
-        self._L = lagrangian(program, thin, surface, None if start is None else start.y)
+        self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         columns = first_columns(program, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
@@ -66,7 +66,7 @@ class Staircase:
 
     def run(self) -> Answer:
         try:
-            stop = self._climb()
+            stop = self._run_stages()
         except CutShort as cut:
             stop = reason(cut)
             if self._best is None:
@@ -75,40 +75,40 @@ class Staircase:
         R = self._at.R
         if self._best is not None and (stop not in _CUT_SHORT or len(self._L.y)):
             R = self._best[1]
-        return Answer((LowRank(_narrowed(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
+        return Answer((LowRank(_truncated(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
 
     def _multipliers(self) -> Array:
         """Return the multipliers of all rows at the current point."""
         loss = self._tuning.final_share * self._settings.tol * self._scale
         return self._L.multipliers(self._at, self._program.m, loss)
 
-    def _climb(self) -> StopReason:
+    def _run_stages(self) -> StopReason:
         """Run the stages."""
         tol, tuning = self._settings.tol, self._tuning
-        share, final = tuning.first_stage_tol, tuning.final_share * tol
-        missed = np.full(len(self._L.y), np.inf)
+        stage_tol, final = tuning.first_stage_tol, tuning.final_share * tol
+        residuals = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
-            cut_short = self._descend(share * self._scale / np.sqrt(self._L.surface.trace))
+            cut_short = self._descend(stage_tol * self._scale / np.sqrt(self._L.surface.trace))
             certificate = self._certified()
             if certificate.meets(tol):
                 return StopReason.CONVERGED
             if cut_short is not None:
                 return cut_short
             gaps.append(max(certificate.gap, certificate.primal_residual))
-            if self._grown():
+            if self._increase_rank():
                 continue
             feasible = certificate.primal_residual <= tol
             patience = tuning.stall_stages if feasible else tuning.stall_stages_infeasible
-            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and share <= final:
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and stage_tol <= final:
                 return StopReason.STALLED
-            before, missed = missed, self._L.missed(self._at)
+            before, residuals = residuals, self._L.residuals(self._at)
             self._L = self._L.updated(self._at, before, final * self._scale)
-            self._at = self._L.retract(_narrowed(self._at.R, tuning.stage_rank_tol))
-            reached = self._at.steepness * np.sqrt(self._L.surface.trace) / self._scale
+            self._at = self._L.retract(_truncated(self._at.R, tuning.stage_rank_tol))
+            reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
             loosest = tuning.residual_stage_tol * certificate.primal_residual
-            share = max(
-                min(share, reached) * tuning.stage_tol_decrease,
+            stage_tol = max(
+                min(stage_tol, reached) * tuning.stage_tol_decrease,
                 min(loosest, tuning.first_stage_tol),
                 tuning.least_stage_tol,
             )
@@ -132,11 +132,11 @@ class Staircase:
         """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
         certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
-        short = _short(R, self._tuning.zero_row)
-        if short.any() and certificate.gap <= tol < certificate.primal_residual:
-            bare = self._L.retract(np.where(short[:, None], 0.0, R)).R
-            cleared = certify(self._program, (LowRank(bare),), np.zeros(0), y)
-            R, certificate = (bare, cleared) if cleared.meets(tol) else (R, certificate)
+        small = _nearly_zero_rows(R, self._tuning.zero_row)
+        if small.any() and certificate.gap <= tol < certificate.primal_residual:
+            other = self._L.retract(np.where(small[:, None], 0.0, R)).R
+            proven = certify(self._program, (LowRank(other),), np.zeros(0), y)
+            R, certificate = (other, proven) if proven.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # Round-off of large multipliers may put an earlier bound above the solution.
         if certificate.dual > self._bound or certificate.meets(tol):
@@ -146,17 +146,17 @@ class Staircase:
             self._best = error, R
         return certificate
 
-    def _grown(self) -> bool:
+    def _increase_rank(self) -> bool:
         """Whether the rank was increased along a direction of negative curvature."""
         L, at, tuning = self._L, self._at, self._tuning
-        R = _narrowed(at.R, tuning.growth_rank_tol)
+        R = _truncated(at.R, tuning.growth_rank_tol)
         more = max(tuning.added_columns, int(tuning.column_growth * R.shape[1]))
-        room = min(more, self._most - R.shape[1])
+        room = min(more, self._largest_rank - R.shape[1])
         if room <= 0:
             return False
         values, V = lowest(at.off_planes(L.surface), room, tuning.lanczos_steps)
         loss = -L.surface.trace * float(values[0])
-        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.steepness
+        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.gradient_norm
         if loss <= max(noise, tuning.final_share * self._settings.tol * self._scale):
             return False
         V = V[:, values <= tuning.added_eigenvalue * values[0]]
@@ -172,28 +172,31 @@ class Staircase:
 
 def first_columns(program: Program, settings: Any) -> int:
     """Return the number of columns of the first ``R``, at most the number that can be needed."""
-    tuning, large = settings.tuning, program.blocks[0].n > settings.tuning.large_order
-    columns = settings.rank or (tuning.first_rank_large if large else tuning.first_rank)
-    return int(min(columns, most_columns(program)))
+    (block,) = program.blocks
+    tuning = settings.tuning
+    default = tuning.first_rank if block.n <= tuning.large_order else tuning.first_rank_large
+    columns = settings.rank or default
+    return int(min(columns, largest_rank(program)))
 
 
-def most_columns(program: Program) -> int:
+def largest_rank(program: Program) -> int:
     """Return one more than a rank that some solution does not exceed (Barvinok 1995, Pataki 1998)."""
-    return min(int(np.sqrt(2 * program.m)) + 1, program.blocks[0].n)
+    (block,) = program.blocks
+    return min(int(np.sqrt(2 * program.m)) + 1, block.n)
 
 
-def _short(R: Array, zero: float) -> Mask:
+def _nearly_zero_rows(R: Array, zero: float) -> Mask:
     """Return the mask of the rows of a factor that may converge to zero, where Newton steps are slow.
 
     There the value is flat to fourth order, and rows of the program on these entries have their largest
     violations.
     """
     length = np.linalg.norm(R, axis=1)
-    short: Mask = (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
-    return short
+    small: Mask = (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
+    return small
 
 
-def _narrowed(R: Array, tol: float) -> Array:
+def _truncated(R: Array, tol: float) -> Array:
     """Return `R` rotated to orthogonal columns, without those below `tol` relative to the largest."""
     columns = turned(R)
     length = np.linalg.norm(columns, axis=0)

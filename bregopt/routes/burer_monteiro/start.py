@@ -22,11 +22,12 @@ def first_factor(
     rng: np.random.Generator,
 ) -> Array:
     """Return the first ``R``, with at least `columns` columns; it need not be on the surface."""
-    n = program.blocks[0].n
+    (block,) = program.blocks
+    n = block.n
     if settings.factor is not None:
         given = _given(settings.factor, n)
     elif start is not None and start.X:
-        X = start.X[0]
+        (X,) = start.X
         given = X.factor if isinstance(X, LowRank) else _factor(X)
     else:
         return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))

@@ -33,7 +33,7 @@ class Surface:
         Orthonormal.
     planes : int array
         The rows of the program that fix ``Q'R`` to zero.
-    push : array of the same shape
+    unit_multipliers : array of the same shape
         The least multipliers for which the sum of these rows is at least ``Q Q'``.
     tuning : BurerMonteiroTuning
     """
@@ -43,7 +43,7 @@ class Surface:
     weight: Array
     Q: Array
     planes: IntArray
-    push: Array
+    unit_multipliers: Array
     tuning: BurerMonteiroTuning
 
     @property
@@ -51,7 +51,7 @@ class Surface:
         """The trace of ``R R'``."""
         return float(self.square.sum())
 
-    def share(self, V: Array, R: Array) -> Array:
+    def sphere_coefficients(self, V: Array, R: Array) -> Array:
         """Return the column ``s`` for which ``V - s R`` is tangent to the spheres, or a single number."""
         dots: Array = np.einsum("nk,nk->n", V, R)
         if len(self.square) == 1:
@@ -64,18 +64,18 @@ class Surface:
         Far from the planes, where Newton's method may fail, it projects onto planes and spheres in turn.
         """
         R = self._on_spheres(R)
-        off = self.off_planes(R)
+        distance = self.plane_distance(R)
         for _ in range(self.tuning.retraction_steps):
-            if off <= self.tuning.retraction_tol:
+            if distance <= self.tuning.retraction_tol:
                 break
             across = self.Q.T @ R
             new = self._on_spheres(R - self.Q @ Tangent(self, R).solve(across))
-            if self.off_planes(new) > off / 2:
+            if self.plane_distance(new) > distance / 2:
                 new = self._on_spheres(R - self.Q @ across)
-            R, off = new, self.off_planes(new)
+            R, distance = new, self.plane_distance(new)
         return R
 
-    def off_planes(self, R: Array) -> float:
+    def plane_distance(self, R: Array) -> float:
         """Return the distance of `R` from the planes, relative to its norm."""
         return float(np.linalg.norm(self.Q.T @ R)) / np.sqrt(self.trace)
 
@@ -130,12 +130,12 @@ class Tangent:
     def split(self, V: Array) -> tuple[Array, Array, Array]:
         """Return ``s``, ``B`` and the tangent ``V - Q B - s R``."""
         surface, R = self._surface, self._R
-        Q, s = surface.Q, surface.share(V, R)
+        Q, s = surface.Q, surface.sphere_coefficients(V, R)
         if Q.shape[1] == 0:
             return s, np.zeros((0, R.shape[1])), V - s * R
         B = self.solve(Q.T @ (V - s * R))
         V = V - Q @ B
-        s = surface.share(V, R)
+        s = surface.sphere_coefficients(V, R)
         return s, B, V - s * R
 
     def project(self, V: Array) -> Array:
@@ -143,7 +143,9 @@ class Tangent:
         return self.split(V)[2]
 
 
-def read_surface(program: Program, thin: SparseLowRankProgram, tuning: BurerMonteiroTuning) -> Surface | None:
+def read_surface(
+    program: Program, sparse: SparseLowRankProgram, tuning: BurerMonteiroTuning
+) -> Surface | None:
     """Return the surface of a program in one block with fixed diagonal or trace; None if neither.
 
     The diagonal must be positive.
@@ -158,7 +160,7 @@ def read_surface(program: Program, thin: SparseLowRankProgram, tuning: BurerMont
         square = program.bounds.hi[rows] * bound.multipliers[rows]
     if not (square > 0).all():
         return None
-    planes = _planes(program, thin.rows, tuning.planes)
+    planes = _planes(program, sparse.rows, tuning.planes)
     return Surface(square, rows, 1 / bound.multipliers[rows], *planes, tuning)
 
 
@@ -174,32 +176,32 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
 
 
 def _planes(program: Program, rows: SparseLowRankRows, count: int) -> tuple[Array, IntArray, Array]:
-    """Return at most `count` planes that rows prescribe: an orthonormal basis, the rows, and their `push`."""
-    own = np.flatnonzero(_held(program, rows.at, rows.weight))
+    """Return a basis, the rows and the unit multipliers of at most `count` planes that rows prescribe."""
+    own = np.flatnonzero(_fixed_to_zero(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
     for term in program.A.terms:
         if term.rows.rank == 1:
-            held = _held(program, term.at, term.rows.definite_signs()) & ~np.isin(term.at, rows.at)
-            own = np.flatnonzero(held)[:count]
-            pieces = term.rows.slice(own).rank_one_terms()
-            assert pieces is not None
-            vectors.append(pieces.U if isinstance(pieces.U, np.ndarray) else pieces.U.toarray())
+            fixed = _fixed_to_zero(program, term.at, term.rows.definite_signs())
+            own = np.flatnonzero(fixed & ~np.isin(term.at, rows.at))[:count]
+            terms = term.rows.slice(own).rank_one_terms()
+            assert terms is not None
+            vectors.append(terms.U if isinstance(terms.U, np.ndarray) else terms.U.toarray())
             at.append(term.at[own])
-            weight.append(pieces.weight)
+            weight.append(terms.weight)
     Z, rows_at, size = np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
     length = np.linalg.norm(Z, axis=1)
     kept = np.flatnonzero(length)[:count]
     Z = Z[kept] / length[kept, None]
     U, s, _ = np.linalg.svd(Z.T, full_matrices=False)
     independent = s > 1e-8
-    push = 1 / (size[kept] * length[kept] ** 2)
+    unit_multipliers = 1 / (size[kept] * length[kept] ** 2)
     if independent.any():
-        push /= s[independent].min() ** 2
-    return U[:, independent], rows_at[kept], push
+        unit_multipliers /= s[independent].min() ** 2
+    return U[:, independent], rows_at[kept], unit_multipliers
 
 
-def _held(program: Program, at: IntArray, weight: Array) -> Mask:
-    """Return the mask of the squares, of the given weights, that are fixed to zero."""
+def _fixed_to_zero(program: Program, at: IntArray, weight: Array) -> Mask:
+    """Return the mask of the rows ``weight <z z', X>`` that fix the square to zero."""
     lo, hi = program.bounds.lo[at], program.bounds.hi[at]
     mask: Mask = ((weight > 0) & (hi == 0)) | ((weight < 0) & (lo == 0))
     return mask
