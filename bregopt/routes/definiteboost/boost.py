@@ -58,7 +58,7 @@ class Boost:
         ``log X = exponent + A*(y) + level I``.
     least, largest : array of shape (m,)
         The smallest and the largest eigenvalue of each row's matrix.
-    farthest : float
+    largest_divergence : float
         The largest divergence from the first matrix, in units of the trace.
     """
 
@@ -74,10 +74,11 @@ class Boost:
         self._A, self._exponent, self.trace, self._tuning = A, exponent, trace, tuning
         self._exact, self._corrections = exact, corrections
         self._factors = A.factors()
-        self.least, self.largest = _spectrum_ends(self._factors, A.orders[0], tuning.row_round_off)
+        (n,) = A.orders
+        self.least, self.largest = _spectrum_ends(self._factors, n, tuning.row_round_off)
         self.range = self.largest - self.least
         self.reset(np.zeros(A.m))
-        self.farthest = math.log(trace) - self.level - float(self.theta[0])
+        self.largest_divergence = math.log(trace) - self.level - float(self.theta[0])
 
     def reset(self, y: Array) -> None:
         """Set the multipliers, and remove the round-off of earlier steps."""
@@ -151,7 +152,7 @@ class Boost:
         C = (w * d) @ w.T - (self._mean(k) - r) * np.eye(len(self.theta))
         round_off = self._tuning.step_round_off * self.range[k]
 
-        def fall(alpha: float) -> tuple[float, float]:
+        def negative_mean(alpha: float) -> tuple[float, float]:
             theta, Q = np.linalg.eigh(np.diag(self.theta) - alpha * C)
             shifted = theta - theta[-1]
             weight, inside = np.exp(shifted), Q.T @ C @ Q
@@ -159,7 +160,7 @@ class Boost:
             variance = float(np.vdot(exp_divided_differences(shifted), inside**2)) / weight.sum() - mean**2
             return 0.0 if abs(mean) <= round_off else -mean, variance
 
-        return increasing_root(fall, -math.inf, math.inf)
+        return increasing_root(negative_mean, -math.inf, math.inf)
 
     def _mean(self, k: int) -> float:
         U, d = self._factors[k]

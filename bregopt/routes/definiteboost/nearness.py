@@ -18,22 +18,22 @@ from bregopt.routes.definiteboost.rows import Trace, impossible
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["due", "iteration_bound", "project"]
+__all__ = ["certifies_after", "iteration_bound", "project"]
 
 _NO_VARIABLES = np.zeros(0)
 
 
-def iteration_bound(farthest: float, violation: float) -> float:
+def iteration_bound(largest_divergence: float, violation: float) -> float:
     """Return a bound on the steps on rows violated by more than `violation`, for a feasible problem.
 
     Corollary 4.2. Each such step increases the dual by at least ``2 violation**2`` (unless it stops at a zero
-    multiplier), and the dual is at most `farthest`, the largest divergence. Violations are relative to the
-    range of the eigenvalues of the row, which is ``2 lambda`` in the paper.
+    multiplier), and the dual is at most `largest_divergence`. Violations are relative to the range of the
+    eigenvalues of the row, which is ``2 lambda`` in the paper.
     """
-    return math.inf if violation == 0 else farthest / (2 * violation**2)
+    return math.inf if violation == 0 else largest_divergence / (2 * violation**2)
 
 
-def due(step: int, tuning: DefiniteBoostTuning) -> bool:
+def certifies_after(step: int, tuning: DefiniteBoostTuning) -> bool:
     """Whether to certify after this step: always at first, later at intervals that grow with the step."""
     return step % max(1, step // tuning.certified_steps) == 0
 
@@ -41,9 +41,9 @@ def due(step: int, tuning: DefiniteBoostTuning) -> bool:
 def project(program: Program, trace: Trace, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a problem with a von Neumann term, hard rows and a fixed trace (Tsuda et al. 2005, eq. 4.1)."""
     run = _Projection(program, trace, settings, progress)
-    alone = impossible(program, run.boost, program.bounds.lo, program.bounds.hi, settings.tuning)
-    if alone is not None:
-        return run.answer(StopReason.INFEASIBLE, 0, alone)
+    farkas = impossible(program, run.boost, program.bounds.lo, program.bounds.hi, settings.tuning)
+    if farkas is not None:
+        return run.answer(StopReason.INFEASIBLE, 0, farkas)
     if start is not None:
         y = program.bounds.clip(start.y) / run.mu
         y[trace.row] = 0.0
@@ -54,7 +54,7 @@ def project(program: Program, trace: Trace, settings: Any, start: Start | None, 
         while stop is None:
             iteration += 1
             run.advance()
-            if due(iteration, settings.tuning) or iteration >= limit or progress.stop():
+            if certifies_after(iteration, settings.tuning) or iteration >= limit or progress.stop():
                 stop = run.look(iteration)
                 stop = stop or (StopReason.MAX_ITER if iteration >= limit else None)
     except CutShort as cut:
@@ -66,12 +66,12 @@ class _Projection:
     """The current matrix, and the records of the run."""
 
     def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
-        block = program.blocks[0]
+        (block,) = program.blocks
         assert block.nearness is not None
         divergence = divergence_of(block.nearness)
         assert isinstance(divergence, VonNeumann)
         self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
-        self.mu, self.trace_X0 = block.nearness.mu, divergence.trace
+        self.block, self.mu, self.trace_X0 = block, block.nearness.mu, divergence.trace
         exponent = divergence.log_X0 - block.C / self.mu
         self.boost = Boost(
             program.A, exponent, trace.value, settings.exact, settings.corrections, settings.tuning
@@ -96,14 +96,14 @@ class _Projection:
             certificate,
             steps=self.steps,
             violation=violation,
-            iteration_bound=iteration_bound(boost.farthest, self.least_violation),
+            iteration_bound=iteration_bound(boost.largest_divergence, self.least_violation),
         )
         tol = self.settings.tol
         if certificate.meets(tol):
             return StopReason.CONVERGED
-        # The dual exceeds every divergence, so the rows are infeasible. The step bound guarantees this rise.
-        rise = (certificate.dual - self.first_dual) / (self.mu * boost.trace)
-        if violation > tol and rise > boost.farthest:
+        # A dual above every divergence proves the rows infeasible. The step bound guarantees this increase.
+        increase = (certificate.dual - self.first_dual) / (self.mu * boost.trace)
+        if violation > tol and increase > boost.largest_divergence:
             return StopReason.INFEASIBLE
         if not self.settings.corrections and violation <= tol:
             return StopReason.CONVERGED  # no row is left to step on
@@ -115,7 +115,7 @@ class _Projection:
         y, activity = self.multipliers(), program.A.apply((boost.X,))
         constant = self.trace_X0 - boost.trace
         # log X - log X0 = (A*(y) - C) / mu
-        divergence = (float(y @ activity) - program.blocks[0].cost_value(boost.X)) / self.mu + constant
+        divergence = (float(y @ activity) - self.block.cost_value(boost.X)) / self.mu + constant
         return certificate_of(program, boost.X, y, activity, divergence, self.mu * constant)
 
     def multipliers(self) -> Array:
@@ -130,8 +130,8 @@ class _Projection:
         return Answer(
             (self.boost.X,),
             _NO_VARIABLES,
-            self.trace.settle(self.program, y) if infeasible else self.multipliers(),
+            self.trace.with_trace_multiplier(self.program, y) if infeasible else self.multipliers(),
             stop,
             iteration,
-            iteration_bound=iteration_bound(self.boost.farthest, self.settings.tol),
+            iteration_bound=iteration_bound(self.boost.largest_divergence, self.settings.tol),
         )

@@ -82,10 +82,11 @@ class DefiniteBoost:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
+        (block,) = program.blocks
         if trace_row(program, settings.tuning) is None:
-            name = program.blocks[0].name
+            name = block.name
             return f"it needs a row that fixes the trace of {name}, such as bo.trace({name}) == 1"
-        if program.blocks[0].nearness is not None:
+        if block.nearness is not None:
             return "it does not take ordinary variables with a divergence" if program.k else None
         reason, least = no_margin(program), settings.tuning.least_margin_tol
         if reason is None and settings.tol < least:
@@ -100,5 +101,6 @@ class DefiniteBoost:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         trace = trace_row(program, settings.tuning)
         assert trace is not None
-        run = search if program.blocks[0].nearness is None else project
+        (block,) = program.blocks
+        run = search if block.nearness is None else project
         return run(program, trace, settings, start, progress)

@@ -23,7 +23,7 @@ class Trace:
     weight: float
     value: float
 
-    def settle(self, program: Program, y: Array) -> Array:
+    def with_trace_multiplier(self, program: Program, y: Array) -> Array:
         """Return multipliers whose trace part makes ``A*(y)`` just negative semidefinite."""
         rest = np.where(np.arange(program.m) == self.row, 0.0, y)
         rest[self.row] = -float(np.linalg.eigvalsh(program.A.adjoint(rest))[-1]) / self.weight
@@ -32,7 +32,8 @@ class Trace:
 
 def trace_row(program: Program, tuning: DefiniteBoostTuning) -> Trace | None:
     """Return the first hard equality on a multiple of the identity with a positive trace."""
-    n = program.blocks[0].n
+    (block,) = program.blocks
+    n = block.n
     for term in program.A.terms:
         if term.rows.rank is not None and term.rows.rank < n:
             continue
@@ -42,8 +43,8 @@ def trace_row(program: Program, tuning: DefiniteBoostTuning) -> Trace | None:
         weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
         norm = term.norms[equations]
         # The diagonal mean equals the root mean square over all entries only for multiples of the identity.
-        flat = np.abs(weight) * np.sqrt(n) >= norm * (1 - tuning.row_round_off)
-        for k in np.flatnonzero(flat & (norm > 0)):
+        identity = np.abs(weight) * np.sqrt(n) >= norm * (1 - tuning.row_round_off)
+        for k in np.flatnonzero(identity & (norm > 0)):
             row = int(term.at[equations[k]])
             value = float(program.bounds.lo[row]) / float(weight[k])
             if value > 0:
@@ -62,13 +63,13 @@ def impossible(
         If a row holds only on the boundary of the cone, which steps cannot reach.
     """
     size = tuning.row_round_off * boost.trace * np.maximum(np.abs(boost.least), np.abs(boost.largest))
-    short = np.maximum(boost.trace * boost.least - hi, lo - boost.trace * boost.largest)
-    beyond = np.flatnonzero(short > size)
+    distance = np.maximum(boost.trace * boost.least - hi, lo - boost.trace * boost.largest)
+    beyond = np.flatnonzero(distance > size)
     if len(beyond):
-        alone = np.zeros(program.m)
-        alone[beyond[0]] = 1.0 if lo[beyond[0]] > boost.trace * boost.largest[beyond[0]] else -1.0
-        return alone
-    edge = np.flatnonzero((short >= -size) & (boost.range > 0))
+        farkas = np.zeros(program.m)
+        farkas[beyond[0]] = 1.0 if lo[beyond[0]] > boost.trace * boost.largest[beyond[0]] else -1.0
+        return farkas
+    edge = np.flatnonzero((distance >= -size) & (boost.range > 0))
     if len(edge):
         raise UnsupportedProblemError(
             f"{program.row_name(int(edge[0]))} holds only on the boundary of the psd cone at this trace, "

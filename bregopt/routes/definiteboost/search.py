@@ -20,7 +20,7 @@ from bregopt.certify import certify, is_farkas
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes.definiteboost.boost import Boost
-from bregopt.routes.definiteboost.nearness import due, iteration_bound
+from bregopt.routes.definiteboost.nearness import certifies_after, iteration_bound
 from bregopt.routes.definiteboost.rows import Trace, impossible
 from bregopt.routes.progress import Progress, reason
 
@@ -29,30 +29,31 @@ __all__ = ["no_margin", "search"]
 
 def no_margin(program: Program) -> str | None:
     """Return the reason why a linear problem is not a margin problem as above, None if it is one."""
-    if program.blocks[0].cost is not None:
+    (block,) = program.blocks
+    if block.cost is not None:
         return "of linear objectives it takes one ordinary variable, without a term in X"
     if program.k != 1 or program.c[0] == 0:
         return f"it takes one ordinary variable, the objective; the problem has {program.k}"
     if np.isfinite(program.u_lo).any() or np.isfinite(program.u_hi).any():
         return "it takes a variable without bounds"
-    give = _give(program)
+    slope = _bound_slopes(program)
     bounds = program.bounds
-    if ((give != 0) & (np.isfinite(bounds.lo) & np.isfinite(bounds.hi))).any():
+    if ((slope != 0) & (np.isfinite(bounds.lo) & np.isfinite(bounds.hi))).any():
         return "it takes no two-sided rows with the variable"
-    tighter = np.where(np.isfinite(bounds.hi), give, -give) < 0
-    if tighter.any():
-        return f"{program.row_name(int(np.flatnonzero(tighter)[0]))} does not give way as the objective grows"
-    return None if give.any() else "no row has the variable"
+    against = np.where(np.isfinite(bounds.hi), slope, -slope) < 0
+    if against.any():
+        return f"{program.row_name(int(np.flatnonzero(against)[0]))} does not give way as the objective grows"
+    return None if slope.any() else "no row has the variable"
 
 
-def _give(program: Program) -> Array:
+def _bound_slopes(program: Program) -> Array:
     """Return the increase of each row's bounds as the objective increases by one."""
-    give: Array = -np.asarray(program.B.todense()).ravel() / program.c[0]
-    return give
+    slope: Array = -np.asarray(program.B.todense()).ravel() / program.c[0]
+    return slope
 
 
 @dataclass
-class _Found:
+class _Incumbent:
     """The best point and the best multipliers so far."""
 
     X: Array
@@ -70,18 +71,18 @@ def search(program: Program, trace: Trace, settings: Any, start: Start | None, p
         y[trace.row] = 0.0
         run.boost.reset(y)
         for X in start.X:
-            run.keep(np.asarray(X))
-    alone = impossible(program, run.boost, *run.bounds_at(run.high), settings.tuning)
-    if alone is not None:
-        return run.answer(StopReason.INFEASIBLE, alone)
+            run.offer(np.asarray(X))
+    farkas = impossible(program, run.boost, *run.bounds_at(run.high), settings.tuning)
+    if farkas is not None:
+        return run.answer(StopReason.INFEASIBLE, farkas)
     stop = run.look(run.high)
     try:
         while stop is None:
-            run.low, run.high = max(run.low, run.found.bound), min(run.high, run.found.value)
-            stop = run.ask((run.low + run.high) / 2)
+            run.low, run.high = max(run.low, run.best.bound), min(run.high, run.best.value)
+            stop = run.bisect((run.low + run.high) / 2)
     except CutShort as cut:
         stop = reason(cut)
-    return run.answer(stop, np.where(run.give == 0, run.boost.y, 0.0))
+    return run.answer(stop, np.where(run.slope == 0, run.boost.y, 0.0))
 
 
 class _Search:
@@ -89,27 +90,27 @@ class _Search:
 
     def __init__(self, program: Program, trace: Trace, settings: Any, progress: Progress) -> None:
         self.program, self.trace, self.settings, self.progress = program, trace, settings, progress
-        n = program.blocks[0].n
+        (block,) = program.blocks
         self.boost = Boost(
             program.A,
-            np.zeros((n, n)),
+            np.zeros((block.n, block.n)),
             trace.value,
             settings.exact,
             settings.corrections,
             settings.tuning,
         )
-        self.give = _give(program)
-        self.found = _Found(self.boost.X, np.zeros(1), np.zeros(program.m))
+        self.slope = _bound_slopes(program)
+        self.best = _Incumbent(self.boost.X, np.zeros(1), np.zeros(program.m))
         self.iteration = self.steps = 0
-        self.low = self._needed(trace.value * self.boost.least, trace.value * self.boost.largest)
-        self.high = self._needed(trace.value * self.boost.largest, trace.value * self.boost.least)
+        self.low = self._least_objective(trace.value * self.boost.least, trace.value * self.boost.largest)
+        self.high = self._least_objective(trace.value * self.boost.largest, trace.value * self.boost.least)
 
     def bounds_at(self, objective: float) -> tuple[Array, Array]:
         """Return the bounds of the rows on ``X`` at a value of the objective."""
-        shift = self.give * objective
+        shift = self.slope * objective
         return self.program.bounds.lo + shift, self.program.bounds.hi + shift
 
-    def ask(self, objective: float) -> StopReason | None:
+    def bisect(self, objective: float) -> StopReason | None:
         """Step at a fixed objective until it is known to be, roughly, too large or too small."""
         lo, hi = self.bounds_at(objective)
         slack = (self.high - self.low) / 4
@@ -121,12 +122,12 @@ class _Search:
             moves = self.boost.sweep(lo, hi) if self.settings.cyclic else self.boost.step(lo, hi)
             self.steps += moves
             out = self.iteration >= limit
-            if not (due(step, tuning) or out or self.progress.stop()):
+            if not (certifies_after(step, tuning) or out or self.progress.stop()):
                 continue
             stop = self.look(objective)
             if stop is not None or out:
                 return stop or StopReason.MAX_ITER
-            if self.found.value <= objective + slack or self.found.bound >= objective - slack:
+            if self.best.value <= objective + slack or self.best.bound >= objective - slack:
                 return None
             if moves == 0:
                 return StopReason.STALLED
@@ -134,21 +135,21 @@ class _Search:
     def look(self, objective: float) -> StopReason | None:
         """Keep the better of point and multipliers, and record them; return the reason to stop, or None."""
         self.boost.reset(self.boost.y)
-        self.keep(self.boost.X)
-        found = self.found
-        certificate = certify(self.program, (found.X,), found.u, found.y)
+        self.offer(self.boost.X)
+        best = self.best
+        certificate = certify(self.program, (best.X,), best.u, best.y)
         lo, hi = self.bounds_at(objective)
         self.progress.record(
             self.iteration,
             certificate,
             steps=self.steps,
             violation=float(self.boost.violations(lo, hi).max(initial=0.0)),
-            iteration_bound=iteration_bound(self.boost.farthest, self.settings.tol),
+            iteration_bound=iteration_bound(self.boost.largest_divergence, self.settings.tol),
         )
         if certificate.meets(self.settings.tol):
             return StopReason.CONVERGED
-        fixed = np.where(self.give == 0, self.boost.y, 0.0)
-        if fixed.any() and is_farkas(self.program, self.trace.settle(self.program, fixed)):
+        fixed = np.where(self.slope == 0, self.boost.y, 0.0)
+        if fixed.any() and is_farkas(self.program, self.trace.with_trace_multiplier(self.program, fixed)):
             return StopReason.INFEASIBLE
         return self.progress.stop()
 
@@ -156,34 +157,34 @@ class _Search:
         """Return the best point with the best multipliers, or with the proof of infeasibility."""
         infeasible = stop is StopReason.INFEASIBLE
         return Answer(
-            (self.found.X,),
-            self.found.u,
-            self.trace.settle(self.program, farkas) if infeasible else self.found.y,
+            (self.best.X,),
+            self.best.u,
+            self.trace.with_trace_multiplier(self.program, farkas) if infeasible else self.best.y,
             stop,
             self.iteration,
-            iteration_bound=iteration_bound(self.boost.farthest, self.settings.tol),
+            iteration_bound=iteration_bound(self.boost.largest_divergence, self.settings.tol),
         )
 
-    def keep(self, X: Array) -> None:
+    def offer(self, X: Array) -> None:
         """Keep the matrix if it allows a smaller objective, the multipliers if they prove a larger bound."""
-        program, found = self.program, self.found
+        program, best = self.program, self.best
         activity = program.A.apply((X,))
-        value = self._needed(activity, activity)
+        value = self._least_objective(activity, activity)
         u = np.array([value / program.c[0]])
-        y, paid = found.y, -float(self.give @ self.boost.y)
-        if paid > 0:
-            y = self.trace.settle(program, self.boost.y / paid)
+        y, weight = best.y, -float(self.slope @ self.boost.y)
+        if weight > 0:
+            y = self.trace.with_trace_multiplier(program, self.boost.y / weight)
         certificate = certify(program, (X,), u, y)
-        if certificate.primal_residual <= self.settings.tol and value < found.value:
-            found.X, found.u, found.value = X, u, value
-        if paid > 0 and certificate.dual - program.offset > found.bound:
-            found.y, found.bound = y, certificate.dual - program.offset
+        if certificate.primal_residual <= self.settings.tol and value < best.value:
+            best.X, best.u, best.value = X, u, value
+        if weight > 0 and certificate.dual - program.offset > best.bound:
+            best.y, best.bound = y, certificate.dual - program.offset
 
-    def _needed(self, upper: Array, lower: Array) -> float:
+    def _least_objective(self, upper: Array, lower: Array) -> float:
         """Return the least objective at which all rows with the variable hold.
 
         `upper` holds the activities of rows with an upper bound, `lower` those of the others.
         """
-        bounds, has = self.program.bounds, self.give != 0
+        bounds, has = self.program.bounds, self.slope != 0
         above = np.where(np.isfinite(bounds.hi), upper - bounds.hi, bounds.lo - lower)
-        return float((above[has] / np.abs(self.give[has])).max())
+        return float((above[has] / np.abs(self.slope[has])).max())
