@@ -16,8 +16,8 @@ from bregopt.routes.reference.tuning import ReferenceTuning
 __all__ = ["Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
 
 # Arguments of cvxpy.Problem.solve itself; all others go to the backend.
-_CVXPYS_OWN = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
-_CVXPYS_OWN |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
+_CVXPY_OPTIONS = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
+_CVXPY_OPTIONS |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
 _PANIC = "PanicException"  # of a solver in Rust; it derives from BaseException, and no solver exports it
 _SCS_INTERRUPTED = -5  # SCS catches Ctrl-C itself, and CVXPY reports it as a failure
 
@@ -89,18 +89,18 @@ class Backend:
         return BackendStatus(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
 
     def _options(self, tol: float, steps: int | None) -> dict[str, Any]:
-        left = remaining()
-        return {**self._limits(tol, steps, None if left == math.inf else left), **self.options}
+        seconds = remaining()
+        return {**self._limits(tol, steps, None if seconds == math.inf else seconds), **self.options}
 
     def _limits(self, tol: float, steps: int | None, seconds: float | None) -> dict[str, Any]:
         tuning = self.tuning
         if self.name == "CLARABEL":
-            fine = max(tuning.clarabel_tol_ratio * tol, tuning.least_clarabel_tol)
-            options = {"tol_gap_abs": fine, "tol_gap_rel": fine, "tol_feas": fine}
+            solver_tol = max(tuning.clarabel_tol_ratio * tol, tuning.least_clarabel_tol)
+            options = {"tol_gap_abs": solver_tol, "tol_gap_rel": solver_tol, "tol_feas": solver_tol}
             limits = {"max_iter": steps, "time_limit": seconds, **_accept_unknown()}
         elif self.name == "SCS":
-            fine = max(tuning.scs_tol_ratio * tol, tuning.least_scs_tol)
-            options = {"eps_abs": fine, "eps_rel": fine}
+            solver_tol = max(tuning.scs_tol_ratio * tol, tuning.least_scs_tol)
+            options = {"eps_abs": solver_tol, "eps_rel": solver_tol}
             limits = {"max_iters": steps or tuning.scs_max_iter, "time_limit_secs": seconds}
         else:
             return {}
@@ -132,7 +132,7 @@ def check_backend_options(options: Any) -> None:
     for name in options:
         if not isinstance(name, str):
             raise TypeError(f"backend_options has the key {name!r}; expected the name of an option")
-        if name in _CVXPYS_OWN:
+        if name in _CVXPY_OPTIONS:
             raise ValueError(
                 f"backend_options has {name!r}, which is no option of a backend; "
                 "expected options in the backend's own words; backend and verbose are options of this route"

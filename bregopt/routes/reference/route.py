@@ -99,8 +99,8 @@ class Reference:
         unless backend options are given.
         """
         answer, certificate = _certified(program, ("scaling",), settings, progress)
-        short = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
-        if short and not settings.backend_options:
+        inaccurate = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
+        if inaccurate and not settings.backend_options:
             try:
                 other, proven = _certified(program, (), settings, progress)
             except CutShort as cut:
@@ -117,9 +117,9 @@ def _certified(
 ) -> tuple[Answer, Certificate]:
     """Return the backend's answer to the program after reductions, and its certificate."""
     answer = behind(reductions, _outcome)(program, settings, None, progress)
-    aimless = answer.stop is not StopReason.INFEASIBLE and _aimless(program)
+    constant = answer.stop is not StopReason.INFEASIBLE and _has_no_objective(program)
     answer = replace(
-        answer, y=np.zeros(program.m) if aimless else _cleaned(program, answer.y, settings.tuning)
+        answer, y=np.zeros(program.m) if constant else _cleaned(program, answer.y, settings.tuning)
     )
     certificate = certify(program, answer.X, answer.u, answer.y)
     progress.record(answer.iterations, certificate)
@@ -130,7 +130,7 @@ def _worst(certificate: Certificate) -> float:
     return max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
 
 
-def _aimless(program: Program) -> bool:
+def _has_no_objective(program: Program) -> bool:
     """Whether the objective is zero, so that multipliers are round-off of zero."""
     costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
     return not costs and not program.c.any() and program.bounds.all_hard
@@ -139,53 +139,55 @@ def _aimless(program: Program) -> bool:
 def _cleaned(program: Program, y: Array, tuning: ReferenceTuning) -> Array:
     """Return the multipliers, with zero for those that are noise relative to the rest or the divergence."""
     size = program.row_sizes
-    worth = np.abs(y) * size
+    scaled = np.abs(y) * size
     units = [b.nearness.mu * divergence_of(b.nearness).unit for b in program.blocks if b.nearness is not None]
-    least = tuning.zero_part * worth.max(initial=0.0)
+    noise = tuning.zero_part * scaled.max(initial=0.0)
     if units and program.k:
-        least += tuning.zero_multiplier * min(units)
-    return np.where(worth > least, y, 0.0)
+        noise += tuning.zero_multiplier * min(units)
+    return np.where(scaled > noise, y, 0.0)
 
 
 def _outcome(
     program: Program, settings: ReferenceSettings, start: Start | None, progress: Progress
 ) -> Answer:
     """Return the backend's answer; if it claims infeasibility or unboundedness, a proof if found."""
-    translation, word = _solved(program, settings, progress, settings.tol)
-    if "infeasible" in word.status or "unbounded" in word.status:
-        answer = _infeasible(program, settings, progress, word)
+    translation, reported = _solved(program, settings, progress, settings.tol)
+    if "infeasible" in reported.status or "unbounded" in reported.status:
+        answer = _infeasible(program, settings, progress, reported)
         if is_farkas(program, answer.y):  # a ray means nothing without a feasible point
             return answer
-    if "unbounded" in word.status:
-        ray = _unbounded(program, settings, progress, word)
+    if "unbounded" in reported.status:
+        ray = _unbounded(program, settings, progress, reported)
         if is_ray(program, ray.X, ray.u):
             return ray
-    limited = word.status == "user_limit" or (settings.max_iter or np.inf) <= word.iterations
+    limited = reported.status == "user_limit" or (settings.max_iter or np.inf) <= reported.iterations
     stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
-    return _answer(program, settings, translation, stop, word)
+    return _answer(program, settings, translation, stop, reported)
 
 
 def _infeasible(
-    program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
+    program: Program, settings: ReferenceSettings, progress: Progress, reported: BackendStatus
 ) -> Answer:
     """Return the least infeasible point and a Farkas vector, which CVXPY does not return."""
     translation, _ = _solved(elastic(program), settings, progress, settings.tuning.proof_tol)
-    return _answer(program, settings, translation, StopReason.INFEASIBLE, word)
+    return _answer(program, settings, translation, StopReason.INFEASIBLE, reported)
 
 
 def _unbounded(
-    program: Program, settings: ReferenceSettings, progress: Progress, word: BackendStatus
+    program: Program, settings: ReferenceSettings, progress: Progress, reported: BackendStatus
 ) -> Answer:
     """Return a ray, which CVXPY does not return."""
     translation, _ = _solved(recession(program), settings, progress, settings.tuning.proof_tol)
-    ray = _answer(program, settings, translation, StopReason.UNBOUNDED, word)
-    still = (largest_trace(block) == 0 for block in program.blocks)
+    ray = _answer(program, settings, translation, StopReason.UNBOUNDED, reported)
+    without_ray = (largest_trace(block) == 0 for block in program.blocks)
     zero = settings.tuning.zero_part
+    X = (
+        np.zeros_like(direction) if at_zero else _without_noise(direction, zero)
+        for direction, at_zero in zip(ray.X, without_ray, strict=True)
+    )
     return replace(
         ray,
-        X=tuple(
-            np.zeros_like(X) if at else _without_noise(X, zero) for X, at in zip(ray.X, still, strict=True)
-        ),
+        X=tuple(X),
         u=np.clip(np.where(np.abs(ray.u) > zero, ray.u, 0.0), *recession_box(program)),
         y=np.zeros(program.m),
     )
@@ -202,8 +204,8 @@ def _solved(
         checkpoint(seconds=tuning.import_seconds)
     translation = joined(program)
     compiling = _seconds_to_compile(program, tuning)
-    word = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
-    return translation, word
+    reported = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
+    return translation, reported
 
 
 def _seconds_to_compile(program: Program, tuning: ReferenceTuning) -> float:
@@ -219,7 +221,7 @@ def _answer(
     settings: ReferenceSettings,
     translation: Translation,
     stop: StopReason,
-    word: BackendStatus,
+    reported: BackendStatus,
 ) -> Answer:
     interior = settings.tuning.interior_eigenvalue
     return Answer(
@@ -229,8 +231,8 @@ def _answer(
         u=translation.variables(),
         y=translation.multipliers(),
         stop=stop,
-        iterations=word.iterations,
-        detail=f"{word.backend} says {word.status}.",
+        iterations=reported.iterations,
+        detail=f"{reported.backend} says {reported.status}.",
     )
 
 

@@ -102,7 +102,7 @@ def _translated(
     program: Program,
     groups: Sequence[IntArray],
     columns: Sequence[tuple[str, int]],
-    shares: Sequence[ParameterSlope],
+    slopes: Sequence[ParameterSlope],
 ) -> Translation:
     """Return a program with dense blocks as a CVXPY problem.
 
@@ -113,22 +113,23 @@ def _translated(
         The rows that share constraints: at most one ``==``, one ``>=`` and one ``<=`` for each penalty.
     columns : sequence of (str, int)
         Names and sizes of the ordinary variables.
-    shares : sequence of ParameterSlope
-        Slopes of the bounds in the parameters.
+    slopes : sequence of ParameterSlope
+        The parts of the bounds that depend on parameters.
     """
     cp = import_whole("cvxpy")
 
     X = tuple(cp.Variable((block.n, block.n), PSD=True, name=block.name) for block in program.blocks)
     u = _variables(program, columns)
     maps = _coefficients(program.A)
-    held = [(share, cp.Parameter(len(share.value), name=share.name, value=share.value)) for share in shares]
+    parameters = [(own, cp.Parameter(len(own.value), name=own.name, value=own.value)) for own in slopes]
     terms, sides = [cp.Constant(program.offset)], []
     for at in groups:
-        for sense, rows, bound in _sides(program.bounds, at, shares):
-            target, paid = _bent(program.bounds, rows, bound, _parametric(bound, rows, sense, held))
+        for sense, rows, bound in _sides(program.bounds, at, slopes):
+            end = _with_parameters(bound, rows, sense, parameters)
+            target, costs = _relaxed(program.bounds, rows, bound, end)
             activity = _activity([M[rows] for M in maps], X, program.B[rows], u)
             sides.append(_Side(_COMPARE[sense](activity, target), rows, _DUAL_SIGN[sense]))
-            terms += paid
+            terms += costs
     terms += [_objective(block, X_b) for block, X_b in zip(program.blocks, X, strict=True)]
     terms += [program.c[place] @ part for place, part in _placed(u) if program.c[place].any()]
     objective = functools.reduce(operator.add, terms)
@@ -145,8 +146,8 @@ def _variables(program: Program, columns: Sequence[tuple[str, int]]) -> tuple[An
     variables = []
     for (name, size), start in zip(columns, ends, strict=False):
         box = [end[start : start + size] for end in (program.u_lo, program.u_hi)]
-        held = {"bounds": box} if any(np.isfinite(end).any() for end in box) else {}
-        variables.append(cp.Variable(size, name=name, **held))
+        options = {"bounds": box} if any(np.isfinite(end).any() for end in box) else {}
+        variables.append(cp.Variable(size, name=name, **options))
     return tuple(variables)
 
 
@@ -182,13 +183,13 @@ def _activity(maps: Sequence[Any], X: Sequence[Any], B: Any, u: Sequence[Any]) -
 
 
 def _sides(
-    bounds: Bounds, at: IntArray, shares: Sequence[ParameterSlope]
+    bounds: Bounds, at: IntArray, slopes: Sequence[ParameterSlope]
 ) -> Iterator[tuple[str, IntArray, Array]]:
     """Yield a comparison, its rows, which have one penalty, and their bounds."""
     lo, hi = bounds.lo[at], bounds.hi[at]
     equal = lo == hi
-    for share in shares:  # two bounds that are equal now may differ later
-        equal &= np.asarray(abs(share.lower - share.upper)[at].sum(axis=1)).ravel() == 0
+    for own in slopes:  # two bounds that are equal now may differ later
+        equal &= np.asarray(abs(own.lower - own.upper)[at].sum(axis=1)).ravel() == 0
     of_sense = {"==": equal, ">=": np.isfinite(lo) & ~equal, "<=": np.isfinite(hi) & ~equal}
     for sense, chosen in of_sense.items():
         end = bounds.hi if sense == "<=" else bounds.lo
@@ -198,17 +199,19 @@ def _sides(
                 yield sense, rows, end[rows]
 
 
-def _parametric(bound: Array, rows: IntArray, sense: str, held: Sequence[tuple[ParameterSlope, Any]]) -> Any:
+def _with_parameters(
+    bound: Array, rows: IntArray, sense: str, parameters: Sequence[tuple[ParameterSlope, Any]]
+) -> Any:
     """Return bounds of rows as expressions in the parameters."""
     end: Any = bound
-    for share, p in held:
-        slope = sp.csr_matrix((share.upper if sense == "<=" else share.lower)[rows])
+    for own, p in parameters:
+        slope = sp.csr_matrix((own.upper if sense == "<=" else own.lower)[rows])
         if slope.nnz:
-            end = (end - slope @ share.value) + slope @ p
+            end = (end - slope @ own.value) + slope @ p
     return end
 
 
-def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, list[Any]]:
+def _relaxed(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, list[Any]]:
     """Return the right-hand side of rows of one penalty, and the cost of relaxing it.
 
     Parameters
@@ -225,13 +228,14 @@ def _bent(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[Any, 
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
         return end, []
-    bent = cp.Variable(len(rows), name="bent")
+    relaxed = cp.Variable(len(rows), name="bent")
     hinge = kind is Penalty.HINGE
     if end is bound or (not hinge and SCALARS[kind].of_ratios):
-        paid = cp.abs(bent - bound) if hinge else SCALARS[kind].cvxpy(cp, bent, bound)
-        return bent, [gamma @ paid]
-    bend = cp.Variable(len(rows), name="bend")  # keeps parameters in the row and out of the penalty
-    return end + bend, [gamma @ (cp.abs(bend) if hinge else SCALARS[kind].cvxpy(cp, bend, 0.0))]
+        costs = cp.abs(relaxed - bound) if hinge else SCALARS[kind].cvxpy(cp, relaxed, bound)
+        return relaxed, [gamma @ costs]
+    relaxation = cp.Variable(len(rows), name="bend")  # keeps parameters in the row and out of the penalty
+    costs = cp.abs(relaxation) if hinge else SCALARS[kind].cvxpy(cp, relaxation, 0.0)
+    return end + relaxation, [gamma @ costs]
 
 
 def _objective(block: Block, X: Any) -> Any:
