@@ -249,9 +249,9 @@ def _sampled(program: Program, settings: Any) -> Program | None:
     """Return the program with a sample of its hinge rows at a higher price, None if it has few."""
     bounds, tuning = program.bounds, settings.tuning
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
-    if len(hinge) < tuning.sampling_rows:
-        return None
     size = max(tuning.sample_rows, int(tuning.sample_fraction * len(hinge)))
+    if len(hinge) < tuning.sampling_rows or len(hinge) <= size:
+        return None
     drawn = np.sort(np.random.default_rng(settings.seed).choice(hinge, size, replace=False))
     rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
     gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
