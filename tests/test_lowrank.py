@@ -2,6 +2,7 @@
 
 import signal
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -422,3 +423,12 @@ def test_vertices_outside_every_answer(n):
     sol = bo.lovasz_theta(np.eye(n, k=1) + np.eye(n, k=-1), solver="lowrank")
     assert sol.status == "optimal"
     assert sol.value == pytest.approx((n + 1) // 2, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_penalties_that_move_nothing_end():
+    """The gradient of the row vanishes at the least entry, so that its penalty grew until it overflowed."""
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.diag(X) == 1, X[0, 1] >= -0.5])
+    tuning = replace(bo.tuning("lowrank"), first_penalty=2.9, penalty_growth=1.3)
+    assert problem.solve(solver="lowrank", tuning=tuning).dual_value <= -0.5 + 1e-6

@@ -56,6 +56,7 @@ class Staircase:
         self._largest_rank = largest_rank(program)
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
+        self._largest_penalties = self._tuning.largest_penalty * self._L.rho
         columns = first_columns(program, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
@@ -89,6 +90,7 @@ class Staircase:
         residuals = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
+            checkpoint()  # a stage may take no step
             cut_short = self._descend(stage_tol * self._scale / np.sqrt(self._L.surface.trace))
             certificate = self._certified()
             if certificate.meets(tol):
@@ -104,6 +106,8 @@ class Staircase:
                 return StopReason.STALLED
             before, residuals = residuals, self._L.residuals(self._at)
             self._L = self._L.updated(self._at, before, final * self._scale)
+            if (self._L.rho > self._largest_penalties).any():
+                return StopReason.STALLED
             self._at = self._L.retract(_truncated(self._at.R, tuning.stage_rank_tol))
             reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
             loosest = tuning.residual_stage_tol * certificate.primal_residual

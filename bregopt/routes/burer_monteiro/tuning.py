@@ -66,6 +66,9 @@ class BurerMonteiroTuning(Tuning):
         First penalties of rows, relative to the mean norm of the cost's rows.
     penalty_growth : float
         Growth factor of a penalty.
+    largest_penalty : float
+        Largest penalty, relative to the first one. Above it the cost is round-off beside the penalty, and the
+        method stalls. A point where the gradients of the rows vanish leads there without a step.
     penalty_residual : float
         Ratio of successive residuals of a row above which its penalty grows.
     plane_eigenvalue : float
@@ -135,6 +138,7 @@ class BurerMonteiroTuning(Tuning):
     # lagrangian.py
     first_penalty: float = 10.0
     penalty_growth: float = 4.0
+    largest_penalty: float = 1e20
     penalty_residual: float = 0.25
     plane_eigenvalue: float = 1e3
     plane_singular_value: float = 1e-4

@@ -71,7 +71,7 @@ class MatrixGenerationTuning(Tuning):
         Limit on the corrections that make the dual residual of unbounded variables zero. One suffices unless
         a multiplier reaches an end of its range.
     simplex_tol : float
-        Feasibility tolerance of HiGHS for a master scaled to size one.
+        Feasibility tolerance of HiGHS for a master scaled to size one. HiGHS takes 1e-10 or more.
     least_columns : int
         Number of columns of the linear master up to which none is dropped.
     column_ratio : float
