@@ -366,9 +366,7 @@ class TestHardCases:
         assert sol.status == "optimal"
 
     @pytest.mark.parametrize("divergence", ATOMS)
-    def test_working_set_of_rows(self, divergence, monkeypatch):
-        from bregopt.routes.projection import bregman_route as route
-
+    def test_working_set_of_rows(self, divergence):
         rng = np.random.default_rng(3)
         X0, X = positive_definite(8, rng), bo.PSD(8)
         i, j = np.triu_indices(8, 1)
@@ -377,8 +375,8 @@ class TestHardCases:
         rows.append(bo.soft(X[i, j] >= 0.1, gamma=0.3, penalty="hinge"))
         problem = bo.Problem(bo.Minimize(ATOMS[divergence](X, X0)), rows)
         all_rows = problem.solve(tol=1e-9)
-        monkeypatch.setattr(route, "_MANY", 10)
-        some = problem.solve(tol=1e-9)
+        tuning = replace(bo.tuning("bregman"), working_set_rows=10)
+        some = problem.solve(tol=1e-9, tuning=tuning)
         assert "rows" in some.history
         assert "rows" not in all_rows.history
         assert some.history["rows"][0] < some.history["rows"][-1] < 57
@@ -387,7 +385,7 @@ class TestHardCases:
         for some_duals, all_duals in zip(some.duals, all_rows.duals, strict=True):
             np.testing.assert_allclose(some_duals, all_duals, atol=1e-3)
         contradiction = bo.Problem(problem.objective, [*rows, bo.diag(X) <= 0.5])
-        assert contradiction.solve().status == "infeasible"
+        assert contradiction.solve(tuning=tuning).status == "infeasible"
 
     @pytest.mark.parametrize("divergence", ATOMS)
     @pytest.mark.parametrize("scale", [1e-8, 1e8])

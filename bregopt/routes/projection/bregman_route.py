@@ -29,7 +29,6 @@ __all__ = ["Bregman", "BregmanSettings"]
 
 _WHITENING = ("whitening",)  # of the program, or of each working set of its rows
 _METHODS = ("auto", "newton", "cyclic")
-_MANY = 300  # least number of rows that can be inactive for a working set
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
@@ -120,7 +119,7 @@ class Bregman:
         if _kind(program).weights:
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
         alone = settings.method == "auto" and method == "cyclic" and program.m == 1
-        on_some = method == "newton" and _many_inactive(program)
+        on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
         return "; ".join([f"method {method!r}{why}", *white])
@@ -140,7 +139,7 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     found = _algorithm(kind, method)
     assert found is not None
     run, citation = found
-    if method == "newton" and not kind.weights and _many_inactive(program):
+    if method == "newton" and not kind.weights and _many_inactive(program, settings.tuning):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
         first = ActiveSet.resting(program.bounds, None if begin is None else begin.y)
         answer = on_working_set(run, program, settings, first, begin, progress)
@@ -182,7 +181,7 @@ def _method(program: Program, settings: Any) -> str:
     return "cyclic" if alone or _algorithm(kind, "newton") is None else "newton"
 
 
-def _many_inactive(program: Program) -> bool:
+def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
     """Whether so many rows can be inactive that a method runs on a working set.
 
     On the dual, mutually orthogonal rows do not slow each other down, however many they are.
@@ -192,7 +191,7 @@ def _many_inactive(program: Program) -> bool:
         for term in program.A.terms:
             if term.rows.single:
                 rest[term.at] = False
-    return int(rest.sum()) > max(_MANY, 3 * program.blocks[0].n)
+    return int(rest.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * program.blocks[0].n)
 
 
 def _boundary(program: Program) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -19,14 +20,13 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, Point, line_root
 from bregopt.program import Answer, Program, Start, StopReason, Target
 from bregopt.program.anchor import divergence_of
-from bregopt.routes.base import Settings
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["CYCLES", "cyclic_projection", "new_multiplier"]
+__all__ = ["cyclic_projection", "new_multiplier"]
 
 _NO_VARIABLES = np.zeros(0)
-CYCLES = 20_000  # the limit where the user gives none
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ class Row:
     cap: float
 
 
-def cyclic_projection(
-    program: Program, settings: Settings, start: Start | None, progress: Progress
-) -> Answer:
+def cyclic_projection(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a nearness problem in one block by cyclic projection.
 
     Parameters
@@ -65,14 +63,15 @@ def cyclic_projection(
         y = np.zeros(program.m)
         point.reset(program.blocks[0].C)
     monitor = Monitor(program, settings, progress)
-    limit = settings.max_iter or CYCLES
+    tuning: ProjectionTuning = settings.tuning
+    limit = settings.max_iter or tuning.cycle_limit
     cycle = 0
     stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
     try:
         while stop is None:
             cycle += 1
             sweep(point, rows, y, nearness.mu)
-            if cycle >= limit or _due(cycle):
+            if cycle >= limit or _due(cycle, tuning.certificate_divisor):
                 # Rebuilding the point from the multipliers removes the round-off of the updates.
                 point.reset(program.blocks[0].C - program.A.adjoint(y))
                 stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
@@ -120,9 +119,9 @@ def _capped(new: float, cap: float, old: float) -> float:
     return capped if math.isfinite(capped) else old
 
 
-def _due(cycle: int) -> bool:
-    """Whether to certify after this cycle: always at first, later after every tenth of the cycles so far."""
-    return cycle % max(1, cycle // 10) == 0
+def _due(cycle: int, divisor: int) -> bool:
+    """Whether to certify after this cycle: always at first, later after a fraction of the cycles so far."""
+    return cycle % max(1, cycle // divisor) == 0
 
 
 def _rows(program: Program) -> list[Row]:

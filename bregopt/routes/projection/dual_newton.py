@@ -30,16 +30,11 @@ from bregopt.routes.ipm import InteriorPointTuning, RowAction, conjugate_gradien
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
+from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["STEPS", "dual_newton"]
+__all__ = ["dual_newton"]
 
-STEPS = 500  # the limit where the user gives none
-_ARMIJO = 1e-4  # least increase, relative to the slope
-_HEAVIER = 8  # largest number of tenfold increases of the weight in the search for a start
-_LEAST_CURVATURE = 1e-8  # least diagonal entry of the Hessian, relative to that of the row alone
 _CG_STEPS = 200
-_SHORTEST = 1e-3  # least step length along Newton's direction; below it the gradient is the direction
-_NOTHING = 1e-12  # least step length along the gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +68,13 @@ def dual_newton(
 class _DualNewton(Method):
     def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
         self._program, self._settings, self._progress = program, settings, progress
+        self._tuning: ProjectionTuning = settings.tuning
         nearness = program.blocks[0].nearness
         assert nearness is not None
         divergence = divergence_of(nearness)
         self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
         self._X0 = np.asarray(nearness.X0)
-        self._hessian = _Hessian(program, settings.tuning.interior)
+        self._hessian = _Hessian(program, self._tuning.least_curvature)
         self._definite = np.zeros(program.m, dtype=bool)
         if divergence.exponential:
             for term in program.A.terms:
@@ -97,7 +93,7 @@ class _DualNewton(Method):
             assert resting is not None
             return Answer((resting.X,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         monitor = Monitor(self._program, self._settings, self._progress)
-        limit = self._settings.max_iter or STEPS
+        limit = self._settings.max_iter or self._tuning.newton_limit
         at, stop, step, _ = monitor.follow(self, first, limit)
         y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
         return Answer((self._on_rows(at),), np.zeros(0), y, stop, step)
@@ -115,26 +111,22 @@ class _DualNewton(Method):
             at = self._point(y)
             if at is not None:
                 return at
-        weight = self._mu
-        for _ in range(_HEAVIER):
-            weight *= 10
-            heavier = _DualNewton(
-                _weighing(self._program, weight),
-                Settings(tol=1e-3, max_iter=50, tuning=self._settings.tuning),
-                _silent(),
-            )
-            if heavier._point(zero) is not None:
+        weight, tuning = self._mu, self._tuning
+        for _ in range(tuning.start_trials):
+            weight *= tuning.start_growth
+            if self._at_weight(weight)._point(zero) is not None:
                 break
         y = zero
         while weight > self._mu:
-            heavier = _DualNewton(
-                _weighing(self._program, weight),
-                Settings(tol=1e-3, max_iter=50, tuning=self._settings.tuning),
-                _silent(),
-            )
-            y = heavier.run(Start((), np.zeros(0), y)).y
-            weight /= 2
+            y = self._at_weight(weight).run(Start((), np.zeros(0), y)).y
+            weight /= tuning.start_decrease
         return self._point(y)
+
+    def _at_weight(self, mu: float) -> _DualNewton:
+        """Return the method for another weight of the divergence, to a low accuracy."""
+        tuning = self._tuning
+        settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
+        return _DualNewton(_weighing(self._program, mu), settings, Progress("a larger weight"))
 
     def _of_right_trace(self, held: HeldDiagonal) -> _Point | None:
         """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
@@ -200,10 +192,11 @@ class _DualNewton(Method):
         known = np.where(sent, aim - at.y, 0.0)
         for right, bend in self._equations(at, gradient, slope):
             d = self._direction(at, right, bend, diagonal, sent, known)
-            new = self._searched(at, gradient, d, lower, upper, _SHORTEST)
+            new = self._searched(at, gradient, d, lower, upper, self._tuning.shortest_newton_step)
             if new is not None:
                 return new
-        return self._searched(at, gradient, gradient / diagonal, lower, upper, _NOTHING)
+        least = self._tuning.shortest_gradient_step
+        return self._searched(at, gradient, gradient / diagonal, lower, upper, least)
 
     def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
         """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
@@ -260,13 +253,13 @@ class _DualNewton(Method):
         self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array, least: float
     ) -> _Point | None:
         """Return the first point along the projected step with sufficient increase (Armijo)."""
-        alpha = 1.0
-        round_off = 1e-13 * (abs(at.dual) + self._mu * self._divergence.unit)
+        alpha, tuning = 1.0, self._tuning
+        round_off = tuning.newton_noise * (abs(at.dual) + self._mu * self._divergence.unit)
         while alpha > least:
             y = np.clip(at.y + alpha * d, lower, upper)
             rise = float(gradient @ (y - at.y))
             new = self._point(y) if rise > 0 else None
-            if new is not None and new.dual >= at.dual + _ARMIJO * rise - round_off:
+            if new is not None and new.dual >= at.dual + tuning.armijo_fraction * rise - round_off:
                 return new
             alpha *= 0.5
         return None
@@ -279,15 +272,12 @@ def _weighing(program: Program, mu: float) -> Program:
     return replace(program, blocks=(replace(block, nearness=replace(block.nearness, mu=mu)),))
 
 
-def _silent() -> Progress:
-    return Progress("a heavier divergence")
-
-
 class _Hessian:
     """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and its approximate diagonal."""
 
-    def __init__(self, program: Program, tuning: InteriorPointTuning) -> None:
-        self._action, self._n = RowAction(program.A, tuning), program.blocks[0].n
+    def __init__(self, program: Program, least_curvature: float) -> None:
+        self._least_curvature = least_curvature
+        self._action, self._n = RowAction(program.A), program.blocks[0].n
         self._squares = program.A.norms() ** 2
         self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
 
@@ -314,7 +304,7 @@ class _Hessian:
                 t = family.terms or family.rows.coordinates()
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
                 diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
-        least = _LEAST_CURVATURE * spectrum.softness * self._squares
+        least = self._least_curvature * spectrum.softness * self._squares
         return np.maximum(diagonal, np.where(least > 0, least, TINY))
 
 

@@ -17,17 +17,13 @@ from bregopt.certify import certify, is_farkas
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
-from bregopt.routes.base import Settings
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.cyclic import CYCLES
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dykstra_hildreth"]
 
-_INNER_SWEEPS = 20  # over the rows for one eigendecomposition, if rows are not orthogonal
-_PATIENCE = 25  # rounds between two tests for infeasibility
 
-
-def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, progress: Progress) -> Answer:
+def dykstra_hildreth(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a squared Frobenius problem in one block by cyclic projection.
 
     Parameters
@@ -39,12 +35,13 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
     assert block.nearness is not None
     mu = block.nearness.mu
     center = np.asarray(block.nearness.X0) - block.C / (2 * mu)
-    rows = _RowAscent(program, mu)
+    tuning: ProjectionTuning = settings.tuning
+    rows = _RowAscent(program, mu, tuning)
     y = np.zeros(program.m) if start is None else program.bounds.clip(start.y)
     before = y.copy()
     round_, stop = 0, None
     X = psd_part(center + program.A.adjoint(y) / (2 * mu))
-    limit = settings.max_iter or CYCLES
+    limit = settings.max_iter or tuning.cycle_limit
     try:
         while stop is None:
             certificate = certify(program, (X,), np.zeros(0), y)
@@ -53,8 +50,8 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
                 stop = StopReason.CONVERGED
             elif round_ >= limit:
                 stop = StopReason.MAX_ITER
-            elif round_ % _PATIENCE == _PATIENCE - 1:
-                if certificate.primal_residual > 1e-3 and is_farkas(program, y - before):
+            elif round_ % tuning.farkas_rounds == tuning.farkas_rounds - 1:
+                if certificate.primal_residual > tuning.farkas_residual and is_farkas(program, y - before):
                     return Answer((X,), np.zeros(0), y - before, StopReason.INFEASIBLE, round_)
                 before = y.copy()
             if stop is None:
@@ -70,8 +67,9 @@ def dykstra_hildreth(program: Program, settings: Settings, start: Start | None, 
 class _RowAscent:
     """Hildreth's method on the rows, in terms of their activities and Gram matrix."""
 
-    def __init__(self, program: Program, mu: float) -> None:
+    def __init__(self, program: Program, mu: float, tuning: ProjectionTuning) -> None:
         self._program, self._mu, self._bounds = program, mu, program.bounds
+        self._tuning = tuning
         self._gram = _gram(program)
         self._diagonal = np.asarray(self._gram.diagonal())
         self._groups = _orthogonal_groups(self._gram, np.flatnonzero(self._diagonal > 0))
@@ -81,7 +79,7 @@ class _RowAscent:
         """Return better multipliers for a fixed multiplier of ``X psd``; `X` is their psd point."""
         y, activity = y.copy(), self._program.A.apply((X,))
         first = 0.0
-        for number in range(_INNER_SWEEPS if len(self._groups) > 1 else 1):
+        for number in range(self._tuning.hildreth_sweeps if len(self._groups) > 1 else 1):
             largest = 0.0
             for group, columns in zip(self._groups, self._columns, strict=True):
                 new = coordinate_maxima(
@@ -92,7 +90,7 @@ class _RowAscent:
                 activity += columns @ (step / (2 * self._mu))
                 largest = max(largest, float(np.abs(step).max(initial=0.0)))
             first = largest if number == 0 else first
-            if largest <= 1e-3 * first:
+            if largest <= self._tuning.hildreth_decrease * first:
                 break
         return y
 

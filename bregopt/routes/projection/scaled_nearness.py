@@ -19,11 +19,9 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import LinearMap, Penalty, Program
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
-
-_SINKHORN_STEPS = 60
-_FLOOR = 1e-3  # relative to the mean weight; added to all, as zero weights may prevent equal row means
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +175,14 @@ class ScaledNearness:
         return S * self.scale / self.unit, y[self.rows.at] * self.rows.size / self.unit
 
 
-def scaled_nearness(program: Program) -> ScaledNearness:
+def scaled_nearness(program: Program, tuning: ProjectionTuning) -> ScaledNearness:
     """Return the scaled form of a program of one block with elementwise weights."""
     block, nearness = program.blocks[0], program.blocks[0].nearness
     assert nearness is not None
     X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.parameters["weights"] ** 2
     box = _box(program)
     free = (W > 0) & (box.lower < box.upper)
-    t = _row_scaling(np.where(free, W, 0.0))
+    t = _row_scaling(np.where(free, W, 0.0), tuning)
     scale = np.outer(t, t)
     target = np.clip(np.where(W > 0, X0, 0.0), box.lower, box.upper)
     scale *= _size(program, target / scale, float(scale.diagonal().mean()))
@@ -271,13 +269,13 @@ def _singles(program: Program) -> _Singles:
     return _Singles(rows, np.concatenate(i), np.concatenate(j), value, *ends)
 
 
-def _row_scaling(W: Array) -> Array:
+def _row_scaling(W: Array, tuning: ProjectionTuning) -> Array:
     """Return ``t`` for which the rows of ``W o (tt')`` have about equal means; ``K`` uses it twice."""
     if not W.any():
         return np.ones(len(W))
-    W = W / W.mean() + _FLOOR
+    W = W / W.mean() + tuning.sinkhorn_floor
     s = np.ones(len(W))
-    for _ in range(_SINKHORN_STEPS):
+    for _ in range(tuning.sinkhorn_steps):
         s *= np.sqrt((W / np.outer(s, s)).mean(axis=1))
     return 1 / np.sqrt(s)
 

@@ -14,10 +14,177 @@ __all__ = ["ProjectionTuning"]
 class ProjectionTuning(WorkingSetTuning):
     """Constants of the projection methods, besides those of the working set.
 
+    The methods for elementwise weights work in scaled entries: the mean weight is one, and so is the order of
+    magnitude of the eigenvalues (:mod:`bregopt.routes.projection.scaled_nearness`).
+
     Parameters
     ----------
     interior : InteriorPointTuning
         Constants of the interior-point method for LogDet.
+    working_set_rows : int
+        Number of rows that can be inactive above which a method runs on a working set. With fewer rows the
+        steps of one run on all rows cost less than the rounds.
+    working_set_ratio : int
+        The same number, relative to the order of the matrix; the larger of the two counts.
+    armijo_fraction : float
+        Least change of the objective in a line search, relative to the slope (Armijo), for the dual Newton
+        method and the augmented Lagrangian.
+    cg_steps : int
+        Limit on conjugate gradient steps for one Newton direction, for both.
+    newton_limit : int
+        Limit on the steps of the dual Newton method where the option `max_iter` gives none.
+    newton_noise : float
+        Difference of the dual function, relative to its magnitude, that counts as round-off in a line search.
+    shortest_newton_step : float
+        Least step length along Newton's direction. Below it the direction is the scaled gradient.
+    shortest_gradient_step : float
+        Least step length along the scaled gradient. Below it the method has stalled.
+    least_curvature : float
+        Least diagonal entry of the dual Hessian, relative to that of the row alone. A singular point may have
+        no curvature along a row, and the diagonal preconditions Newton's equation.
+    start_trials : int
+        Limit on increases of the divergence's weight in the search for a first point. The exponential of von
+        Neumann overflows at zero multipliers if the linear cost is large.
+    start_growth : float
+        Factor of one such increase.
+    start_decrease : float
+        Divisor of the weight from one first point to the next. The next starts at the last answer.
+    start_tol : float
+        Tolerance of the answers at larger weights. They are starts only.
+    start_steps : int
+        Limit on the Newton steps at each larger weight.
+    cycle_limit : int
+        Limit on the cycles of the cyclic methods where the option `max_iter` gives none.
+    certificate_divisor : int
+        The cyclic method certifies its point once more after the cycles so far, divided by this, at least
+        after one. A certificate may cost more than a cycle.
+    hildreth_sweeps : int
+        Limit on sweeps over the rows for one eigendecomposition, if the rows are not orthogonal.
+    hildreth_decrease : float
+        Largest change of a multiplier that ends the sweeps, relative to the first sweep.
+    farkas_rounds : int
+        Rounds of Dykstra's method between two tests for a Farkas vector, which is the change of the
+        multipliers over these rounds.
+    sinkhorn_steps : int
+        Steps of the scaling to equal row means of the weights (Sinkhorn and Knopp).
+    sinkhorn_floor : float
+        Weight added to all weights for that scaling, relative to the mean weight. Zero weights may prevent
+        equal row means.
+    weighted_limit : int
+        Limit on the Newton steps for elementwise weights where the option `max_iter` gives none, and on those
+        of the last phase in any case.
+    first_interior_unknowns : int
+        Largest number of unknowns for which elementwise weights begin with the interior point: orders up to
+        about 25, where it is faster than the augmented Lagrangian.
+    largest_interior_unknowns : int
+        Largest number of unknowns for which the interior point takes over from the augmented Lagrangian:
+        orders up to about 60, where it solves problems that the other does not.
+    interior_steps : int
+        Limit on the steps of the interior point before the augmented Lagrangian takes over.
+    lagrangian_steps : int
+        Limit on the Newton steps of the augmented Lagrangian before the interior point takes over.
+    lagrangian_patience : int
+        Rounds of the augmented Lagrangian without a better certificate after which it has stalled.
+    certified_complementarity : float
+        Complementarity of an interior point, relative to the tolerance times the objective's scale, up to
+        which every step is certified. A certificate costs half a step.
+    certificate_steps : int
+        Steps from one certificate to the next above that complementarity.
+    step_fraction : float
+        Fraction of the step to the boundary that the interior point takes.
+    shortest_interior_step : float
+        Step length at which the interior point stops.
+    centering_exponent : int
+        Power of the predictor's decrease of complementarity that gives the centering parameter (Mehrotra).
+    least_centering : float
+        Least centering parameter.
+    first_penalty : float
+        First penalty parameter of the augmented Lagrangian, for a mean weight of one.
+    penalty_growth : float
+        Its growth from round to round. With four or more, later rounds take many Newton steps
+        (the weights in ``benchmarks/nearness.py``).
+    largest_penalty : float
+        Its largest value.
+    round_gradient : float
+        Norm of the gradient that ends a round, relative to the distance from the psd cone and the rows.
+    zero_gradient : float
+        Norm of a gradient that counts as zero, relative to the linear term. It is round-off.
+    round_steps : int
+        Limit on the Newton steps of one round.
+    cg_tol : float
+        Largest relative residual of the augmented Lagrangian's Newton equation.
+    shortest_lagrangian_step : float
+        Least step length of the augmented Lagrangian.
+    objective_noise : float
+        Difference of the augmented Lagrangian, relative to its magnitude, that counts as round-off. The slope
+        decides then.
+    first_damping : float
+        First multiple of the identity added to Newton's equation, relative to the mean weight.
+    least_damping : float
+        Its least value.
+    largest_damping : float
+        Its largest value. A round ends if no step succeeds there.
+    damping_decrease : float
+        Its factor after a full step.
+    damping_increase : float
+        Its factor after a short step.
+    short_step : float
+        Largest length of a short step.
     """
 
     interior: InteriorPointTuning = InteriorPointTuning()
+    # The route.
+    working_set_rows: int = 300
+    working_set_ratio: int = 3
+    # The dual Newton method and the augmented Lagrangian.
+    armijo_fraction: float = 1e-4
+    cg_steps: int = 200
+    # The dual Newton method.
+    newton_limit: int = 500
+    newton_noise: float = 1e-13
+    shortest_newton_step: float = 1e-3
+    shortest_gradient_step: float = 1e-12
+    least_curvature: float = 1e-8
+    start_trials: int = 8
+    start_growth: float = 10.0
+    start_decrease: float = 2.0
+    start_tol: float = 1e-3
+    start_steps: int = 50
+    # The cyclic methods.
+    cycle_limit: int = 20_000
+    certificate_divisor: int = 10
+    hildreth_sweeps: int = 20
+    hildreth_decrease: float = 1e-3
+    farkas_rounds: int = 25
+    # Elementwise weights: the scaling, and the methods in turn.
+    sinkhorn_steps: int = 60
+    sinkhorn_floor: float = 1e-3
+    weighted_limit: int = 2_000
+    first_interior_unknowns: int = 330
+    largest_interior_unknowns: int = 2_000
+    interior_steps: int = 100
+    lagrangian_steps: int = 80
+    lagrangian_patience: int = 8
+    certified_complementarity: float = 3.0
+    certificate_steps: int = 10
+    # Elementwise weights: the interior point.
+    step_fraction: float = 0.99
+    shortest_interior_step: float = 1e-5
+    centering_exponent: int = 3
+    least_centering: float = 1e-10
+    # Elementwise weights: the augmented Lagrangian.
+    first_penalty: float = 2.0
+    penalty_growth: float = 2.5
+    largest_penalty: float = 1e9
+    round_gradient: float = 1.0
+    zero_gradient: float = 1e-13
+    round_steps: int = 50
+    cg_tol: float = 0.03
+    shortest_lagrangian_step: float = 1e-6
+    objective_noise: float = 1e-11
+    first_damping: float = 1e-3
+    least_damping: float = 1e-6
+    largest_damping: float = 1.0
+    damping_decrease: float = 0.1
+    damping_increase: float = 10.0
+    short_step: float = 0.3

@@ -6,8 +6,9 @@ Each takes over when the other makes no progress.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,35 +17,21 @@ from bregopt.certify import Certificate, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
-from bregopt.routes.base import Settings
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.held_diagonal import held_diagonal
 from bregopt.routes.projection.scaled_nearness import ScaledNearness, scaled_nearness
+from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted_interior import InteriorPoint, interior_unknowns
 from bregopt.routes.projection.weighted_lagrangian import AugmentedLagrangian
 
-__all__ = ["STEPS", "weighted_frobenius"]
+__all__ = ["weighted_frobenius"]
 
-STEPS = 2_000  # Newton steps, the limit where the user gives none
-_ROUNDS_IN_VAIN = 8  # rounds without a better certificate after which the method changes
-# The methods in order: largest number of unknowns of the interior point, and steps. Up to order 25 the
-# interior point is faster; up to order 60 it solves problems that the augmented Lagrangian does not.
-_PLAN = (
-    (InteriorPoint, 330, 100),
-    (AugmentedLagrangian, math.inf, 80),
-    (InteriorPoint, 2_000, 100),
-    (AugmentedLagrangian, math.inf, STEPS),
-)
-# Complementarity of an interior point, relative to tol times the objective's scale, above which only every
-# tenth step is certified, as a certificate costs half a step.
-_PROMISING, _LOOKS = 3.0, 10
 _NO_VARIABLES = np.zeros(0)
+_Phase = Callable[[ScaledNearness, int], StopReason | None]
 
 
-def weighted_frobenius(
-    program: Program, settings: Settings, start: Start | None, progress: Progress
-) -> Answer:
+def weighted_frobenius(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a squared Frobenius problem with elementwise weights in one block."""
     return _Weighted(program, settings, progress).run(start)
 
@@ -67,10 +54,11 @@ class _Proven:
 class _Weighted:
     """The best point so far, and the methods in turn."""
 
-    def __init__(self, program: Program, settings: Settings, progress: Progress) -> None:
+    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
+        self._tuning: ProjectionTuning = settings.tuning
         self._monitor = Monitor(program, settings, progress)
-        self._limit = settings.max_iter or STEPS
+        self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Proven | None = None
         self._diagonal = held_diagonal(program)
@@ -93,26 +81,34 @@ class _Weighted:
             stop = self._look(np.asarray(start.X[0]), self._program.bounds.clip(start.y), start.S[0])
             if stop is not None:
                 return stop
-        scaled = scaled_nearness(self._program)
-        unknowns = interior_unknowns(scaled)
-        for method, most, steps in _PLAN:
-            if unknowns <= most:
-                run = self._interior if method is InteriorPoint else self._lagrangian
-                stop = run(scaled, min(self._steps + steps, self._limit))
-                if stop is not None:
-                    return stop
+        scaled = scaled_nearness(self._program, self._tuning)
+        for run, steps in self._plan(interior_unknowns(scaled)):
+            stop = run(scaled, min(self._steps + steps, self._limit))
+            if stop is not None:
+                return stop
         return StopReason.STALLED
+
+    def _plan(self, unknowns: float) -> Iterator[tuple[_Phase, int]]:
+        """Yield the methods in order, with their limits on steps, for the interior point's unknowns."""
+        tuning = self._tuning
+        if unknowns <= tuning.first_interior_unknowns:
+            yield self._interior, tuning.interior_steps
+        yield self._lagrangian, tuning.lagrangian_steps
+        if unknowns <= tuning.largest_interior_unknowns:
+            yield self._interior, tuning.interior_steps
+        yield self._lagrangian, tuning.weighted_limit
 
     def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return the reason to stop, None if the interior point makes no more progress."""
-        method = InteriorPoint(scaled)
+        method, tuning = InteriorPoint(scaled, self._tuning), self._tuning
         scale, moves = scale_of(self._program).objective, True
         while moves and self._steps < limit:
             moves = method.step()
             self._steps += moves
             size = scale + scaled.unit * abs(scaled.value(method.Y))
-            far = method.complementarity * scaled.unit > _PROMISING * self._settings.tol * size
-            if moves and far and self._steps % _LOOKS:
+            small = tuning.certified_complementarity * self._settings.tol * size
+            far = method.complementarity * scaled.unit > small
+            if moves and far and self._steps % tuning.certificate_steps:
                 continue
             stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
@@ -123,8 +119,8 @@ class _Weighted:
         """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
         Z, y = self._multipliers(scaled)
         before, vain = self._steps, 0
-        method = AugmentedLagrangian(scaled, Z, y, limit - before)
-        while vain < _ROUNDS_IN_VAIN and self._steps < limit:
+        method = AugmentedLagrangian(scaled, Z, y, limit - before, self._tuning)
+        while vain < self._tuning.lagrangian_patience and self._steps < limit:
             miss = self._best.miss if self._best else np.inf
             method.round()
             self._steps = before + method.steps

@@ -17,12 +17,9 @@ from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of, symmetrize
 from bregopt.routes.projection.scaled_nearness import ScaledNearness
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
-
-_LONGEST = 0.99  # fraction of the step to the boundary that is taken
-_SHORTEST = 1e-5  # step length at which the method stops
-_LEAST_CENTER = 1e-10  # least centering parameter
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
@@ -138,6 +135,7 @@ class InteriorPoint:
     ----------
     scaled : ScaledNearness
         With entries that are not fixed, and no soft rows.
+    tuning : ProjectionTuning
 
     Attributes
     ----------
@@ -147,8 +145,8 @@ class InteriorPoint:
         Its multiplier.
     """
 
-    def __init__(self, scaled: ScaledNearness) -> None:
-        self._scaled = scaled
+    def __init__(self, scaled: ScaledNearness, tuning: ProjectionTuning) -> None:
+        self._scaled, self._tuning = scaled, tuning
         self._at = np.nonzero(np.triu(~scaled.fixed))
         i, j = self._at
         self._twice = np.where(i == j, 1.0, 2.0)
@@ -187,8 +185,8 @@ class InteriorPoint:
             step = self._corrected(scaling)
         except LinAlgError:
             return False
-        alpha = min(1.0, _LONGEST * self._longest(step, scaling))
-        if not alpha > _SHORTEST:
+        alpha = min(1.0, self._tuning.step_fraction * self._longest(step, scaling))
+        if not alpha > self._tuning.shortest_interior_step:
             return False
         self.Y = self.Y + alpha * step.D
         self._X, self.Z = self._X + alpha * step.X, self.Z + alpha * step.Z
@@ -202,9 +200,9 @@ class InteriorPoint:
         nothing = tuple(np.zeros(len(self._value)) for _ in self._sides)
         predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
         alpha = min(1.0, self._longest(predictor, scaling))
-        mu = self._mean_product(predictor, 0.0)
-        center = (self._mean_product(predictor, alpha) / mu) ** 3 if mu > 0 else 0.0
-        center = min(max(center, _LEAST_CENTER), 1.0)
+        mu, tuning = self._mean_product(predictor, 0.0), self._tuning
+        left = self._mean_product(predictor, alpha) / mu if mu > 0 else 0.0
+        center = min(max(left**tuning.centering_exponent, tuning.least_centering), 1.0)
         X, Z = scaling.of_primal(predictor.X), scaling.of_dual(predictor.Z)
         target = np.diag(center * mu - s**2) - symmetrize(X @ Z)
         second = tuple(side.room * side.multiplier for side in predictor.sides)

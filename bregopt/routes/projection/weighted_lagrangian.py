@@ -22,23 +22,9 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
 from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["AugmentedLagrangian"]
-
-# First penalty parameter (for a mean weight of one), its growth from round to round, and its largest value.
-# With a growth of four or more, later rounds take many Newton steps (benchmarks/nearness.py, weights).
-_FIRST_SIGMA, _GROWTH, _LARGEST_SIGMA = 2.0, 2.5, 1e9
-_INNER = 1.0  # gradient norm at the end of a round, relative to the change of the multipliers over sigma
-_ROUND_OFF = 1e-13  # norm of a gradient that counts as zero, relative to the linear term
-_NEWTON_STEPS = 50  # limit for one round
-_CG_STEPS, _CG_TOL = 200, 0.03
-# Least decrease relative to the slope, and least step length.
-_ARMIJO, _SHORTEST = 1e-4, 1e-6
-_NOISE = 1e-11  # differences of the objective below this fraction of it are round-off
-# Multiple of the identity added to Newton's equation, relative to the mean weight: its first and least value,
-# its factors after a full and after a short step, and the largest length of a short step.
-_FIRST_DAMPING, _LEAST_DAMPING = 1e-3, 1e-6
-_LIGHTER, _HEAVIER, _SHORT = 0.1, 10.0, 0.3
 
 _Linear = Callable[[Array], Array]
 
@@ -116,6 +102,7 @@ class AugmentedLagrangian:
         The first multipliers, scaled.
     limit : int
         Limit on Newton steps.
+    tuning : ProjectionTuning
 
     Attributes
     ----------
@@ -129,36 +116,46 @@ class AugmentedLagrangian:
         Distance of the last round's ``Y`` from the psd cone and the rows.
     """
 
-    def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
-        self._scaled, self._limit = scaled, limit
+    def __init__(
+        self, scaled: ScaledNearness, Z: Array, y: Array, limit: int, tuning: ProjectionTuning
+    ) -> None:
+        self._scaled, self._limit, self._tuning = scaled, limit, tuning
         self.Z, self.y = Z, y
-        self._sigma, self._damping = _FIRST_SIGMA, _FIRST_DAMPING
+        self._sigma, self._damping = tuning.first_penalty, tuning.first_damping
         self._Y = self.Y = scaled.target
         self.steps, self.moved = 0, np.inf
 
     def round(self) -> None:
         """Minimize the augmented Lagrangian, and update the multipliers."""
-        at, settled = self._point(self._Y), False
-        for _ in range(_NEWTON_STEPS):
+        at, settled, tuning = self._point(self._Y), False, self._tuning
+        zero = tuning.zero_gradient * float(np.linalg.norm(self._scaled.L))
+        for _ in range(tuning.round_steps):
             gradient = self._gradient(at)
             free = self._free(at, gradient)
             size = float(np.linalg.norm(free * gradient))
             self.moved = self._distance(at)
-            enough = max(_INNER * self.moved, _ROUND_OFF * float(np.linalg.norm(self._scaled.L)))
-            settled = size <= enough
+            settled = size <= max(tuning.round_gradient * self.moved, zero)
             if settled or self.steps >= self._limit:
                 break
             new, alpha = self._searched(at, gradient, self._direction(at, free, gradient))
             self.steps += 1
-            if alpha == 0 and self._damping >= 1:
+            if alpha == 0 and self._damping >= tuning.largest_damping:
                 break
-            factor = _LIGHTER if alpha == 1 else _HEAVIER if alpha < _SHORT else 1.0
-            self._damping = min(max(self._damping * factor, _LEAST_DAMPING), 1.0)
+            self._adapt(alpha)
             at = new
         self.Y = at.psd_part(self._sigma)
         self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
         if settled:
-            self._sigma = min(self._sigma * _GROWTH, _LARGEST_SIGMA)
+            self._sigma = min(self._sigma * tuning.penalty_growth, tuning.largest_penalty)
+
+    def _adapt(self, alpha: float) -> None:
+        """Adapt the damping to the length of a step."""
+        tuning, factor = self._tuning, 1.0
+        if alpha == 1:
+            factor = tuning.damping_decrease
+        elif alpha < tuning.short_step:
+            factor = tuning.damping_increase
+        self._damping = min(max(self._damping * factor, tuning.least_damping), tuning.largest_damping)
 
     def _point(self, Y: Array) -> _Point:
         scaled, sigma = self._scaled, self._sigma
@@ -186,18 +183,18 @@ class AugmentedLagrangian:
 
     def _searched(self, at: _Point, gradient: Array, D: Array) -> tuple[_Point, float]:
         """Return the first point along a clipped step with sufficient decrease, and its step length."""
-        alpha, scaled = 1.0, self._scaled
-        round_off = _NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
-        while alpha >= _SHORTEST:
+        alpha, scaled, tuning = 1.0, self._scaled, self._tuning
+        round_off = tuning.objective_noise * (abs(at.value) + float(np.linalg.norm(scaled.L)))
+        while alpha >= tuning.shortest_lagrangian_step:
             Y = np.clip(at.Y + alpha * D, scaled.lower, scaled.upper)
             fall = float(np.vdot(gradient, Y - at.Y))
             if fall >= 0:
                 break
             new = self._point(Y)
-            if new.value <= at.value + _ARMIJO * fall:
+            if new.value <= at.value + tuning.armijo_fraction * fall:
                 return new, alpha
-            near = new.value <= at.value + round_off
-            if near and float(np.vdot(self._gradient(new), Y - at.Y)) <= (2 * _ARMIJO - 1) * fall:
+            near, slope = new.value <= at.value + round_off, 2 * tuning.armijo_fraction - 1
+            if near and float(np.vdot(self._gradient(new), Y - at.Y)) <= slope * fall:
                 return new, alpha  # at round-off the slope decides (Hager and Zhang 2005)
             alpha *= 0.5
         return at, 0.0
@@ -206,12 +203,12 @@ class AugmentedLagrangian:
         """Return Newton's step in the free entries by preconditioned conjugate gradients."""
         product, precondition = self._equation(at, free)
         R = -free * gradient
-        tol = min(_CG_TOL, np.sqrt(float(np.linalg.norm(R))))
+        tol = min(self._tuning.cg_tol, np.sqrt(float(np.linalg.norm(R))))
         D = np.zeros_like(gradient)
         S = precondition(R)
         P, rs = S, float(np.vdot(R, S))
         enough = tol**2 * rs
-        for _ in range(_CG_STEPS):
+        for _ in range(self._tuning.cg_steps):
             checkpoint()
             HP = product(P)
             curvature = float(np.vdot(P, HP))
