@@ -1,13 +1,14 @@
 """The termination monitor: certificate, proof of infeasibility or unboundedness, stalling, and time.
 
-One loop, :meth:`Monitor.follow`, runs every Newton-type method. It records the certificate of each iterate
-and returns the best iterate.
+One loop, :meth:`Monitor.follow`, runs every method with a certificate at each iterate, and records it. It
+returns the best iterate, or the last of a dual ascent.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ class Method(ABC):
     """Steps without progress after which the method stalls; None for a method that detects it itself."""
     tests_multipliers = True
     """Whether the multipliers are tested for a Farkas vector at each step. Otherwise `proof` does."""
+    keeps_best = True
+    """Whether the result is the best iterate. Otherwise it is the last, where a dual ascent ends highest."""
 
     @abstractmethod
     def certificate(self, at: Any) -> Certificate:
@@ -61,7 +64,7 @@ class Followed(NamedTuple):
     Parameters
     ----------
     at : point
-        The best point, or the one that gives the proof.
+        The best point, the last, or the one that gives the proof.
     stop : StopReason
     step : int
         The number of the last step.
@@ -95,9 +98,6 @@ class Monitor:
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
         self._tuning = settings.tuning
-        self._signs = np.zeros(program.m)
-        for term in program.A.terms:
-            self._signs[term.at] = term.rows.definite_signs()
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf
@@ -144,7 +144,7 @@ class Monitor:
                 error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
                 if error <= self._tuning.progress_ratio * least:
                     progressed = step
-                if error <= least:
+                if error <= least or not method.keeps_best:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
                 if stop is not None:
@@ -171,6 +171,14 @@ class Monitor:
             return self.look(step, certificate, at.y)
         self._progress.record(step, certificate, **method.columns(at))
         return StopReason.CONVERGED if certificate.meets(self._tol) else None
+
+    @cached_property
+    def _signs(self) -> Array:
+        """The signs of the definite rows, zero for others."""
+        signs = np.zeros(self._program.m)
+        for term in self._program.A.terms:
+            signs[term.at] = term.rows.definite_signs()
+        return signs
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""

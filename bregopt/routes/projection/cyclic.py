@@ -2,7 +2,9 @@
 
 The method maximizes the dual function in the multiplier of one row at a time. A violated row is projected
 onto; other rows move back towards their bound, by at most the earlier projections (eq. 8). The loop is
-independent of the divergence, which a :class:`~bregopt.divergences.Point` implements.
+independent of the divergence, which a :class:`~bregopt.divergences.Point` implements. It is not
+:meth:`~bregopt.routes.monitor.Monitor.follow`, because only some cycles are certified, all update one point
+in place, and the projections of an interrupted cycle count.
 """
 
 from __future__ import annotations

@@ -7,17 +7,19 @@ independent; they move together as arrays.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import certify, is_farkas
-from bregopt.clock import CutShort, checkpoint
+from bregopt.certify import Certificate, certify, is_farkas
+from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.monitor import Method, Monitor
+from bregopt.routes.progress import Progress
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dykstra_hildreth"]
@@ -31,37 +33,59 @@ def dykstra_hildreth(program: Program, settings: Any, start: Start | None, progr
     program : Program
         One block with an unweighted Frobenius term, no ordinary variables.
     """
-    block = program.blocks[0]
-    assert block.nearness is not None
-    mu = block.nearness.mu
-    center = np.asarray(block.nearness.X0) - block.C / (2 * mu)
-    tuning: ProjectionTuning = settings.tuning
-    rows = _RowAscent(program, mu, tuning)
-    y = np.zeros(program.m) if start is None else program.bounds.clip(start.y)
-    before = y.copy()
-    round_, stop = 0, None
-    X = psd_part(center + program.A.adjoint(y) / (2 * mu))
-    limit = settings.max_iter or tuning.cycle_limit
-    try:
-        while stop is None:
-            certificate = certify(program, (X,), np.zeros(0), y)
-            progress.record(round_, certificate)
-            if certificate.meets(settings.tol):
-                stop = StopReason.CONVERGED
-            elif round_ >= limit:
-                stop = StopReason.MAX_ITER
-            elif round_ % tuning.farkas_rounds == tuning.farkas_rounds - 1:
-                if certificate.primal_residual > tuning.farkas_residual and is_farkas(program, y - before):
-                    return Answer((X,), np.zeros(0), y - before, StopReason.INFEASIBLE, round_)
-                before = y.copy()
-            if stop is None:
-                checkpoint(len(X))
-                y = rows.ascend(y, X)
-                X = psd_part(center + program.A.adjoint(y) / (2 * mu))
-                round_ += 1
-    except CutShort as cut:
-        stop = reason(cut)
-    return Answer((X,), np.zeros(0), y, stop, round_)
+    limit = settings.max_iter or settings.tuning.cycle_limit
+    method = _Dykstra(program, settings.tuning, start, limit)
+    found = Monitor(program, settings, progress).follow(method, method.first, limit)
+    return found.proof or _answer(found.at, found.at.y, found.stop, found.step)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Multipliers, and the psd matrix that minimizes the Lagrangian."""
+
+    y: Array
+    X: Array
+
+
+def _answer(at: _Point, y: Array, stop: StopReason, step: int) -> Answer:
+    return Answer((at.X,), np.zeros(0), y, stop, step)
+
+
+class _Dykstra(Method):
+    """The rounds: the rows by Hildreth's method, then the cone."""
+
+    tests_multipliers = False
+    keeps_best = False
+
+    def __init__(self, program: Program, tuning: ProjectionTuning, start: Start | None, limit: int) -> None:
+        self._program, self._tuning, self._limit = program, tuning, limit
+        (block,) = program.blocks
+        assert block.nearness is not None
+        self._mu = block.nearness.mu
+        self._center = np.asarray(block.nearness.X0) - block.C / (2 * self._mu)
+        self._rows = _RowAscent(program, self._mu, tuning)
+        self.first = self._point(np.zeros(program.m) if start is None else program.bounds.clip(start.y))
+        self._tested = self.first.y
+
+    def _point(self, y: Array) -> _Point:
+        return _Point(y, psd_part(self._center + self._program.A.adjoint(y) / (2 * self._mu)))
+
+    def certificate(self, at: _Point) -> Certificate:
+        return certify(self._program, (at.X,), np.zeros(0), at.y)
+
+    def advance(self, at: _Point) -> _Point:
+        checkpoint(len(at.X))
+        return self._point(self._rows.ascend(at.y, at.X))
+
+    def proof(self, at: _Point, before: Array, certificate: Certificate, step: int) -> Answer | None:
+        """Return the change of the multipliers over many rounds, if it is a Farkas vector."""
+        if (step + 1) % self._tuning.farkas_rounds or step == self._limit:
+            return None
+        change, self._tested = at.y - self._tested, at.y
+        suspected = certificate.primal_residual > self._tuning.farkas_residual
+        if not (suspected and is_farkas(self._program, change)):
+            return None
+        return _answer(at, change, StopReason.INFEASIBLE, step)
 
 
 class _RowAscent:

@@ -1,7 +1,9 @@
 """Elementwise weights: ``||H o (X - X0)||_F^2`` with rows, by an interior point or an augmented Lagrangian.
 
 Small problems with hard rows start with the direct interior point, all others with the augmented Lagrangian.
-Each takes over when the other makes no progress.
+Each takes over when the other makes no progress. The loops are not
+:meth:`~bregopt.routes.monitor.Monitor.follow`, because only some steps are certified, a round counts all its
+Newton steps, and the methods share the best point and detect their own stalling.
 """
 
 from __future__ import annotations
