@@ -118,9 +118,9 @@ class Bregman:
         method = _method(program, settings)
         if _kind(program).weights:
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
-        alone = settings.method == "auto" and method == "cyclic" and program.m == 1
+        single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
-        why = ", for one row alone" if alone else ", on a working set of rows" if on_some else ""
+        why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
         return "; ".join([f"method {method!r}{why}", *white])
 
@@ -149,9 +149,9 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
 
 
 def _kind(program: Program) -> type[Divergence]:
-    nearness = program.blocks[0].nearness
-    assert nearness is not None
-    return nearness.kind
+    (block,) = program.blocks
+    assert block.nearness is not None
+    return block.nearness.kind
 
 
 @lru_cache
@@ -165,7 +165,7 @@ def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None
 
 def _has_start(program: Program) -> bool:
     """Whether the dual of a LogDet problem is defined at zero multipliers."""
-    block = program.blocks[0]
+    (block,) = program.blocks
     if block.cost is None or block.nearness is None or isinstance(block.nearness.X0, LowRank):
         return True
     divergence = divergence_of(block.nearness)
@@ -176,9 +176,9 @@ def _method(program: Program, settings: Any) -> str:
     """Return the method: "auto" means "cyclic" for a single LogDet row, else "newton" if available."""
     if settings.method != "auto":
         return str(settings.method)
-    kind = _kind(program)
-    alone = program.m == 1 and kind.barrier and program.blocks[0].cost is None
-    return "cyclic" if alone or _algorithm(kind, "newton") is None else "newton"
+    kind, (block,) = _kind(program), program.blocks
+    single = program.m == 1 and kind.barrier and block.cost is None
+    return "cyclic" if single or _algorithm(kind, "newton") is None else "newton"
 
 
 def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
@@ -186,12 +186,12 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
 
     On the dual, mutually orthogonal rows do not slow each other down, however many they are.
     """
-    rest = can_be_inactive(program.bounds)
+    inactive, (block,) = can_be_inactive(program.bounds), program.blocks
     if not _kind(program).barrier:
         for term in program.A.terms:
             if term.rows.single:
-                rest[term.at] = False
-    return int(rest.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * program.blocks[0].n)
+                inactive[term.at] = False
+    return int(inactive.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * block.n)
 
 
 def _boundary(program: Program) -> str | None:

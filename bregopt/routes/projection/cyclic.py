@@ -52,18 +52,18 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     program : Program
         One block with a divergence that has a point, no ordinary variables.
     """
-    nearness = program.blocks[0].nearness
-    assert nearness is not None
-    rows = _rows(program)
+    (block,) = program.blocks
+    assert block.nearness is not None
+    rows, mu = _rows(program), block.nearness.mu
     y = np.zeros(program.m)
-    point = divergence_of(nearness).point(nearness.mu)
+    point = divergence_of(block.nearness).point(mu)
     if start is not None:
         y = program.bounds.clip(start.y)
     try:
-        point.reset(program.blocks[0].C - program.A.adjoint(y))
+        point.reset(block.C - program.A.adjoint(y))
     except LinAlgError:  # a start outside the domain of the dual
         y = np.zeros(program.m)
-        point.reset(program.blocks[0].C)
+        point.reset(block.C)
     monitor = Monitor(program, settings, progress)
     tuning: ProjectionTuning = settings.tuning
     limit = settings.max_iter or tuning.cycle_limit
@@ -72,10 +72,10 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     try:
         while stop is None:
             cycle += 1
-            sweep(point, rows, y, nearness.mu)
+            sweep(point, rows, y, mu)
             if cycle >= limit or _due(cycle, tuning.certificate_divisor):
                 # Rebuilding the point from the multipliers removes the round-off of the updates.
-                point.reset(program.blocks[0].C - program.A.adjoint(y))
+                point.reset(block.C - program.A.adjoint(y))
                 stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
     except CutShort as cut:
@@ -128,9 +128,8 @@ def _due(cycle: int, divisor: int) -> bool:
 
 def _rows(program: Program) -> list[Row]:
     bounds = program.bounds
-    upper_cap = bounds.dual_range()[1]
-    lower_cap = -bounds.dual_range()[0]
-    caps = np.maximum(upper_cap, lower_cap)
+    least, largest = bounds.dual_range()
+    caps = np.maximum(largest, -least)
     return [
         Row(
             U,

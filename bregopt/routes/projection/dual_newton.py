@@ -25,8 +25,7 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import bent
 from bregopt.program.rows import Rows
-from bregopt.routes.base import Settings
-from bregopt.routes.ipm import InteriorPointTuning, RowAction, conjugate_gradients
+from bregopt.routes.ipm import RowAction, conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
@@ -49,32 +48,31 @@ class _Point:
     dual: float
 
 
-def dual_newton(
-    program: Program, settings: Settings, start: Start | None, progress: Progress, *, restore: bool = True
-) -> Answer:
+def dual_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a problem in one block with a divergence that has a spectrum.
+
+    A squared Frobenius problem with rows on the diagonal alone may end with a matrix scaled to satisfy them.
+    This saves a step, and the multipliers have half the digits.
 
     Parameters
     ----------
     program : Program
         One block with such a term, no ordinary variables.
-    restore : bool
-        Whether a squared Frobenius problem with rows on the diagonal alone may end with a matrix scaled to
-        satisfy them: this saves a step, and the multipliers have half the digits.
     """
-    return _DualNewton(program, settings, progress, restore).run(start)
+    return _DualNewton(program, settings, progress, restore=True).run(start)
 
 
 class _DualNewton(Method):
     def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: ProjectionTuning = settings.tuning
-        nearness = program.blocks[0].nearness
+        (block,) = program.blocks
+        nearness = block.nearness
         assert nearness is not None
         divergence = divergence_of(nearness)
-        self._divergence, self._mu, self._C = divergence, nearness.mu, program.blocks[0].C
+        self._divergence, self._mu, self._C = divergence, nearness.mu, block.C
         self._X0 = np.asarray(nearness.X0)
-        self._hessian = _Hessian(program, self._tuning.least_curvature)
+        self._hessian = _Hessian(program, self._tuning)
         self._definite = np.zeros(program.m, dtype=bool)
         if divergence.exponential:
             for term in program.A.terms:
@@ -89,9 +87,9 @@ class _DualNewton(Method):
         """Return the answer; after an interrupt or at the time limit it is the last point."""
         first = self._first(start)
         if first is None:
-            resting = self._divergence.spectrum(0 * self._C, self._mu)
-            assert resting is not None
-            return Answer((resting.X,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
+            unconstrained = self._divergence.spectrum(0 * self._C, self._mu)
+            assert unconstrained is not None
+            return Answer((unconstrained.X,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         monitor = Monitor(self._program, self._settings, self._progress)
         limit = self._settings.max_iter or self._tuning.newton_limit
         at, stop, step, _ = monitor.follow(self, first, limit)
@@ -174,11 +172,11 @@ class _DualNewton(Method):
         return None if spectrum is None else self._point_of(y, spectrum)
 
     def _point_of(self, y: Array, spectrum: Spectrum) -> _Point | None:
-        own = float(self._program.bounds.conjugate(y).sum())
-        if not np.isfinite(own):
+        of_rows = float(self._program.bounds.conjugate(y).sum())
+        if not np.isfinite(of_rows):
             return None
         X, term = spectrum.X, spectrum.term
-        return _Point(y, spectrum, X, self._program.A.apply((X,)), term, own + term)
+        return _Point(y, spectrum, X, self._program.A.apply((X,)), term, of_rows + term)
 
     def advance(self, at: _Point) -> _Point | None:
         """Return a point of larger dual value, None if there is none in floating point."""
@@ -187,11 +185,11 @@ class _DualNewton(Method):
         lower = np.where(self._free | (side < 0), self._lower, np.maximum(self._lower, 0.0))
         upper = np.where(self._free | (side > 0), self._upper, np.minimum(self._upper, 0.0))
         lower, upper = np.where(side == 0, 0.0, lower), np.where(side == 0, 0.0, upper)
-        aim = np.clip(at.y + gradient / diagonal, lower, upper)
-        sent = ((aim == lower) | (aim == upper)) & ~self._free
-        known = np.where(sent, aim - at.y, 0.0)
-        for right, bend in self._equations(at, gradient, slope):
-            d = self._direction(at, right, bend, diagonal, sent, known)
+        target = np.clip(at.y + gradient / diagonal, lower, upper)
+        at_end = ((target == lower) | (target == upper)) & ~self._free
+        known = np.where(at_end, target - at.y, 0.0)
+        for right, relaxation in self._equations(at, gradient, slope):
+            d = self._direction(at, right, relaxation, diagonal, at_end, known)
             new = self._searched(at, gradient, d, lower, upper, self._tuning.shortest_newton_step)
             if new is not None:
                 return new
@@ -216,17 +214,17 @@ class _DualNewton(Method):
         """Return the gradient, the slope of the relaxed bounds, and the ascent side of each multiplier."""
         bounds, y, a = self._program.bounds, at.y, at.activity
         side = np.where(y != 0, np.sign(y), np.where(a < bounds.lo, 1.0, np.where(a > bounds.hi, -1.0, 0.0)))
-        acting = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
+        nearest = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
         used = self._free | (side != 0)
-        bend, slope = bent(bounds.kind, np.where(used, acting, 0.0), bounds.gamma, y)
-        return np.where(used, bend - a, 0.0), np.where(used, slope, 0.0), np.where(self._free, 1.0, side)
+        relaxed, slope = bent(bounds.kind, np.where(used, nearest, 0.0), bounds.gamma, y)
+        return np.where(used, relaxed - a, 0.0), np.where(used, slope, 0.0), np.where(self._free, 1.0, side)
 
     def _direction(
-        self, at: _Point, gradient: Array, slope: Array, diagonal: Array, sent: Mask, known: Array
+        self, at: _Point, gradient: Array, slope: Array, diagonal: Array, at_end: Mask, known: Array
     ) -> Array:
-        """Return Newton's step, in which the multipliers in `sent` move by `known`."""
+        """Return Newton's step, in which the multipliers in `at_end` move by `known`."""
         d = known.copy()
-        free = ~sent
+        free = ~at_end
         right = gradient[free]
         if d.any():
             right = right - self._hessian.product(at.spectrum, d)[free]
@@ -267,7 +265,7 @@ class _DualNewton(Method):
 
 def _weighing(program: Program, mu: float) -> Program:
     """Return the program with another weight of its divergence."""
-    block = program.blocks[0]
+    (block,) = program.blocks
     assert block.nearness is not None
     return replace(program, blocks=(replace(block, nearness=replace(block.nearness, mu=mu)),))
 
@@ -275,11 +273,11 @@ def _weighing(program: Program, mu: float) -> Program:
 class _Hessian:
     """The Hessian of the matrix part of the dual, ``H v = A(X'[A*(v)])``, and its approximate diagonal."""
 
-    def __init__(self, program: Program, least_curvature: float) -> None:
-        self._least_curvature = least_curvature
-        self._action, self._n = RowAction(program.A), program.blocks[0].n
+    def __init__(self, program: Program, tuning: ProjectionTuning) -> None:
+        (block,) = program.blocks
+        self._action, self._tuning = RowAction(program.A), tuning
         self._squares = program.A.norms() ** 2
-        self._families = [_Family(term.at, term.rows, self._n) for term in program.A.terms]
+        self._terms = [_TermCurvature(term.at, term.rows, block.n, tuning) for term in program.A.terms]
 
     def product(self, spectrum: Spectrum, v: Array) -> Array:
         """Return ``H v``."""
@@ -294,29 +292,29 @@ class _Hessian:
         """Return the approximate diagonal of ``H``, bounded away from zero."""
         diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
-        for family in self._families:
-            if family.pieces is not None:
-                p = family.pieces
+        for term in self._terms:
+            if term.rank_one is not None:
+                p = term.rank_one
                 part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
-                diagonal[family.at] += np.bincount(p.row, weights=part, minlength=family.rows.m)
+                diagonal[term.at] += np.bincount(p.row, weights=part, minlength=term.rows.m)
             else:
                 of_entries = spectrum.entry_curvature() if of_entries is None else of_entries
-                t = family.terms or family.rows.coordinates()
+                t = term.entries or term.rows.coordinates()
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
-                diagonal[family.at] += np.bincount(t.row, weights=part, minlength=family.rows.m)
-        least = self._least_curvature * spectrum.softness * self._squares
+                diagonal[term.at] += np.bincount(t.row, weights=part, minlength=term.rows.m)
+        least = self._tuning.least_curvature * spectrum.softness * self._squares
         return np.maximum(diagonal, np.where(least > 0, least, TINY))
 
 
-class _Family:
-    """One row family in the form with the lower cost.
+class _TermCurvature:
+    """One term of the rows in the form that gives the curvature at the lower cost.
 
-    `terms` are its entries if each row has few; `pieces` are its rank-one terms if they give the curvature at
-    less cost than all entries together.
+    `entries` are its coordinates if each row has few; `rank_one` are its rank-one terms if they cost less
+    than all entries together.
     """
 
-    def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
+    def __init__(self, at: IntArray, rows: Rows, n: int, tuning: ProjectionTuning) -> None:
         self.at, self.rows = at, rows
-        self.terms = rows.coordinates() if rows.few_terms else None
-        few = (rows.rank is not None and not rows.few_terms) or rows.m <= 2 * n
-        self.pieces = rows.rank_one_terms() if few else None
+        self.entries = rows.coordinates() if rows.few_terms else None
+        few = (rows.rank is not None and not rows.few_terms) or rows.m <= tuning.rank_one_ratio * n
+        self.rank_one = rows.rank_one_terms() if few else None

@@ -49,7 +49,7 @@ class HeldDiagonal:
 
 def held_diagonal(program: Program) -> HeldDiagonal | None:
     """Return the rows on the diagonal of a program in one block; None if they are not simple."""
-    bounds, n = program.bounds, program.blocks[0].n
+    bounds, (block,) = program.bounds, program.blocks
     rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
     for term in program.A.terms:
         if term.rows.single:
@@ -61,7 +61,7 @@ def held_diagonal(program: Program) -> HeldDiagonal | None:
     if len(rows) == 0 or not simple or len(np.unique(index)) < len(index):
         return None
     lo, hi = np.maximum(bounds.lo[rows] / weight, 0.0), bounds.hi[rows] / weight
-    complete = len(rows) == n and bool((lo == hi).all())
+    complete = len(rows) == block.n and bool((lo == hi).all())
     return HeldDiagonal(rows, index, weight, lo, hi, complete, alone=len(rows) == program.m)
 
 

@@ -125,25 +125,25 @@ def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, 
     Increasing a multiplier by ``2 mu alpha`` increases its activity by ``alpha square``; a squared penalty
     relaxes the bound by ``y / (2 gamma)``.
     """
-    bend = np.where(bounds.kind == Penalty.SQUARE, 1 / bounds.gamma, 0.0)
-    complementarity_diagonal = square + mu * bend
+    relaxation = np.where(bounds.kind == Penalty.SQUARE, 1 / bounds.gamma, 0.0)
+    complementarity_diagonal = square + mu * relaxation
     lower, upper = bounds.dual_range()
-    at_lo = y + 2 * mu * (bounds.lo - y * bend / 2 - activity) / complementarity_diagonal
-    at_hi = y + 2 * mu * (bounds.hi - y * bend / 2 - activity) / complementarity_diagonal
+    at_lo = y + 2 * mu * (bounds.lo - y * relaxation / 2 - activity) / complementarity_diagonal
+    at_hi = y + 2 * mu * (bounds.hi - y * relaxation / 2 - activity) / complementarity_diagonal
     return np.clip(np.where(at_lo > 0, at_lo, np.where(at_hi < 0, at_hi, 0.0)), lower, upper)
 
 
 def _gram(program: Program) -> Any:
     """Return the sparse matrix of the ``<A_k, A_l>``."""
-    n = program.blocks[0].n
-    parts = []
+    (block,) = program.blocks
+    n, m = block.n, program.m
+    total = sp.csr_array((m, n * n))
     for term in program.A.terms:
         t = term.rows.coordinates()
         row = np.concatenate([term.at[t.row]] * 2)
         cell = np.concatenate([t.i * n + t.j, t.j * n + t.i])
-        parts.append(sp.csr_array((np.concatenate([t.value, t.value]) / 2, (row, cell)), (program.m, n * n)))
-    A = sum(parts[1:], parts[0]) if parts else sp.csr_array((program.m, n * n))
-    return sp.csr_array(A @ A.T)
+        total = total + sp.csr_array((np.concatenate([t.value, t.value]) / 2, (row, cell)), (m, n * n))
+    return sp.csr_array(total @ total.T)
 
 
 def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
@@ -152,7 +152,7 @@ def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:
     for k in rows:
         checkpoint()
         span = slice(gram.indptr[k], gram.indptr[k + 1])
-        near = gram.indices[span][gram.data[span] != 0]
-        taken = set(color[near].tolist())
+        neighbors = gram.indices[span][gram.data[span] != 0]
+        taken = set(color[neighbors].tolist())
         color[k] = next(c for c in range(len(taken) + 1) if c not in taken)
     return [np.flatnonzero(color == c) for c in range(int(color.max(initial=-1)) + 1)]

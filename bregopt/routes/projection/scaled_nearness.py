@@ -81,14 +81,15 @@ class ScaledRows:
 
     def response(self, a: Array, y: Array, sigma: float) -> Response:
         """Return ``min over b of penalty(b) + sigma / 2 (a - b - y / sigma)^2``, and its slopes."""
-        aim = a - y / sigma
-        miss = np.clip(aim, self.lo, self.hi) - aim
-        give = sigma / (1 + np.where(self.hinge, 0.0, sigma / (2 * self.gamma)))
-        new = give * miss
-        slope = np.where(miss != 0, give, 0.0)
+        shifted = a - y / sigma
+        distance = np.clip(shifted, self.lo, self.hi) - shifted
+        relaxed = sigma / (1 + np.where(self.hinge, 0.0, sigma / (2 * self.gamma)))
+        new = relaxed * distance
+        slope = np.where(distance != 0, relaxed, 0.0)
         beyond = self.hinge & (np.abs(new) > self.gamma)
         new = np.where(beyond, np.copysign(self.gamma, new), new)
-        cost = np.where(beyond, np.abs(new) * (np.abs(miss) - np.abs(new) / (2 * sigma)), new * miss / 2)
+        linear = np.abs(new) * (np.abs(distance) - np.abs(new) / (2 * sigma))
+        cost = np.where(beyond, linear, new * distance / 2)
         return Response(new, np.where(beyond, 0.0, slope), float(cost.sum()))
 
 
@@ -102,7 +103,7 @@ class ScaledNearness:
         One block with elementwise weights, no ordinary variables.
     scale : array of shape (n, n)
         ``X / Y``, entry by entry.
-    unit : float
+    value_scale : float
         The ratio of the program's objective and the scaled one.
     K, L, lower, upper : array of shape (n, n)
     lower_row, upper_row : int array of shape (n, n)
@@ -114,7 +115,7 @@ class ScaledNearness:
 
     program: Program
     scale: Array
-    unit: float
+    value_scale: float
     K: Array
     L: Array
     lower: Array
@@ -140,9 +141,9 @@ class ScaledNearness:
         """The minimizer of the objective in the box; zero, or nearest to it, for entries without weight."""
         return self.best(self.L)
 
-    def best(self, pull: Array) -> Array:
-        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <pull, Y>``; nearest to zero without K."""
-        free = np.divide(pull, self.K, out=np.zeros_like(pull), where=self.K > 0)
+    def best(self, L: Array) -> Array:
+        """Return the minimizer in the box of ``<K o Y, Y> / 2 - <L, Y>``; nearest to zero without K."""
+        free = np.divide(L, self.K, out=np.zeros_like(L), where=self.K > 0)
         return np.clip(free, self.lower, self.upper)
 
     def value(self, Y: Array) -> float:
@@ -160,24 +161,25 @@ class ScaledNearness:
         """
         program, rows = self.program, self.rows
         multipliers = np.zeros(program.m)
-        multipliers[rows.at] = y * self.unit / rows.size
-        pull = Z + rows.adjoint(y)
-        left = np.triu(self.gradient(self.best(self.L + pull)) - pull)
-        for row, acts in ((self.lower_row, left > 0), (self.upper_row, left < 0)):
-            i, j = np.nonzero(acts & (row >= 0))
+        multipliers[rows.at] = y * self.value_scale / rows.size
+        linear = Z + rows.adjoint(y)
+        reduced = np.triu(self.gradient(self.best(self.L + linear)) - linear)
+        for row, active in ((self.lower_row, reduced > 0), (self.upper_row, reduced < 0)):
+            i, j = np.nonzero(active & (row >= 0))
             k = row[i, j]
             twice = np.where(i == j, 1.0, 2.0)
-            multipliers[k] = self.unit * twice * left[i, j] / (self.factor[k] * self.scale[i, j])
-        return program.bounds.clip(multipliers), self.unit * Z / self.scale
+            multipliers[k] = self.value_scale * twice * reduced[i, j] / (self.factor[k] * self.scale[i, j])
+        return program.bounds.clip(multipliers), self.value_scale * Z / self.scale
 
     def scaled_dual(self, y: Array, S: Array) -> tuple[Array, Array]:
         """Return multipliers of the scaled problem from those of the program: ``Z`` and ``y``."""
-        return S * self.scale / self.unit, y[self.rows.at] * self.rows.size / self.unit
+        return S * self.scale / self.value_scale, y[self.rows.at] * self.rows.size / self.value_scale
 
 
 def scaled_nearness(program: Program, tuning: ProjectionTuning) -> ScaledNearness:
     """Return the scaled form of a program of one block with elementwise weights."""
-    block, nearness = program.blocks[0], program.blocks[0].nearness
+    (block,) = program.blocks
+    nearness = block.nearness
     assert nearness is not None
     X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.parameters["weights"] ** 2
     box = _box(program)
@@ -186,19 +188,19 @@ def scaled_nearness(program: Program, tuning: ProjectionTuning) -> ScaledNearnes
     scale = np.outer(t, t)
     target = np.clip(np.where(W > 0, X0, 0.0), box.lower, box.upper)
     scale *= _size(program, target / scale, float(scale.diagonal().mean()))
-    unit = float((W * scale**2)[free].mean()) if free.any() else 1.0
+    value_scale = float((W * scale**2)[free].mean()) if free.any() else 1.0
     return ScaledNearness(
         program,
         scale,
-        unit,
-        W * scale**2 / unit,
-        (W * X0 - block.C) * scale / unit,
+        value_scale,
+        W * scale**2 / value_scale,
+        (W * X0 - block.C) * scale / value_scale,
         box.lower / scale,
         box.upper / scale,
         box.lower_row,
         box.upper_row,
         box.factor,
-        _scaled_rows(program, np.flatnonzero(box.factor == 0), scale, unit),
+        _scaled_rows(program, np.flatnonzero(box.factor == 0), scale, value_scale),
     )
 
 
@@ -227,8 +229,8 @@ class _Singles:
 
 def _box(program: Program) -> _Box:
     """Return the box; of rows with contradictory bounds on an entry only the first counts."""
-    n = program.blocks[0].n
-    singles = _singles(program)
+    (block,) = program.blocks
+    n, singles = block.n, _singles(program)
     pair = np.minimum(singles.i, singles.j) * n + np.maximum(singles.i, singles.j)
     lower, upper = np.full(n * n, -np.inf), np.full(n * n, np.inf)
     np.maximum.at(lower, pair, singles.low)
@@ -236,19 +238,19 @@ def _box(program: Program) -> _Box:
     first = np.zeros(len(pair), dtype=bool)
     first[np.unique(pair, return_index=True)[1]] = True
     counts = first | (lower <= upper)[pair]
-    alone = first & ~(lower <= upper)[pair]
-    lower[pair[alone]], upper[pair[alone]] = singles.low[alone], singles.high[alone]
-    rows = np.full((2, n * n), -1)
-    for row, own, end in zip(rows, (singles.low, singles.high), (lower, upper), strict=True):
-        gives = counts & (own == end[pair]) & np.isfinite(own)
-        row[pair[gives]] = singles.at[gives]
+    only = first & ~(lower <= upper)[pair]
+    lower[pair[only]], upper[pair[only]] = singles.low[only], singles.high[only]
+    lower_row, upper_row = np.full((2, n * n), -1)
+    for row, of_row, bound in ((lower_row, singles.low, lower), (upper_row, singles.high, upper)):
+        tightest = counts & (of_row == bound[pair]) & np.isfinite(of_row)
+        row[pair[tightest]] = singles.at[tightest]
     factor = np.zeros(program.m)
     factor[singles.at[counts]] = singles.factor[counts]
 
     def square(S: Any) -> Any:  # from the upper triangle
         return np.where(np.tri(n, k=-1), S.reshape(n, n).T, S.reshape(n, n))
 
-    return _Box(square(lower), square(upper), square(rows[0]), square(rows[1]), factor)
+    return _Box(square(lower), square(upper), square(lower_row), square(upper_row), factor)
 
 
 def _singles(program: Program) -> _Singles:
@@ -286,16 +288,16 @@ def _size(program: Program, target: Array, square: float) -> float:
     checkpoint(n)
     size = float(np.trace(psd_part(target))) / n
     norms = program.A.norms()
-    stated = program.bounds.sizes[norms > 0] / norms[norms > 0]
-    size = max(size, float(stated.max(initial=0.0)) / (square * np.sqrt(n)))
+    of_bounds = program.bounds.sizes[norms > 0] / norms[norms > 0]
+    size = max(size, float(of_bounds.max(initial=0.0)) / (square * np.sqrt(n)))
     return size if size > 0 else 1.0
 
 
-def _scaled_rows(program: Program, at: IntArray, scale: Array, unit: float) -> ScaledRows:
+def _scaled_rows(program: Program, at: IntArray, scale: Array, value_scale: float) -> ScaledRows:
     """Return the given rows, divided by approximations of their norms."""
     size = program.A.norms()[at] * float(scale.diagonal().mean())
     size = np.where(size > 0, size, 1.0)
     bounds = program.bounds.slice(at)
     hinge = bounds.kind == int(Penalty.HINGE)
-    gamma = bounds.gamma * np.where(hinge, size, size**2) / unit
+    gamma = bounds.gamma * np.where(hinge, size, size**2) / value_scale
     return ScaledRows(at, size, bounds.lo / size, bounds.hi / size, gamma, hinge, program.A.slice(at), scale)

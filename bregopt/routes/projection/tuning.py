@@ -42,6 +42,9 @@ class ProjectionTuning(WorkingSetTuning):
     least_curvature : float
         Least diagonal entry of the dual Hessian, relative to that of the row alone. A singular point may have
         no curvature along a row, and the diagonal preconditions Newton's equation.
+    rank_one_ratio : int
+        Largest number of rows of a family, relative to the order, whose curvatures come from their rank-one
+        terms. With more rows all entries together cost less.
     start_trials : int
         Limit on increases of the divergence's weight in the search for a first point. The exponential of von
         Neumann overflows at zero multipliers if the linear cost is large.
@@ -145,6 +148,7 @@ class ProjectionTuning(WorkingSetTuning):
     shortest_newton_step: float = 1e-3
     shortest_gradient_step: float = 1e-12
     least_curvature: float = 1e-8
+    rank_one_ratio: int = 2
     start_trials: int = 8
     start_growth: float = 10.0
     start_decrease: float = 2.0

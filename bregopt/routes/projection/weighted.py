@@ -39,7 +39,7 @@ def weighted_frobenius(program: Program, settings: Any, start: Start | None, pro
 
 
 @dataclass(frozen=True, eq=False)
-class _Proven:
+class _Certified:
     """A point and its certificate."""
 
     X: Array
@@ -48,8 +48,8 @@ class _Proven:
     certificate: Certificate
 
     @property
-    def miss(self) -> float:
-        """The error: the larger of gap and primal residual."""
+    def error(self) -> float:
+        """The larger of gap and primal residual."""
         return max(self.certificate.gap, self.certificate.primal_residual)
 
 
@@ -62,7 +62,7 @@ class _Weighted:
         self._monitor = Monitor(program, settings, progress)
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
-        self._best: _Proven | None = None
+        self._best: _Certified | None = None
         self._diagonal = held_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
@@ -79,8 +79,9 @@ class _Weighted:
 
     def _solved(self, start: Start | None) -> StopReason:
         """Return the reason why the last method stopped; each starts at the best point so far."""
-        if start is not None and start.X and start.S is not None and start.S[0] is not None:
-            stop = self._look(np.asarray(start.X[0]), self._program.bounds.clip(start.y), start.S[0])
+        if start is not None and start.X and start.S is not None:
+            (X,), (S,) = start.X, start.S
+            stop = None if S is None else self._judge(np.asarray(X), self._program.bounds.clip(start.y), S)
             if stop is not None:
                 return stop
         scaled = scaled_nearness(self._program, self._tuning)
@@ -107,12 +108,12 @@ class _Weighted:
         while moves and self._steps < limit:
             moves = method.step()
             self._steps += moves
-            size = scale + scaled.unit * abs(scaled.value(method.Y))
+            size = scale + scaled.value_scale * abs(scaled.value(method.Y))
             small = tuning.certified_complementarity * self._settings.tol * size
-            far = method.complementarity * scaled.unit > small
+            far = method.complementarity * scaled.value_scale > small
             if moves and far and self._steps % tuning.certificate_steps:
                 continue
-            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            stop = self._judge(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
                 return stop
         return None
@@ -120,16 +121,16 @@ class _Weighted:
     def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
         Z, y = self._multipliers(scaled)
-        before, vain = self._steps, 0
+        before, stalled = self._steps, 0
         method = AugmentedLagrangian(scaled, Z, y, limit - before, self._tuning)
-        while vain < self._tuning.lagrangian_patience and self._steps < limit:
-            miss = self._best.miss if self._best else np.inf
+        while stalled < self._tuning.lagrangian_patience and self._steps < limit:
+            error = self._best.error if self._best else np.inf
             method.round()
             self._steps = before + method.steps
-            stop = self._look(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            stop = self._judge(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
                 return stop
-            vain = 0 if self._best and self._best.miss < miss else vain + 1
+            stalled = 0 if self._best and self._best.error < error else stalled + 1
         return None
 
     def _multipliers(self, scaled: ScaledNearness) -> tuple[Array, Array]:
@@ -138,25 +139,25 @@ class _Weighted:
             return scaled.scaled_dual(self._best.y, self._best.S)
         return np.zeros((scaled.n,) * 2), np.zeros(len(scaled.rows.at))
 
-    def _look(self, X: Array, y: Array, S: Array) -> StopReason | None:
+    def _judge(self, X: Array, y: Array, S: Array) -> StopReason | None:
         """Certify a point, keep it if it is the best, and return the reason to stop, if any."""
-        point = self._proven(X, y, S)
-        if self._best is None or point.miss < self._best.miss:
+        point = self._certified(X, y, S)
+        if self._best is None or point.error < self._best.error:
             self._best = point
         stop = self._monitor.look(self._steps, point.certificate, point.y)
         if stop is StopReason.STALLED:
             stop = None  # the methods themselves detect this
         return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
 
-    def _proven(self, X: Array, y: Array, S: Array) -> _Proven:
+    def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
         if self._diagonal is not None:
             X = self._diagonal.scaled(X, np.sqrt(self._settings.tol))
         certificate = certify(self._program, (X,), _NO_VARIABLES, y, S=(S,))
-        return _Proven(X, y, S, certificate)
+        return _Certified(X, y, S, certificate)
 
     def _without(self, stop: StopReason) -> Answer:
         """Return the diagonal of ``X0``, if nothing is certified yet."""
-        nearness = self._program.blocks[0].nearness
-        assert nearness is not None
-        X = np.diag(np.maximum(np.asarray(nearness.X0).diagonal(), 0.0))
+        (block,) = self._program.blocks
+        assert block.nearness is not None
+        X = np.diag(np.maximum(np.asarray(block.nearness.X0).diagonal(), 0.0))
         return Answer((X,), _NO_VARIABLES, np.zeros(self._program.m), stop, self._steps)

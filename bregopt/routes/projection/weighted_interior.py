@@ -36,8 +36,8 @@ def interior_unknowns(scaled: ScaledNearness) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
-    """The lower or the upper bounds of box entries and rows: slacks (`room`) and multipliers.
+class _BoundState:
+    """The lower or the upper bounds of box entries and rows, their slacks and multipliers.
 
     Parameters
     ----------
@@ -45,50 +45,50 @@ class _Side:
         1 for lower bounds, -1 for upper ones.
     bounded : mask of shape (m,)
         Marks the finite bounds; elsewhere the slack is one and the multiplier zero.
-    end, room, multiplier : array of shape (m,)
+    bound, slack, multiplier : array of shape (m,)
     """
 
     sign: float
     bounded: Mask
-    end: Array
-    room: Array
+    bound: Array
+    slack: Array
     multiplier: Array
 
     @property
     def weight(self) -> Array:
         """The quotient of multiplier and slack, the diagonal ``w`` of Newton's equation."""
-        return np.where(self.bounded, self.multiplier / self.room, 0.0)
+        return np.where(self.bounded, self.multiplier / self.slack, 0.0)
 
     @property
     def product(self) -> float:
         """The sum of the products of slack and multiplier."""
-        return float(self.room @ self.multiplier)
+        return float(self.slack @ self.multiplier)
 
-    def moved(self, step: _SideStep, alpha: float) -> _Side:
+    def moved(self, step: _BoundStep, alpha: float) -> _BoundState:
         """Return the bounds after a step."""
-        room, multiplier = self.room + alpha * step.room, self.multiplier + alpha * step.multiplier
-        return _Side(self.sign, self.bounded, self.end, room, multiplier)
+        slack, multiplier = self.slack + alpha * step.slack, self.multiplier + alpha * step.multiplier
+        return _BoundState(self.sign, self.bounded, self.bound, slack, multiplier)
 
-    def longest(self, step: _SideStep) -> float:
+    def step_length(self, step: _BoundStep) -> float:
         """Return the largest step length that keeps slacks and multipliers nonnegative."""
-        longest = np.inf
-        for value, move in ((self.room, step.room), (self.multiplier, step.multiplier)):
+        alpha = np.inf
+        for value, move in ((self.slack, step.slack), (self.multiplier, step.multiplier)):
             falling = self.bounded & (move < 0)
-            longest = min(longest, float((-value[falling] / move[falling]).min(initial=np.inf)))
-        return longest
+            alpha = min(alpha, float((-value[falling] / move[falling]).min(initial=np.inf)))
+        return alpha
 
-    def miss(self, activity: Array) -> Array:
+    def residual(self, activity: Array) -> Array:
         """Return the residual of the slacks at these activities."""
-        return np.where(self.bounded, self.sign * (activity - self.end) - self.room, 0.0)
+        return np.where(self.bounded, self.sign * (activity - self.bound) - self.slack, 0.0)
 
-    def wish(self, mu: float, second: Array) -> Array:
+    def multiplier_step(self, mu: float, second: Array) -> Array:
         """Return the step of the multipliers for unchanged slacks."""
-        return np.where(self.bounded, (mu - second) / self.room - self.multiplier, 0.0)
+        return np.where(self.bounded, (mu - second) / self.slack - self.multiplier, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class _SideStep:
-    room: Array
+class _BoundStep:
+    slack: Array
     multiplier: Array
 
 
@@ -98,7 +98,7 @@ class _Step:
     X: Array
     Z: Array
     multipliers: Array
-    sides: tuple[_SideStep, ...]
+    bounds: tuple[_BoundStep, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,24 +156,25 @@ class InteriorPoint:
         size = max(1.0, float(np.linalg.norm(scaled.gradient(self.Y), 2)))
         self.Z = size * np.eye(n)
         lower, upper = scaled.lower[self._at], scaled.upper[self._at]
-        self._held = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))  # of the unknowns
-        lo = np.concatenate([lower[self._held], rows.lo])
-        hi = np.concatenate([upper[self._held], rows.hi])
+        self._bounded = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))  # of the unknowns
+        lo = np.concatenate([lower[self._bounded], rows.lo])
+        hi = np.concatenate([upper[self._bounded], rows.hi])
         self._equal, self._value = lo == hi, lo
-        self._sides = tuple(self._side(sign, end, size) for sign, end in ((1.0, lo), (-1.0, hi)))
-        self._multipliers = self._sides[0].multiplier - self._sides[1].multiplier
+        at_lo, at_hi = self._bound_state(1.0, lo, size), self._bound_state(-1.0, hi, size)
+        self._bounds: tuple[_BoundState, ...] = (at_lo, at_hi)
+        self._multipliers = at_lo.multiplier - at_hi.multiplier
         adjoints = [self._entries(rows.adjoint(unit) + np.zeros((n, n))) for unit in np.eye(len(rows.at))]
         self._rows = np.array(adjoints).reshape(len(rows.at), len(i))
 
     @property
     def y(self) -> Array:
         """The multipliers of the rows, scaled; shape ``(m,)``."""
-        return self._multipliers[len(self._held) :]
+        return self._multipliers[len(self._bounded) :]
 
     @property
     def complementarity(self) -> float:
         """The duality gap of a primal and dual feasible point."""
-        return float(np.vdot(self._X, self.Z)) + sum(side.product for side in self._sides)
+        return float(np.vdot(self._X, self.Z)) + sum(side.product for side in self._bounds)
 
     def step(self) -> bool:
         """Do one step; False if no step is possible."""
@@ -185,33 +186,33 @@ class InteriorPoint:
             step = self._corrected(scaling)
         except LinAlgError:
             return False
-        alpha = min(1.0, self._tuning.step_fraction * self._longest(step, scaling))
+        alpha = min(1.0, self._tuning.step_fraction * self._step_length(step, scaling))
         if not alpha > self._tuning.shortest_interior_step:
             return False
         self.Y = self.Y + alpha * step.D
         self._X, self.Z = self._X + alpha * step.X, self.Z + alpha * step.Z
         self._multipliers = self._multipliers + alpha * step.multipliers
-        self._sides = tuple(side.moved(own, alpha) for side, own in zip(self._sides, step.sides, strict=True))
+        self._bounds = self._moved(step, alpha)
         return bool(np.isfinite(self.Y).all())
 
     def _corrected(self, scaling: _Scaling) -> _Step:
         """Return the corrector step; the predictor determines its centering parameter."""
         solve, s = self._equation(scaling.P), scaling.s
-        nothing = tuple(np.zeros(len(self._value)) for _ in self._sides)
+        nothing = tuple(np.zeros(len(self._value)) for _ in self._bounds)
         predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
-        alpha = min(1.0, self._longest(predictor, scaling))
+        alpha = min(1.0, self._step_length(predictor, scaling))
         mu, tuning = self._mean_product(predictor, 0.0), self._tuning
         left = self._mean_product(predictor, alpha) / mu if mu > 0 else 0.0
         center = min(max(left**tuning.centering_exponent, tuning.least_centering), 1.0)
         X, Z = scaling.of_primal(predictor.X), scaling.of_dual(predictor.Z)
         target = np.diag(center * mu - s**2) - symmetrize(X @ Z)
-        second = tuple(side.room * side.multiplier for side in predictor.sides)
+        second = tuple(side.slack * side.multiplier for side in predictor.bounds)
         return self._direction(solve, scaling, target, second, center * mu)
 
-    def _side(self, sign: float, end: Array, size: float) -> _Side:
-        bounded = np.isfinite(end) & ~self._equal
-        return _Side(
-            sign, bounded, np.where(bounded, end, 0.0), np.ones(len(end)), np.where(bounded, size, 0.0)
+    def _bound_state(self, sign: float, bound: Array, size: float) -> _BoundState:
+        bounded = np.isfinite(bound) & ~self._equal
+        return _BoundState(
+            sign, bounded, np.where(bounded, bound, 0.0), np.ones(len(bound)), np.where(bounded, size, 0.0)
         )
 
     def _entries(self, S: Array) -> Array:
@@ -228,13 +229,13 @@ class InteriorPoint:
 
     def _activity(self, unknowns: Array) -> Array:
         """Return the changes of the bounded entries and the rows for given changes of the unknowns."""
-        return np.concatenate([unknowns[self._held], self._rows @ unknowns])
+        return np.concatenate([unknowns[self._bounded], self._rows @ unknowns])
 
     def _gathered(self, y: Array) -> Array:
         """Return the transpose of :meth:`_activity`."""
-        h = len(self._held)
+        h = len(self._bounded)
         total: Array = y[h:] @ self._rows
-        total[self._held] += y[:h]
+        total[self._bounded] += y[:h]
         return total
 
     def _equation(self, P: Array) -> _Solve:
@@ -248,8 +249,9 @@ class InteriorPoint:
         M *= self._twice[:, None]
         M *= self._twice / 2
         M[np.diag_indices(len(i))] += self._entries(self._scaled.K)
-        weight, h = self._sides[0].weight + self._sides[1].weight, len(self._held)
-        M[self._held, self._held] += weight[:h]
+        at_lo, at_hi = self._bounds
+        weight, h = at_lo.weight + at_hi.weight, len(self._bounded)
+        M[self._bounded, self._bounded] += weight[:h]
         if weight[h:].any():
             M += (self._rows.T * weight[h:]) @ self._rows
         factor, info = lapack.dpotrf(M.T, lower=1, clean=0, overwrite_a=1)
@@ -282,37 +284,41 @@ class InteriorPoint:
         """
         scaled, P, s = self._scaled, scaling.P, scaling.s
         gap = self.Y - self._X
-        aim = scaling.inverse.T @ (2 * target / (s[:, None] + s)) @ scaling.inverse  # of dZ + P dX P
-        residual = self._entries(scaled.gradient(self.Y) - self.Z) - self._gathered(self._multipliers)
-        activity = np.concatenate([self.Y[self._at][self._held], scaled.rows.apply(self.Y)])
-        misses = [side.miss(activity) for side in self._sides]
-        wishes = [side.wish(mu, own) for side, own in zip(self._sides, second, strict=True)]
-        push = np.zeros(len(activity))
-        for side, miss, wish in zip(self._sides, misses, wishes, strict=True):
-            push += side.sign * (wish - side.weight * miss)
-        right = self._entries(aim - P @ gap @ P) - residual + self._gathered(push)
+        unscaled = scaling.inverse.T @ (2 * target / (s[:, None] + s)) @ scaling.inverse  # of dZ + P dX P
+        dual_residual = self._entries(scaled.gradient(self.Y) - self.Z) - self._gathered(self._multipliers)
+        activity = np.concatenate([self.Y[self._at][self._bounded], scaled.rows.apply(self.Y)])
+        residuals = [side.residual(activity) for side in self._bounds]
+        moves = [side.multiplier_step(mu, own) for side, own in zip(self._bounds, second, strict=True)]
+        of_bounds = np.zeros(len(activity))
+        for side, residual, move in zip(self._bounds, residuals, moves, strict=True):
+            of_bounds += side.sign * (move - side.weight * residual)
+        right = self._entries(unscaled - P @ gap @ P) - dual_residual + self._gathered(of_bounds)
         unknowns, of_equalities = solve(right, (self._value - activity)[self._equal])
         D, moved = self._matrix(unknowns), self._activity(unknowns)
-        sides, multipliers = [], np.zeros(len(activity))
-        for side, miss, wish in zip(self._sides, misses, wishes, strict=True):
-            room = np.where(side.bounded, side.sign * moved + miss, 0.0)
-            sides.append(_SideStep(room, wish - side.weight * room))
-            multipliers += side.sign * sides[-1].multiplier
+        steps, multipliers = [], np.zeros(len(activity))
+        for side, residual, move in zip(self._bounds, residuals, moves, strict=True):
+            slack = np.where(side.bounded, side.sign * moved + residual, 0.0)
+            steps.append(_BoundStep(slack, move - side.weight * slack))
+            multipliers += side.sign * steps[-1].multiplier
         multipliers[self._equal] = of_equalities
-        return _Step(D, D + gap, symmetrize(aim - P @ (D + gap) @ P), multipliers, tuple(sides))
+        return _Step(D, D + gap, symmetrize(unscaled - P @ (D + gap) @ P), multipliers, tuple(steps))
 
-    def _longest(self, step: _Step, scaling: _Scaling) -> float:
+    def _step_length(self, step: _Step, scaling: _Scaling) -> float:
         """Return the largest step length inside all cones."""
         root = np.sqrt(scaling.s)
-        longest = [side.longest(own) for side, own in zip(self._sides, step.sides, strict=True)]
+        lengths = [side.step_length(own) for side, own in zip(self._bounds, step.bounds, strict=True)]
         for S in (scaling.of_primal(step.X), scaling.of_dual(step.Z)):
             least = float(np.linalg.eigvalsh(S / np.outer(root, root))[0])
-            longest.append(-1 / least if least < 0 else np.inf)
-        return min(longest)
+            lengths.append(-1 / least if least < 0 else np.inf)
+        return min(lengths)
+
+    def _moved(self, step: _Step, alpha: float) -> tuple[_BoundState, ...]:
+        """Return the bounds after a step."""
+        return tuple(side.moved(own, alpha) for side, own in zip(self._bounds, step.bounds, strict=True))
 
     def _mean_product(self, step: _Step, alpha: float) -> float:
         """Return the mean complementarity product after a step."""
         total = float(np.vdot(self._X + alpha * step.X, self.Z + alpha * step.Z))
-        sides = [side.moved(own, alpha) for side, own in zip(self._sides, step.sides, strict=True)]
-        count = len(self._X) + sum(int(side.bounded.sum()) for side in sides)
-        return (total + sum(side.product for side in sides)) / count
+        bounds = self._moved(step, alpha)
+        count = len(self._X) + sum(int(side.bounded.sum()) for side in bounds)
+        return (total + sum(side.product for side in bounds)) / count

@@ -174,8 +174,8 @@ class AugmentedLagrangian:
     def _free(self, at: _Point, gradient: Array) -> Array:
         """Return zero for each entry that the gradient keeps at a bound of the box, one for the others."""
         scaled = self._scaled
-        held = ((at.Y <= scaled.lower) & (gradient >= 0)) | ((at.Y >= scaled.upper) & (gradient <= 0))
-        return (~(held | scaled.fixed)).astype(float)
+        active = ((at.Y <= scaled.lower) & (gradient >= 0)) | ((at.Y >= scaled.upper) & (gradient <= 0))
+        return (~(active | scaled.fixed)).astype(float)
 
     def _distance(self, at: _Point) -> float:
         cone, rows = np.linalg.norm(at.Z - self.Z), np.linalg.norm(at.rows.y - self.y)
