@@ -31,7 +31,7 @@ class Method(ABC):
     tests_multipliers = True
     """Whether the multipliers are tested for a Farkas vector at each step. Otherwise `proof` does."""
     keeps_best = True
-    """Whether the result is the best iterate. Otherwise it is the last, where a dual ascent ends highest."""
+    """Whether the result is the best iterate. Otherwise it is the last, which a dual ascent bounds best."""
 
     @abstractmethod
     def certificate(self, at: Any) -> Certificate:
@@ -140,11 +140,12 @@ class Monitor:
         best, least, progressed, before = at, np.inf, step, at.y
         try:
             while True:
+                best = best if method.keeps_best else at
                 certificate = method.certificate(at)
                 error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
                 if error <= self._tuning.progress_ratio * least:
                     progressed = step
-                if error <= least or not method.keeps_best:
+                if error <= least:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
                 if stop is not None:
