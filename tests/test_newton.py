@@ -28,7 +28,7 @@ from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
-from bregopt.routes.projection.held_diagonal import simplex_shift
+from bregopt.routes.projection.bounded_diagonal import simplex_shift
 
 TUNING = InteriorPointTuning()
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
@@ -738,7 +738,7 @@ def test_real_patterns_of_fixed_entries(data, name):
     np.testing.assert_allclose(sol.X[pattern], A[pattern], atol=1e-5)
 
 
-class TestHeldDiagonal:
+class TestBoundedDiagonal:
     def test_the_shift_projects_onto_the_simplex(self):
         rng = np.random.default_rng(0)
         for total in (0.0, 0.5, 30.0):

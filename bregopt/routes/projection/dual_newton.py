@@ -28,7 +28,7 @@ from bregopt.program.rows import Rows
 from bregopt.routes.ipm import RowAction, conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.held_diagonal import HeldDiagonal, held_diagonal, simplex_shift
+from bregopt.routes.projection.bounded_diagonal import BoundedDiagonal, bounded_diagonal, simplex_shift
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dual_newton"]
@@ -80,7 +80,7 @@ class _DualNewton(Method):
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
-        self._diagonal = held_diagonal(program) if divergence.quadratic else None
+        self._diagonal = bounded_diagonal(program) if divergence.quadratic else None
         self._restores = restore and self._diagonal is not None and self._diagonal.alone
 
     def run(self, start: Start | None) -> Answer:
@@ -126,21 +126,21 @@ class _DualNewton(Method):
         settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
         return _DualNewton(_weighing(self._program, mu), settings, Progress("a larger weight"))
 
-    def _of_right_trace(self, held: HeldDiagonal) -> _Point | None:
+    def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:
         """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
 
         Without the cone its matrix would have the prescribed diagonal. Along the multipliers of the identity
         the spectrum is shifted until its positive part has the prescribed trace.
         """
-        unit = 2 * self._mu / held.weight
+        slope = 2 * self._mu / diagonal.weight
         checkpoint(len(self._C))
         start = self._X0.diagonal() - self._C.diagonal() / (2 * self._mu)
         y = np.zeros(self._program.m)
-        y[held.at] = unit * (held.lo - start[held.index])
+        y[diagonal.at] = slope * (diagonal.lo - start[diagonal.index])
         spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
         assert spectrum is not None
-        shift = simplex_shift(spectrum.theta, float(held.lo.sum()))
-        y[held.at] -= unit * shift
+        shift = simplex_shift(spectrum.theta, float(diagonal.lo.sum()))
+        y[diagonal.at] -= slope * shift
         shifted: Any = replace(spectrum, theta=spectrum.theta - shift)  # type: ignore[type-var]
         return self._point_of(y, shifted)
 

@@ -21,7 +21,7 @@ from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.held_diagonal import held_diagonal
+from bregopt.routes.projection.bounded_diagonal import bounded_diagonal
 from bregopt.routes.projection.scaled_nearness import ScaledNearness, scaled_nearness
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted_interior import InteriorPoint, interior_unknowns
@@ -63,7 +63,7 @@ class _Weighted:
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Certified | None = None
-        self._diagonal = held_diagonal(program)
+        self._diagonal = bounded_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point."""

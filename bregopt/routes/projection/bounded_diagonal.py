@@ -9,11 +9,11 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Program
 
-__all__ = ["HeldDiagonal", "held_diagonal", "simplex_shift"]
+__all__ = ["BoundedDiagonal", "bounded_diagonal", "simplex_shift"]
 
 
 @dataclass(frozen=True, eq=False)
-class HeldDiagonal:
+class BoundedDiagonal:
     """Hard rows ``lo <= X[i, i] <= hi``, divided by their weights.
 
     Parameters
@@ -37,32 +37,32 @@ class HeldDiagonal:
 
     def scaled(self, X: Array, most: float) -> Array:
         """Return ``D X D`` within the bounds; `X` itself if the relative change would exceed `most`."""
-        there = X.diagonal()[self.index]
-        held = np.clip(there, self.lo, self.hi)
-        if (np.abs(held - there) > most * there).any():
+        diagonal = X.diagonal()[self.index]
+        clipped = np.clip(diagonal, self.lo, self.hi)
+        if (np.abs(clipped - diagonal) > most * diagonal).any():
             return X
         d = np.ones(len(X))
-        d[self.index] = np.sqrt(held / np.maximum(there, TINY))
-        moved: Array = d[:, None] * X * d
-        return moved
+        d[self.index] = np.sqrt(clipped / np.maximum(diagonal, TINY))
+        scaled: Array = d[:, None] * X * d
+        return scaled
 
 
-def held_diagonal(program: Program) -> HeldDiagonal | None:
+def bounded_diagonal(program: Program) -> BoundedDiagonal | None:
     """Return the rows on the diagonal of a program in one block; None if they are not simple."""
     bounds, (block,) = program.bounds, program.blocks
     rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
     for term in program.A.terms:
         if term.rows.single:
             t = term.rows.coordinates()
-            own = t.i == t.j
-            rows, index = np.append(rows, term.at[own]), np.append(index, t.i[own])
-            weight = np.append(weight, t.value[own])
+            diagonal = t.i == t.j
+            rows, index = np.append(rows, term.at[diagonal]), np.append(index, t.i[diagonal])
+            weight = np.append(weight, t.value[diagonal])
     simple = bounds.hard[rows].all() and (weight > 0).all() and (bounds.hi[rows] >= 0).all()
     if len(rows) == 0 or not simple or len(np.unique(index)) < len(index):
         return None
     lo, hi = np.maximum(bounds.lo[rows] / weight, 0.0), bounds.hi[rows] / weight
     complete = len(rows) == block.n and bool((lo == hi).all())
-    return HeldDiagonal(rows, index, weight, lo, hi, complete, alone=len(rows) == program.m)
+    return BoundedDiagonal(rows, index, weight, lo, hi, complete, alone=len(rows) == program.m)
 
 
 def simplex_shift(theta: Array, total: float) -> float:
