@@ -409,3 +409,12 @@ def test_a_linear_program_in_slices_of_time_has_the_same_answer():
     sliced = problem.solve(solver="psdboost", master="lp", tol=1e-6, tuning=tuning)
     assert whole.status == sliced.status == "optimal"
     assert abs(sliced.value - whole.value) <= whole.error + sliced.error
+
+
+def test_a_dual_ascent_that_is_cut_short_returns_its_last_point():
+    """The first point has the smaller error here, the last the larger bound."""
+    A = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+    sol = bo.nearest_correlation(A, solver="bregman", method="cyclic", max_iter=1)
+    first, last = sol.history["dual"]
+    assert first < last
+    assert sol.dual_value == pytest.approx(last)

@@ -67,7 +67,7 @@ class ProjectionTuning(WorkingSetTuning):
         Largest change of a multiplier that ends the sweeps, relative to the first sweep.
     farkas_rounds : int
         Rounds of Dykstra's method between two tests for a Farkas vector, which is the change of the
-        multipliers over these rounds.
+        multipliers over these rounds. Below `farkas_residual` none is tested.
     sinkhorn_steps : int
         Steps of the scaling to equal row means of the weights (Sinkhorn and Knopp).
     sinkhorn_floor : float
