@@ -33,8 +33,6 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dual_newton"]
 
-_CG_STEPS = 200
-
 
 @dataclass(frozen=True, eq=False)
 class _Point:
@@ -223,7 +221,7 @@ class _DualNewton(Method):
         self, at: _Point, gradient: Array, slope: Array, diagonal: Array, at_end: Mask, known: Array
     ) -> Array:
         """Return Newton's step, in which the multipliers in `at_end` move by `known`."""
-        d = known.copy()
+        d, tuning = known.copy(), self._tuning
         free = ~at_end
         right = gradient[free]
         if d.any():
@@ -242,8 +240,8 @@ class _DualNewton(Method):
             right,
             diagonal[free],
             min(0.1, np.sqrt(size / unit)),
-            _CG_STEPS,
-            self._settings.tuning.interior,
+            tuning.cg_steps,
+            tuning.interior,
         )
         return d
 
@@ -275,7 +273,7 @@ class _Hessian:
 
     def __init__(self, program: Program, tuning: ProjectionTuning) -> None:
         (block,) = program.blocks
-        self._action, self._tuning = RowAction(program.A), tuning
+        self._action, self._tuning = RowAction(program.A, tuning.interior), tuning
         self._squares = program.A.norms() ** 2
         self._terms = [_TermCurvature(term.at, term.rows, block.n, tuning) for term in program.A.terms]
 
