@@ -34,7 +34,8 @@ from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.registry import register_solver, solvers, tuning
+from bregopt.routes.options import tuning
+from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
 
 __version__ = "0.1.0"

@@ -16,6 +16,8 @@ from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemEr
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
 from bregopt.routes import registry
+from bregopt.routes.options import check_options, own_options
+from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
@@ -160,19 +162,19 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
     problem = _checkable(problem)
-    registry.check_options("auto", options)
+    check_options("auto", options)
     foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
     chosen = (foreign or registry.solvers()) if solvers is None else solvers
     asked = {name: _route(name) for name in chosen}
-    own = {name: {**registry.own_options(route, options), **more} for name, (route, more) in asked.items()}
+    own = {name: {**own_options(route, options), **more} for name, (route, more) in asked.items()}
     if solvers is None and not foreign:
         program = problem.program()
-        own = {name: known for name, known in own.items() if registry.takes(program, name, known)}
+        own = {name: known for name, known in own.items() if takes(program, name, known)}
     if not own:
         raise ValueError("solvers is empty; expected at least one name")
     _check_heard(options, own)
     for name, known in own.items():
-        registry.check_options(asked[name][0], known)
+        check_options(asked[name][0], known)
     # The first comes last, so that its answer is the one the problem keeps.
     found = {name: _solved(problem, asked[name][0], own[name]) for name in reversed(own)}
     return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))

@@ -8,7 +8,7 @@ import problem_library
 import pytest
 
 import bregopt as bo
-from bregopt.routes import registry
+from bregopt.routes import routing
 
 # A new route is tested by adding its name.
 ROUTES = ("bregman", "path", "psdboost", "lowrank", "definiteboost", "cvxpy")
@@ -33,7 +33,7 @@ def solved(problem, route, options):
 
 
 def takes(problem, route):
-    return next(r for r in registry.routes(problem.program()) if r.solver == route).refusal is None
+    return next(r for r in routing.routes(problem.program()) if r.solver == route).refusal is None
 
 
 PAIRS = [

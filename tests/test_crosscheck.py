@@ -13,7 +13,7 @@ import bregopt as bo
 from bregopt.cvxpy.cone_check import ConeProblem
 from bregopt.cvxpy.conic_solver import ConicProblem
 from bregopt.program import Answer, StopReason
-from bregopt.routes import registry
+from bregopt.routes import registry, routing
 from bregopt.routes.base import Capabilities, Settings
 
 
@@ -112,7 +112,7 @@ def test_routes_agree(name):
 
 def test_every_route_that_takes_the_problem_is_asked(problem):
     check = checked(problem)
-    takes = [r.solver for r in registry.routes(problem.program()) if r.refusal is None]
+    takes = [r.solver for r in routing.routes(problem.program()) if r.refusal is None]
     assert [row.solver for row in check.rows] == takes
     assert check.ok, f"\n{check}"
 

@@ -21,7 +21,7 @@ from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
 from bregopt.presolve.row_recognition import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
-from bregopt.routes import registry
+from bregopt.routes import routing
 
 OURS = {name: case for name, case in CASES.items() if case[3] == "path"}
 OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
@@ -147,7 +147,7 @@ def test_both_readings_have_one_value(name):
     data, _, _ = CASES[name][0]().get_problem_data(BREGOPT)
     answers = []
     for reading in read_conic(_conic(data)):
-        found = registry.solve(reading.program, "path", warn=False, tol=1e-7)
+        found = routing.solve(reading.program, "path", warn=False, tol=1e-7)
         if found.status == "optimal":
             answers.append((-found.value if reading.dual else found.value, found.error))
     assert answers

@@ -157,7 +157,7 @@ def test_every_route_has_a_page_that_names_its_options():
     pages = {p.stem: p.read_text() for p in (ROOT / "docs" / "routes").glob("*.md") if p.stem != "index"}
     assert set(pages) == set(bo.solvers())
     shared = set(Settings.__dataclass_fields__)
-    for name, cls in registry._all().items():
+    for name, cls in registry.load_all().items():
         for option in set(cls.Settings.__dataclass_fields__) - shared:
             assert f"`{option}`" in pages[name], f"{name}: {option}"
 

@@ -20,7 +20,7 @@ import bregopt as bo
 from bregopt.certify import certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
-from bregopt.routes import registry
+from bregopt.routes import routing
 from bregopt.routes.ipm import PrimalDual
 
 
@@ -401,7 +401,7 @@ def test_soft_rows(penalty, seed):
     program = problem.program()
     kind = np.where(program.bounds.hard, Penalty.HARD, penalty)
     program = dataclasses.replace(program, bounds=dataclasses.replace(program.bounds, kind=kind))
-    solution = registry.solve(program, "path", tol=1e-8)
+    solution = routing.solve(program, "path", tol=1e-8)
     assert solution.status == "optimal"
 
     K, t = cp.Variable((n, n), PSD=True), cp.Variable(m)

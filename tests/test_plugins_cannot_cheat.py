@@ -12,7 +12,7 @@ from bregopt.certify import certify
 from bregopt.divergences import DIVERGENCES, Frobenius
 from bregopt.program import Answer, LinearMap, Nearness, Program, StopReason, Term
 from bregopt.program.rows import DenseRows
-from bregopt.routes import registry
+from bregopt.routes import registry, routing
 from bregopt.routes.base import Capabilities, Settings
 
 INDEFINITE = np.array([[1.0, 0.8, -0.6], [0.8, 1.0, 0.7], [-0.6, 0.7, 1.0]])
@@ -137,7 +137,7 @@ def with_family(program: Program, family: Any) -> Program:
 def solved(program):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return registry.solve(program, "bregman")
+        return routing.solve(program, "bregman")
 
 
 class TestRowFamilies:

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 
 import bregopt as bo
-from bregopt.routes import registry
+from bregopt.routes import routing
 
 DIVERGENCE = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 # D(x, x0) of positive numbers, and its derivative in x.
@@ -312,7 +312,7 @@ def simple():
 def test_backend_goes_by_kind_and_size():
     def choice(n, divergence):
         X = bo.PSD(n)
-        routes = registry.routes(bo.Problem(bo.Minimize(divergence(X)), [bo.trace(X) == 1.0]).program())
+        routes = routing.routes(bo.Problem(bo.Minimize(divergence(X)), [bo.trace(X) == 1.0]).program())
         return next(route.choice for route in routes if route.solver == "cvxpy")
 
     assert choice(5, lambda X: bo.logdet_div(X, np.eye(5))) == "backend CLARABEL"

@@ -13,7 +13,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.program import Answer, StopReason
-from bregopt.routes import registry
+from bregopt.routes import registry, routing
 from bregopt.routes.base import Capabilities, Settings
 
 
@@ -384,7 +384,7 @@ def test_matrices_are_generated_where_a_step_on_all_rows_is_too_much(D, R, first
     X, rho = bo.PSD(D), bo.Variable()
     rows = bo.quad_form(rng.normal(size=(R, D)), X) - rho >= 0
     problem = bo.Problem(bo.Maximize(rho), [bo.soft(rows, gamma=10 / R), bo.trace(X) == 1])
-    chosen = [route.solver for route in registry.routes(problem.program()) if route.chosen]
+    chosen = [route.solver for route in routing.routes(problem.program()) if route.chosen]
     assert chosen == [first]
 
 
@@ -393,7 +393,7 @@ def test_arithmetic_that_breaks_down_is_an_error_of_the_route(monkeypatch, error
     def breaks(*_):
         raise error
 
-    monkeypatch.setattr(registry.driver, "run", breaks)
+    monkeypatch.setattr(routing.driver, "run", breaks)
     X = bo.PSD(2)
     with pytest.raises(bo.SolverError, match=f"path left the range of doubles .{error}.; take units"):
         bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve("path")

@@ -27,7 +27,8 @@ from bregopt.cvxpy.cones import cones_of
 from bregopt.cvxpy.conic_solver import conic_data
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import StopReason
-from bregopt.routes import registry
+from bregopt.routes.options import settings as settings_of
+from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["ConeProblem"]
@@ -108,8 +109,8 @@ class ConeProblem:
                 "Solvers of CVXPY do, such as 'CLARABEL'"
             )
         begin = time.perf_counter()
-        settings: Any = registry.settings(solver, {"backend": self.solvers[0], **options})
-        ask = partial(registry.route(solver).ask, settings=settings)
+        settings: Any = settings_of(solver, {"backend": self.solvers[0], **options})
+        ask = partial(route(solver).ask, settings=settings)
         point = self._optimum(ask, settings.tol)
         proof = self._proven(point, ask, settings.tol)
         return self._solution(point, proof, settings.backend, time.perf_counter() - begin)

@@ -23,7 +23,8 @@ from bregopt.certify import certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import Program, StopReason
-from bregopt.routes import registry
+from bregopt.routes import routing
+from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
@@ -137,7 +138,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
             conic = _conic(data)
-            with clock.limited(registry.time_limit(ours)), threads_for(max(conic.orders, default=0)):
+            with clock.limited(time_limit(ours)), threads_for(max(conic.orders, default=0)):
                 found = _solve(conic, warm_start, ours, cache)
             if isinstance(found, _Outcome):
                 return found
@@ -217,7 +218,7 @@ class ConicProblem:
 
     def solve(self, solver: str, **options: Any) -> Solution:
         """Return the answer of a route with the status and values of the CVXPY problem."""
-        raw = registry.solve(self.program(), solver, warn=False, **options)
+        raw = routing.solve(self.program(), solver, warn=False, **options)
         turn = -1.0 if self._reading.dual else 1.0
         status = _status(self._reading, raw.status)
         value, bound = (self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value))
@@ -301,17 +302,17 @@ def _by_route(
 ) -> _Outcome | str:
     program, form = reading.program, _form(reading)
     route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
-    registry.check_options(route, own)
+    check_options(route, own)
     if route == "auto":
-        route = registry.choose(program, route, own).name
+        route = routing.choose(program, route, own).name
     if route == _REFERENCE:
-        refusals = [f"{r.solver}: {r.refusal}" for r in registry.routes(program, **own) if r.refusal]
+        refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
         return f"no route takes its {form} form ({'; '.join(refusals)})"
     shape, start = (form, program.m, program.k, conic.orders), None
     if warm_start and cache.get(_START, (None,))[0] == shape:
         start = cache[_START][1]
     try:
-        solution = registry.solve(program, route, start, warn=False, **own)
+        solution = routing.solve(program, route, start, warn=False, **own)
     except InfeasibleRowError as error:
         return _refused(reading, route, error)
     except (SolverError, MemoryError) as error:

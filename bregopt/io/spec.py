@@ -29,7 +29,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.lowrank import LowRank
-from bregopt.routes import registry
+from bregopt.routes.options import check_options
 
 __all__ = ["KEYS", "Spec", "load_spec", "self_contained", "spec_text"]
 
@@ -294,7 +294,7 @@ def _constraint(k: int, text: Any, names: dict[str, Any]) -> Constraint:
 def _solve(table: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = dict(table)
     solver = _typed(options.pop("solver", "auto"), str, "solver")
-    registry.check_options(solver, options)
+    check_options(solver, options)
     return solver, options
 
 

@@ -16,7 +16,8 @@ from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
-from bregopt.routes import registry
+from bregopt.routes import routing
+from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 
 __all__ = ["Problem"]
@@ -127,8 +128,8 @@ class Problem:
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
         start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
-        with clock.limited(registry.time_limit(options)):
-            raw = registry.solve(self.program(), solver, start=start, **options)
+        with clock.limited(time_limit(options)):
+            raw = routing.solve(self.program(), solver, start=start, **options)
         self._raw = raw
         self.solution = self._unpack(raw)
         return self.solution
@@ -147,7 +148,7 @@ class Problem:
         TypeError, ValueError
             If the solver or an option is unknown, or has a bad value.
         """
-        sys.stdout.write(f"{registry.explain(self.program(), solver, **options)}\n")
+        sys.stdout.write(f"{routing.explain(self.program(), solver, **options)}\n")
 
     def to_cvxpy(self) -> Any:
         """Return this problem as a ``cvxpy.Problem`` with one vectorized constraint for each of this problem.
@@ -156,7 +157,7 @@ class Problem:
         Other parameters are replaced by their current values. A problem with a ``LowRank`` start is returned
         on its range space.
         """
-        return registry.translate(self.program(), "cvxpy")
+        return routing.translate(self.program(), "cvxpy")
 
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bregopt.errors import did_you_mean
-from bregopt.routes.registry import option_names
+from bregopt.routes.options import option_names
 
 __all__ = ["check_arguments"]
 

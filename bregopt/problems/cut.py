@@ -27,7 +27,7 @@ from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.base import Seed
-from bregopt.routes.registry import check_options, time_limit
+from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.solution import Solution
 
 __all__ = ["Cut", "lovasz_theta", "max_cut", "min_balanced_cut"]

@@ -25,7 +25,7 @@ from bregopt.problems.cliques import least_block
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.base import Settings
-from bregopt.routes.registry import time_limit
+from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 

@@ -1,1 +1,1 @@
-"""The routes and what they share: registry, driver, settings, progress, answers."""
+"""The routes and what they share: registry, routing, driver, settings, progress, answers."""

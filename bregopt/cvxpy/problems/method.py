@@ -13,8 +13,9 @@ import cvxpy.reductions.solution as cp_solution
 from bregopt.cvxpy.conic_solver import BREGOPT
 from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
-from bregopt.routes import registry
 from bregopt.routes.base import Settings
+from bregopt.routes.options import own_options, time_limit
+from bregopt.routes.registry import route_names
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
@@ -69,7 +70,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     """
     if not isinstance(strict, bool):
         raise TypeError(f"strict is {strict!r}; expected True or False")
-    limit = registry.time_limit(options)
+    limit = time_limit(options)
     end = None if limit is None else time.perf_counter() + limit
     try:
         for flag, what in _OTHER_THEORIES.items():
@@ -136,7 +137,7 @@ def _passed_on(problem: Any, options: dict[str, Any], reason: UnsupportedProblem
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of every route of ours, and those that are CVXPY's."""
-    ours = {name for route in registry.solvers() for name in registry.own_options(route, options)}
+    ours = {name for route in route_names() for name in own_options(route, options)}
     common = {name: options[name] for name in Settings.__dataclass_fields__ if name in options}
     theirs = {name: value for name, value in options.items() if name not in ours}
     verbose = {name: common.pop(name) for name in ("verbose",) if name in common}

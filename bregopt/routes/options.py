@@ -1,0 +1,102 @@
+"""Options of routes: which route has which, their checks, and the settings that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from bregopt.arrays import LARGEST
+from bregopt.errors import did_you_mean
+from bregopt.routes.base import Settings, Solver, make_settings
+from bregopt.routes.registry import load_all, resolve
+from bregopt.routes.tuning import Tuning
+
+__all__ = [
+    "check_options",
+    "has_option",
+    "option_names",
+    "own_options",
+    "own_settings",
+    "settings",
+    "time_limit",
+    "tuning",
+]
+
+
+def tuning(solver: str) -> Tuning:
+    """Return the numerical constants of a route, each documented in its class.
+
+    The option ``tuning`` takes another instance, such as ``dataclasses.replace(bo.tuning("path"), ...)``.
+    The certificate of an answer, and so its status, does not depend on them.
+
+    Parameters
+    ----------
+    solver : str
+        The name of a route.
+
+    Returns
+    -------
+    bregopt.routes.tuning.Tuning
+        A frozen dataclass.
+    """
+    return settings(solver, {}).tuning
+
+
+def settings(solver: Any, options: dict[str, Any]) -> Settings:
+    """Return the settings of a route; an unknown option raises a TypeError."""
+    return make_settings(resolve(solver)[1], options)
+
+
+def check_options(solver: Any, options: dict[str, Any]) -> None:
+    """Refuse an unknown solver, an option that it (with "auto": every route) lacks, or a bad value.
+
+    Routing skips the routes that lack one of the options.
+    """
+    if solver != "auto":
+        make_settings(resolve(solver)[1], options)
+        return
+    if options.keys() <= Settings.__dataclass_fields__.keys():
+        Settings(**options)
+        return
+    known = option_names(solver)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"no solver has an option {name!r}{did_you_mean(name, known)}")
+    for cls in load_all().values():
+        own_settings(cls, options)
+
+
+def option_names(solver: Any) -> set[str]:
+    """Return the names of the options of a route; with "auto" those of all routes."""
+    classes = load_all().values() if solver == "auto" else [resolve(solver)[1]]
+    return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
+
+
+def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that a route has."""
+    cls = resolve(solver)[1]
+    return {name: value for name, value in options.items() if has_option(cls, name, value)}
+
+
+def own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
+    """Return the settings of a route from those of the options that it has."""
+    return cls.Settings(**own_options(cls, options))
+
+
+def has_option(cls: type[Solver], name: str, value: Any) -> bool:
+    """Whether a route has an option; constants belong to one method and select its route."""
+    field = cls.Settings.__dataclass_fields__.get(name)
+    if name != "tuning" or field is None or not isinstance(value, Tuning):
+        return field is not None
+    return isinstance(value, type(field.default))
+
+
+def time_limit(options: Mapping[str, Any]) -> float | None:
+    """Return the time limit among the options in seconds, None if there is none or an invalid one.
+
+    The clock starts with it before a route is chosen; the route then refuses an invalid one.
+    """
+    limit: Any = options.get("time_limit")
+    known = isinstance(limit, Real) and not isinstance(limit, bool)
+    return float(limit) if known and 0 < limit < LARGEST else None

@@ -1,0 +1,178 @@
+"""Routing: the choice of a route for a program, its explanation, and the solve.
+
+Automatic routing uses the first route, in the order of the registry, that takes the program. There are two
+exceptions. If most rows can be inactive, and they are very many or the matrix is large, ``psdboost`` comes
+before ``path`` at tolerances of 1e-6 and above. If the matrix is large and there are few more rows than fix
+its diagonal, ``lowrank`` comes before ``path``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
+from bregopt import clock
+from bregopt.errors import SolverError, UnsupportedProblemError
+from bregopt.presolve.range_space import on_range_spaces
+from bregopt.program import Program
+from bregopt.routes import driver
+from bregopt.routes.base import Settings, Solver
+from bregopt.routes.options import check_options, has_option, own_settings, time_limit
+from bregopt.routes.registry import load, resolve, route, route_names
+from bregopt.routes.solution import Solution
+from bregopt.routes.working_set import can_be_inactive, newton_flops
+from bregopt.threads import threads_for
+
+__all__ = ["Route", "choose", "explain", "routes", "solve", "takes", "translate"]
+
+# Floating-point operations of a Newton step on all rows. Above it, generating matrices is faster than `path`:
+# 4 times at 4e11 operations (100,000 comparisons of order 64 in benchmarks/margins.py), equal at 1e10.
+_HARD_WORK = 1e11
+# Order of the largest matrix. Above it, generated matrices and low-rank factors are faster than `path`. At
+# order 400, `path` is 1.7 times faster than generation (benchmarks/margins.py). `lowrank` takes a second on
+# graphs of 800 vertices (benchmarks/large_cuts.py).
+_LARGE_ORDER = 500
+# Tolerance (relative). Each further digit takes matrix generation many rounds, and `path` a few steps.
+# benchmarks/margins.py asks for 1e-6 and more.
+_COARSE = 1e-6
+# Rows beyond the order of the matrix. A relaxed cut has a row for each vertex, and a few more if it is
+# balanced; `lowrank` is measured on those (benchmarks/large_cuts.py).
+_FEW_MORE = 10
+
+
+@dataclass(frozen=True)
+class Route:
+    """One line of an explanation: a route, its refusal (None if it takes the problem), its choice."""
+
+    solver: str
+    refusal: str | None
+    choice: str
+    chosen: bool
+
+
+def solve(
+    program: Program, solver: Any = "auto", start: Solution | None = None, warn: bool = True, **options: Any
+) -> Solution:
+    """Choose a route for a program, solve it and certify the answer; see :meth:`bregopt.Problem.solve`.
+
+    A caller that reports the status itself sets `warn` to False.
+    """
+    with clock.limited(time_limit(options)), threads_for(_order(program)):
+        cls = choose(program, solver, options)
+        try:
+            return driver.run(cls(), program, cls.Settings(**options), start, warn)
+        except (ArithmeticError, LinAlgError) as error:
+            advice = "take units in which the numbers of the problem are nearer to one"
+            raise SolverError(f"{cls.name} left the range of doubles ({error}); {advice}") from error
+
+
+def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+    """Return the route that :func:`solve` uses.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        The named route, or every route, does not take the program; the message says why.
+    TypeError, ValueError
+        Unknown solver or option, or a bad value of one.
+    """
+    check_options(solver, options)
+    if solver != "auto":
+        name, cls = resolve(solver)
+        refusal = _refusal(cls, program, options)
+        if refusal is None:
+            return cls
+        others = [r.solver for r in routes(program) if r.refusal is None]
+        raise UnsupportedProblemError(
+            f"solver {name!r} does not take this problem: {refusal}. "
+            + (f"These do: {', '.join(others)}." if others else "No registered solver does.")
+        )
+    refusals = {}
+    for name in _in_order(program, options):
+        cls = load(name)
+        refusals[name] = _refusal(cls, program, options)
+        if refusals[name] is None:
+            return cls
+    reasons = "; ".join(f"{name}: {refusal}" for name, refusal in refusals.items())
+    raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
+
+
+def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
+    """Whether a route takes a program, under options that it has."""
+    return _refusal(resolve(solver)[1], program, options) is None
+
+
+def routes(program: Program, solver: Any = "auto", **options: Any) -> list[Route]:
+    """Return the verdict of each registered route on a program, and the route that would be used."""
+    names = _in_order(program, options) if solver == "auto" else route_names()
+    considered = {name: load(name) for name in names}
+    if solver != "auto":
+        considered |= [resolve(solver)]
+    chosen = False
+    found = []
+    for name, cls in considered.items():
+        refusal = _refusal(cls, program, options)
+        takes = refusal is None and not chosen and (solver == "auto" or name == resolve(solver)[0])
+        choice = "" if refusal else cls().choice(program, own_settings(cls, options))
+        found.append(Route(name, refusal, choice, takes))
+        chosen = chosen or takes
+    return found
+
+
+def explain(program: Program, solver: Any = "auto", **options: Any) -> str:
+    """Return, as text, each registered route's verdict on a program, and the chosen one's reductions."""
+    check_options(solver, options)
+    lines = []
+    for line in routes(program, solver, **options):
+        mark = "->" if line.chosen else "  "
+        choice = f": {line.choice}" if line.choice else ""
+        verdict = f"no: {line.refusal}" if line.refusal else f"takes it{choice}"
+        lines.append(f"{mark} {line.solver:<14} {verdict}")
+        if line.chosen:
+            cls = resolve(solver if isinstance(solver, type) else line.solver)[1]
+            done = driver.reductions_of(cls, program, own_settings(cls, options))
+            lines += [f"{'':17} after: {summary}" for summary in done]
+    return "\n".join(lines)
+
+
+def translate(program: Program, solver: str) -> Any:
+    """Return the program in the form of the named route (for the reference a ``cvxpy.Problem``)."""
+    return route(solver).translate(on_range_spaces(program, Settings().rank_tol)[0])
+
+
+def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> str | None:
+    for name, value in options.items():
+        if not has_option(cls, name, value):
+            kind = f" of type {type(value).__name__}" if name == "tuning" else ""
+            return f"it has no option {name!r}{kind}"
+    settings = own_settings(cls, options)
+    program = settings.completed(program)
+    reason = cls.capabilities.refusal(program)
+    return reason if reason is not None else cls().refusal(program, settings)
+
+
+def _in_order(program: Program, options: dict[str, Any]) -> list[str]:
+    """Return the names of all routes in the order for a program and the tolerance asked for."""
+    order = _order(program)
+    large = order > _LARGE_ORDER
+    hard = large or newton_flops(program) > _HARD_WORK
+    coarse = options.get("tol", Settings().tol) >= _COARSE
+    if hard and coarse and int(can_be_inactive(program.bounds).sum()) > program.m / 2:
+        return _earlier("psdboost", route_names())
+    if large and program.m <= order + _FEW_MORE:
+        return _earlier("lowrank", route_names())
+    return route_names()
+
+
+def _order(program: Program) -> int:
+    """Return the largest order of a matrix of the program."""
+    return max((block.n for block in program.blocks), default=0)
+
+
+def _earlier(name: str, names: list[str]) -> list[str]:
+    """Return the names with one of them moved right before ``path``."""
+    others = [other for other in names if other != name]
+    place = others.index("path")
+    return [*others[:place], name, *others[place:]]
