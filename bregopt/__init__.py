@@ -16,7 +16,8 @@ from bregopt.errors import (
 )
 from bregopt.io.sdpa import dimacs_errors, read_sdpa, write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
-from bregopt.modeling.constraints import Constraint, between, soft
+from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     Maximize,

@@ -19,7 +19,8 @@ import scipy.sparse as sp
 
 from bregopt.errors import did_you_mean
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
-from bregopt.modeling.constraints import Constraint, between, soft
+from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
 from bregopt.program.lowrank import LowRank

@@ -14,6 +14,8 @@ from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.range_space import RANK_TOL, with_complement
+from bregopt.program import Nearness
+from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = [
@@ -97,9 +99,6 @@ class ObjectiveExpression:
     @property
     def value(self) -> float | None:
         """The value at the current values of the variables."""
-        from bregopt.program.anchor import divergence_of
-        from bregopt.program.program import Nearness
-
         total = self.affine.value
         for t in self.terms:
             if t.X.value is None or total is None:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.modeling.compile import Compiled, compile_problem
+from bregopt.modeling.compile import compile_problem
+from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize

@@ -18,7 +18,8 @@ from bregopt import clock
 from bregopt.arrays import IntArray, finite_array
 from bregopt.io.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form, trace
-from bregopt.modeling.constraints import Constraint, between
+from bregopt.modeling.bounds import between
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

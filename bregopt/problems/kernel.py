@@ -17,7 +17,8 @@ from bregopt.arrays import (
 )
 from bregopt.io.pandas_labels import labeled, labels_of
 from bregopt.modeling.atoms import sq_distance
-from bregopt.modeling.constraints import Constraint, soft
+from bregopt.modeling.bounds import soft
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

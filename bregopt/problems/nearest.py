@@ -15,7 +15,8 @@ from bregopt.certify.certificate import certify
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.modeling.atoms import diag
-from bregopt.modeling.constraints import Constraint, between
+from bregopt.modeling.bounds import between
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

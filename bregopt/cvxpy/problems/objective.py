@@ -15,7 +15,8 @@ from bregopt.cvxpy.problems.variables import Leaf, Matrix, expression_of, joined
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.divergences import Penalty as Kind
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.constraints import Constraint, soft
+from bregopt.modeling.bounds import soft
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     ObjectiveExpression,

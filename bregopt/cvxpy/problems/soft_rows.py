@@ -17,8 +17,8 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.divergences.scalar import Scalar
+from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, Softness
-from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import ObjectiveExpression
 from bregopt.modeling.variables import Variable
 
@@ -47,7 +47,7 @@ class _Bent(NamedTuple):
 
     row: Constraint
     at: IntArray
-    offset: Expression
+    offset: Affine
     slope: Array
 
 
@@ -102,7 +102,7 @@ def fold_bends(
             continue
         rows.update({c: part.row for c, part in bent.items()})
         left = [c for c in left if u not in c.body.variables]
-        objective = replace(objective, affine=_without(u, objective.affine))
+        objective = replace(objective, affine=objective.affine.without(u))
         bends.append(Bend(u, tuple(bent.values())))
     return rows, left, objective, bends
 
@@ -148,16 +148,17 @@ def _all_bent(
 
 def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> _Bent | None:
     """Return a row whose bound is ``offset + slope v`` as a soft row, None if it cannot be one."""
-    single, body = _single(row.body.variables[u]), _without(u, row.body)
+    single, body = _single(row.body.variables[u]), row.body.without(u)
     if single is None or body.is_constant or row.softness is not None:
         return None
     (at, slope), offset, sense, turned = (single[0], -single[1]), _end(row), row.sense, False
     if (slope < 0).all():
-        body, offset, slope, sense, turned = -body, -offset, -slope, _MIRRORED[sense], True
+        body, offset, slope = body.times(-1.0), offset.times(-1.0), -slope
+        sense, turned = _MIRRORED[sense], True
     softness = _softness(at, offset, slope, prices, own)
     if softness is None or not _may_bend(u, at, prices, sense).all():
         return None
-    end = offset.plus(Expression(body.shape, slope * prices.center[at]))
+    end = offset.plus(Affine(body.shape, slope * prices.center[at]))
     lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     # A negated equation has a negated multiplier.
     soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
@@ -165,7 +166,7 @@ def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> 
 
 
 def _softness(
-    at: IntArray, offset: Expression, slope: Array, prices: _Prices, own: Scalar | None
+    at: IntArray, offset: Affine, slope: Array, prices: _Prices, own: Scalar | None
 ) -> Softness | None:
     """Return the penalty of rows with bounds ``offset + slope v``, None if no single penalty expresses it."""
     hinge, weight = prices.hinge[at], prices.weight[at]
@@ -196,21 +197,17 @@ def _single(matrix: Any) -> tuple[IntArray, Array] | None:
     return (matrix.indices, matrix.data) if (np.diff(matrix.indptr) == 1).all() else None
 
 
-def _end(row: Constraint) -> Expression:
+def _end(row: Constraint) -> Affine:
     """Return the only bound of a row, or the value of an equation."""
     end = row.lower if row.upper is None else row.upper
     assert end is not None
     return end
 
 
-def _numbers(expression: Expression) -> Array:
+def _numbers(expression: Affine) -> Array:
     return np.ravel(np.asarray(expression.value))
 
 
 def _cost(u: Variable, objective: ObjectiveExpression) -> float:
     slopes = objective.affine.variables.get(u)
     return 0.0 if slopes is None else float(np.abs(slopes.data).max(initial=0.0))
-
-
-def _without(u: Variable, e: Expression) -> Expression:
-    return replace(e, variables={v: slopes for v, slopes in e.variables.items() if v is not u})

@@ -1,0 +1,119 @@
+"""Two bounds and soft bounds: the functions that make constraints beside comparisons."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, finite_array
+from bregopt.modeling.constraints import Constraint, Softness
+from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.variables import Parameter
+
+__all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
+
+PENALTIES = ("divergence", "hinge")
+
+
+def between(expression: Any, lower: Any, upper: Any) -> Constraint:
+    """Return the two-sided constraint ``lower <= expression <= upper``.
+
+    Parameters
+    ----------
+    expression : Expression
+    lower, upper : float, array_like or Parameter
+        Broadcast to the shape of the expression.
+
+    Raises
+    ------
+    ValueError
+        If a lower bound is above the upper one (with parameters: at the solve), or a bound has variables.
+    """
+    e = as_expression(expression)
+    if e.is_constant:
+        raise ValueError("expression of between has no variable")
+    ends = []
+    for name, end in (("lower", lower), ("upper", upper)):
+        bound = as_expression(end)
+        if not bound.is_constant:
+            raise ValueError(f"{name} of between contains a variable; expected numbers or parameters")
+        try:
+            ends.append(bound.broadcast_to(e.shape))
+        except ValueError:
+            raise ValueError(f"{name} of between has shape {bound.shape}; expected {e.shape}") from None
+    _check_order(e, *ends)
+    lower, upper = (end.plus(-e.constant_part()) for end in ends)
+    return Constraint(e.variable_part(), lower, upper, "between")
+
+
+def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -> Constraint:
+    """Return the constraint as a soft one, which may be violated at a price (Kulis et al. 2009, eq. 22).
+
+    Parameters
+    ----------
+    constraint : Constraint
+    gamma : float, array_like of the constraint's shape, or Parameter; above 0
+        Weight of the penalty; a larger weight gives smaller violations.
+    penalty : {None, "divergence", "hinge"}
+        "divergence" pays ``gamma`` times the divergence of the relaxed bound from the bound, in the scalar
+        form of the objective's divergence. "hinge" pays ``gamma`` times the violation. None takes
+        "divergence" if the objective has one and "hinge" if it is linear.
+
+    Returns
+    -------
+    Constraint
+        A new constraint; the given one stays hard.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `gamma` is not above 0, `penalty` is unknown, or the constraint is soft already.
+    """
+    if not isinstance(constraint, Constraint):
+        raise TypeError(f"soft takes a constraint; got {type(constraint).__name__}")
+    if constraint.softness is not None:
+        raise ValueError(f"{constraint.label} is soft already")
+    if penalty is not None and penalty not in PENALTIES:
+        raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
+    if isinstance(gamma, Parameter):
+        if gamma.shape not in ((), constraint.shape):
+            raise ValueError(f"gamma of soft has shape {gamma.shape}; expected () or {constraint.shape}")
+        weight: Array | Parameter = gamma
+    elif isinstance(gamma, Operand):
+        raise TypeError("gamma of soft is an expression; expected numbers or a Parameter")
+    else:
+        weight = broadcast_gamma(finite_array(gamma, "gamma of soft"), constraint.shape)
+    return Constraint(
+        constraint.body,
+        constraint.lower,
+        constraint.upper,
+        constraint.sense,
+        Softness(weight, penalty),
+        constraint.mirrored,
+    )
+
+
+def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
+    """Return the weights of all rows, after checking that they are positive."""
+    if (gamma <= 0).any():
+        raise ValueError(f"gamma of soft has the value {gamma.min():g}; expected numbers above 0")
+    if gamma.ndim == 0:
+        return np.full(math.prod(shape), float(gamma))
+    try:
+        return np.broadcast_to(gamma, shape).ravel().astype(float)
+    except ValueError:
+        raise ValueError(f"gamma of soft has shape {gamma.shape}; expected {shape}") from None
+
+
+def _check_order(e: Expression, lower: Expression, upper: Expression) -> None:
+    """Refuse bounds that cross; bounds with parameters are checked at the solve."""
+    crossed = np.flatnonzero(lower.constant > upper.constant)
+    if len(crossed) and not lower.parameters and not upper.parameters:
+        k = int(crossed[0])
+        row = f", row {k}" if e.size > 1 else ""
+        raise ValueError(
+            f"between of {e.label}{row}: lower is {lower.constant[k]:g} but upper is {upper.constant[k]:g}; "
+            "expected lower <= upper"
+        )
