@@ -27,7 +27,6 @@ import scipy.sparse as sp
 from sdp_peers import PROGRAMS, dimacs, read_sdp
 
 import bregopt as bo
-from bregopt.io.sdpa import read_sdpa, write_sdpa
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PEERS = [peer for peer in PROGRAMS if peer.name in ("DSDP", "SDPA")]
@@ -95,7 +94,7 @@ def instances(data: Path) -> list[Instance]:
     for name in [f"{kind}{size}" for kind in ("gpp", "mcp") for size in sizes]:
         path = data / "sdplib" / f"{name}.dat-s.gz"
         if path.exists():
-            found.append(Instance(name, lambda path=path: read_sdpa(path), 1e-6))
+            found.append(Instance(name, lambda path=path: bo.read_sdpa(path), 1e-6))
     sparse = random_graph(500, 650)
     found.append(Instance("max-cut, random n = 500", lambda: max_cut(sparse), 1e-6))
     found.append(Instance("balanced, random n = 500", lambda: balanced(sparse), 1e-6))
@@ -147,7 +146,7 @@ def _beside(peer: Any, problem: bo.Problem) -> str:
     """Return a peer's seconds, and the largest of its error measures if it is above 1e-5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cut.dat-s"
-        write_sdpa(problem, path)
+        bo.write_sdpa(problem, path)
         sdp = read_sdp(path)
         run = peer.run(sdp, path, 1, _CAP, dict(os.environ))
         if run.point is None:

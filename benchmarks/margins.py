@@ -33,7 +33,6 @@ import scipy.sparse as sp
 from sdp_peers import PROGRAMS, SDP
 
 import bregopt as bo
-from bregopt.io.sdpa import write_sdpa
 
 Array = Any
 _ROOT = Path(__file__).resolve().parents[1]
@@ -397,7 +396,7 @@ def run_csdp(folder: Path, data: Data, cap: float, repeats: int) -> Run:
     X, rho, xi = bo.PSD(D), bo.Variable(), bo.Variable(R, nonneg=True)
     margins = bo.quad_form(data.far, X) - bo.quad_form(data.near, X)
     rows = [margins >= rho - xi, bo.trace(X) == 1]
-    write_sdpa(bo.Problem(bo.Maximize(rho - _TRADE_OFF / R * bo.sum(xi)), rows), path)
+    bo.write_sdpa(bo.Problem(bo.Maximize(rho - _TRADE_OFF / R * bo.sum(xi)), rows), path)
     lines = (line for line in path.open() if line[:1] not in ('"', "*"))
     _, _, orders = (next(lines) for _ in range(3))
     sdp = SDP(

@@ -40,7 +40,6 @@ from sdp_peers import (
 )
 
 import bregopt as bo
-from bregopt.io.sdpa import read_sdpa, write_sdpa
 
 Array = Any
 _ROOT = Path(__file__).resolve().parents[1]
@@ -143,7 +142,7 @@ def laplacian(graph: Any) -> Any:
 def _write(make: Callable[[], bo.Problem | None], path: Path) -> bool:
     problem = make()
     if problem is not None:
-        write_sdpa(problem, path)
+        bo.write_sdpa(problem, path)
     return problem is not None
 
 
@@ -173,7 +172,7 @@ def ours(sdp: SDP, path: Path, route: str, repeats: int, cap: float) -> Run:
         return Run(name, "absent")
     samples: list[tuple[float, float]] = []
     while len(samples) < repeats and (not samples or samples[-1][0] < 5):
-        problem = read_sdpa(path)
+        problem = bo.read_sdpa(path)
         begin, cpu = time.perf_counter(), time.process_time()
         try:
             solution = problem.solve(solver=route, tol=TOL, time_limit=cap)

@@ -14,7 +14,9 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
-from bregopt.io.sdpa import dimacs_errors, read_sdpa, write_sdpa
+from bregopt.io.dimacs import dimacs_errors
+from bregopt.io.sdpa_reader import read_sdpa
+from bregopt.io.sdpa_writer import write_sdpa
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.arrays import symmetric_matrix
-from bregopt.io import sdpa
 from bregopt.io.matrices import SUFFIXES, Table, read_matrix, write_csv
+from bregopt.io.sdpa_reader import SUFFIXES as SDPA_SUFFIXES
 from bregopt.io.spec import Spec, load_spec, self_contained, spec_text
 from bregopt.routes.base import Settings
 
@@ -44,7 +44,7 @@ _DIVERGENCES: dict[str, Callable[..., Any]] = {
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _COMMON = tuple(f.name for f in dataclasses.fields(Settings))
 _NEAREST_PSD, _NEAREST_CORRELATION = "nearest-psd", "nearest-correlation"
-_ACCEPTED = f"a spec (.toml), an SDPA file ({', '.join(sdpa.SUFFIXES)}) or a matrix ({', '.join(SUFFIXES)})"
+_ACCEPTED = f"a spec (.toml), an SDPA file ({', '.join(SDPA_SUFFIXES)}) or a matrix ({', '.join(SUFFIXES)})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -295,7 +295,7 @@ def _load(options: argparse.Namespace) -> Spec:
 
 
 def _is_sdpa(path: Path) -> bool:
-    return path.name.lower().endswith(sdpa.SUFFIXES)
+    return path.name.lower().endswith(SDPA_SUFFIXES)
 
 
 def _from_sdpa(path: Path) -> Spec:

@@ -400,16 +400,14 @@ class TestRouting:
     def test_from_sdpa_and_cvxpy(self, tmp_path):
         import cvxpy as cp
 
-        from bregopt.io.sdpa import read_sdpa, write_sdpa
-
         problem = max_cut(random_graph(25, 60, 13))
-        write_sdpa(problem, tmp_path / "cut.dat-s")
+        bo.write_sdpa(problem, tmp_path / "cut.dat-s")
         value = problem.solve(solver="lowrank").value
-        assert read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
+        assert bo.read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
             value, rel=1e-5
         )
-        write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
-        listed = read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
+        bo.write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
+        listed = bo.read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
         assert listed.status == "optimal"  # e'Xe, listed term by term, is seen to be a square
         X = cp.Variable((25, 25), PSD=True)
         L = laplacian(random_graph(25, 60, 13)).toarray() / 4

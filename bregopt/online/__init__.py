@@ -9,9 +9,10 @@ from bregopt.errors import require
 
 require("sklearn.base", "learn")  # says what to install, before the modules below look for it
 
+from bregopt.online.burg_learners import BurgGradient, MatrixBurgGradient  # noqa: E402
 from bregopt.online.classifiers import GeneralMatrixWinnow, MatrixWinnow  # noqa: E402
+from bregopt.online.meg_learner import MEG  # noqa: E402
 from bregopt.online.metric import OnlineLogDetMetric  # noqa: E402
-from bregopt.online.regressors import MEG, BurgGradient, MatrixBurgGradient  # noqa: E402
 
 __all__ = [
     "MEG",

@@ -123,3 +123,11 @@ def positive_definite(value: Any, name: str, n: int, singular: bool = False) -> 
         kind = "semidefinite" if singular else "definite"
         raise ValueError(f"{name} has the eigenvalue {eigenvalues[0]:g}; expected a positive {kind} matrix")
     return hermitian(W)
+
+
+def total_loss(value: Any, name: str) -> float:
+    """Return a total loss that the user states, after checking that it is a number from 0 on."""
+    loss = float(finite_array(value, name, ndim=0))
+    if loss < 0:
+        raise ValueError(f"{name} is {loss:g}; expected a number that is not negative")
+    return loss

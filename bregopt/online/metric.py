@@ -8,7 +8,7 @@ import numpy as np
 
 from bregopt.arrays import Array, finite_array
 from bregopt.online import matrix_burg
-from bregopt.online.regressors import MatrixBurgGradient
+from bregopt.online.burg_learners import MatrixBurgGradient
 
 __all__ = ["OnlineLogDetMetric"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.arrays import Array, Mask, symmetric_matrix
 from bregopt.certify.certificate import certify
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
@@ -23,6 +23,14 @@ from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.certified import certified
 from bregopt.problems.cliques import least_block
+from bregopt.problems.nearest_arguments import (
+    BoundedEntries,
+    bounded_entries,
+    fixed_entries,
+    fixed_mask,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.base import Settings
@@ -162,9 +170,9 @@ def nearest_correlation(
         labels = labels_of(A, "A")
         target = _target(A)
         n = target.shape[0]
-        t = _least_eigenvalue(min_eigenvalue, divergence)
-        s, H = _weights(aligned(weights, labels, "weights"), n, divergence)
-        mask = _fixed_mask(aligned(fixed, labels, "fixed"), n)
+        t = least_eigenvalue(min_eigenvalue, divergence)
+        s, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, divergence)
+        mask = fixed_mask(aligned(fixed, labels, "fixed"), n)
         lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
         Y = PSD(n, name="X")
         if divergence == "frobenius" and not isinstance(target, LowRank):
@@ -172,8 +180,8 @@ def nearest_correlation(
             objective = frobenius_div(Y, moved, weights=H)
         else:
             objective = nearness(divergence, Y, target, "A")
-        kept = _fixed(mask, target, 1 - t)
-        rows = _correlation_rows(Y, t, s, kept, _bounded(lower, upper, mask, 1 - t))
+        kept = fixed_entries(mask, target, 1 - t)
+        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, mask, 1 - t))
         if divergence == "frobenius":
             _expect_correlations(target.diagonal(), labels)
         problem = Problem(Minimize(objective), rows)
@@ -183,16 +191,6 @@ def nearest_correlation(
             return _with_reason(solution, mask, kept, t, labels)
         solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
         return labeled(_moved_back(solution, s, t), labels)
-
-
-@dataclass(frozen=True, eq=False)
-class _Entries:
-    """Entries above the diagonal, each pair once, and their bounds."""
-
-    i: IntArray
-    j: IntArray
-    lo: Array
-    hi: Array
 
 
 def _expect_correlations(diagonal: Array, labels: Labels) -> None:
@@ -206,7 +204,7 @@ def _expect_correlations(diagonal: Array, labels: Labels) -> None:
         )
 
 
-def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, labels: Labels) -> Solution:
+def _with_reason(solution: Solution, mask: Mask, kept: BoundedEntries, t: float, labels: Labels) -> Solution:
     """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
     C = np.eye(len(mask))
     C[kept.i, kept.j] = C[kept.j, kept.i] = kept.lo
@@ -222,7 +220,9 @@ def _with_reason(solution: Solution, mask: Mask, kept: _Entries, t: float, label
     return replace(solution, stop_reason=reason)
 
 
-def _correlation_rows(Y: PSD, t: float, s: Array, fixed: _Entries, bounded: _Entries) -> list[Constraint]:
+def _correlation_rows(
+    Y: PSD, t: float, s: Array, fixed: BoundedEntries, bounded: BoundedEntries
+) -> list[Constraint]:
     """Return the rows on the entries of ``X`` in terms of ``Y = S (X - t I) S``."""
     rows = [diag(Y) / s**2 == 1 - t]
     if len(fixed.i):
@@ -245,102 +245,6 @@ def _moved_back(solution: Solution, s: Array, t: float) -> Solution:
 
 def _target(A: Any) -> Matrix:
     return A if isinstance(A, LowRank) else symmetric_matrix(A, "A")
-
-
-def _least_eigenvalue(value: Any, divergence: str) -> float:
-    t = float(finite_array(value, "min_eigenvalue", ndim=0))
-    if not 0 <= t < 1:
-        raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
-    if t > 0 and divergence != "frobenius":
-        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence!r}")
-    return t
-
-
-def _weights(value: Any, n: int, divergence: str) -> tuple[Array, Array | None]:
-    """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
-    if value is None:
-        return np.ones(n), None
-    if divergence != "frobenius":
-        raise ValueError(f"weights go with divergence='frobenius' only; found {divergence!r}")
-    weights = finite_array(value, "weights", ndim=(1, 2))
-    if weights.shape not in ((n,), (n, n)):
-        raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")
-    if weights.ndim == 1:
-        if (weights <= 0).any():
-            raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0 for rows")
-        return np.sqrt(weights), None
-    if (weights < 0).any():
-        raise ValueError(f"weights has the value {weights.min():g}; expected numbers from 0 for entries")
-    return np.ones(n), symmetric_matrix(weights, "weights")
-
-
-def _fixed_mask(value: Any, n: int) -> Mask:
-    """Return the symmetric mask of the fixed entries."""
-    mask = np.zeros((n, n), dtype=bool)
-    if value is None:
-        return mask
-    given = rectangular(value, "fixed")
-    if given.size == 0:
-        return mask
-    if given.dtype == bool:
-        if given.shape != (n, n):
-            raise ValueError(f"fixed has shape {given.shape}; expected a mask of shape {(n, n)}")
-        if (given != given.T).any():
-            a, b = (int(k) for k in np.argwhere(given != given.T)[0])
-            raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
-        return given
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")
-    if given.ndim != 2 or given.shape[1] != 2:
-        raise ValueError(
-            f"fixed holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
-            "mask.astype(bool)"
-        )
-    i, j = index_array(given[:, 0], "fixed", n), index_array(given[:, 1], "fixed", n)
-    mask[i, j] = mask[j, i] = True
-    return mask
-
-
-def _fixed(mask: Mask, A: Matrix, limit: float) -> _Entries:
-    """Return the fixed entries; refuse an entry larger than the diagonal allows."""
-    i, j = np.nonzero(np.triu(mask, 1))
-    value = A[i, j]
-    large = np.flatnonzero(np.abs(value) > limit)
-    if len(large):
-        k = large[0]
-        raise ValueError(
-            f"fixed keeps entry {int(i[k]), int(j[k])} at {value[k]:g}; no correlation matrix "
-            f"{'' if limit == 1 else 'of that min_eigenvalue '}has an entry beyond {limit:g}"
-        )
-    return _Entries(i, j, value, value)
-
-
-def _bounded(lower: Any, upper: Any, mask: Mask, limit: float) -> _Entries:
-    """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply."""
-    n = len(mask)
-    lo, hi = _bound(lower, -1.0, "lower", n), _bound(upper, 1.0, "upper", n)
-    i, j = np.nonzero(np.triu(~mask, 1))
-    crossed = np.flatnonzero(lo[i, j] > hi[i, j])
-    if len(crossed):
-        a, b = int(i[crossed[0]]), int(j[crossed[0]])
-        raise ValueError(
-            f"lower is {lo[a, b]:g} but upper is {hi[a, b]:g} at {a, b}; expected lower <= upper"
-        )
-    for name, excess in (("lower", lo), ("upper", -hi)):
-        beyond = np.flatnonzero(excess[i, j] > limit)
-        if len(beyond):
-            a, b = int(i[beyond[0]]), int(j[beyond[0]])
-            raise ValueError(f"{name} at {a, b} lies beyond {limit:g}, which no entry can reach")
-    acting = (lo[i, j] > -limit) | (hi[i, j] < limit)
-    i, j = i[acting], j[acting]
-    return _Entries(i, j, lo[i, j], hi[i, j])
-
-
-def _bound(value: Any, default: float, name: str, n: int) -> Array:
-    if value is None:
-        return np.full((n, n), default)
-    array = finite_array(value, name, ndim=(0, 2))
-    return np.full((n, n), array) if array.ndim == 0 else symmetric_matrix(array, name, n)
 
 
 def _seconds_to_scale(target: Matrix) -> float:

@@ -1,16 +1,15 @@
-"""SDPA sparse files (``.dat-s``, ``.dat-s.gz``): a standard SDP read as a problem, a linear problem written.
+"""SDPA sparse files (``.dat-s``, ``.dat-s.gz``): a standard SDP read as a problem.
 
 Such a file states the pair of problems, in SDPA's notation,
 
     (P)  minimize  sum_k c_k x_k   subject to  sum_k x_k F_k - F_0 psd
     (D)  maximize  <F_0, Y>        subject to  <F_k, Y> = c_k,  Y psd
 
-with all matrices block-diagonal. This module reads and writes (D); ``x`` is the vector of its multipliers.
+with all matrices block-diagonal. Both directions use (D); ``x`` is the vector of its multipliers.
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -21,18 +20,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray
-from bregopt.certify import dimacs_errors as errors_of
 from bregopt.io.files import Lines, number, read_bytes, unpacked
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.routes.solution import Solution
 
-__all__ = ["SUFFIXES", "dimacs_errors", "read_sdpa", "write_sdpa"]
+__all__ = ["SUFFIXES", "SdpaEntries", "read_sdpa"]
 
 SUFFIXES = (".dat-s", ".dat-s.gz")
 
@@ -43,7 +39,7 @@ _DIAGONAL = 100  # bytes for each element of a diagonal block: bounds, a column 
 
 
 @dataclass(frozen=True, eq=False)
-class _Entries:
+class SdpaEntries:
     """Entries of the ``F_k``, arrays of one length: matrix `row` (0 for the cost), block, place and value.
 
     Blocks and places count from zero, and ``i <= j``.
@@ -55,12 +51,9 @@ class _Entries:
     j: IntArray
     value: Array
 
-    def take(self, which: Any) -> _Entries:
+    def take(self, which: Any) -> SdpaEntries:
         """Return the entries of a slice, a mask or an index array."""
-        return _Entries(*(getattr(self, f.name)[which] for f in fields(self)))
-
-
-# --- Read -------------------------------------------------------------------------------------------
+        return SdpaEntries(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 def read_sdpa(path: str | Path) -> Problem:
@@ -158,7 +151,7 @@ def _integers(source: Lines, at: int, count: int, name: str) -> tuple[list[int],
     return [int(value) for value in values], after
 
 
-def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
+def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> SdpaEntries:
     """Return the entries from line `at` on, checked, each once, sorted by block, matrix and place."""
     line = source.written(at)
     if not line:
@@ -187,10 +180,10 @@ def _entries(source: Lines, at: int, m: int, sizes: IntArray) -> _Entries:
     refuse(outside, "an entry at {i} {j} of block {block}", f"1 to {size[block[outside.argmax()]]}")
     refuse((i != j) & (sizes[block] < 2), "an entry at {i} {j} of the diagonal block {block}", "i = j")
     row, first, second = (index.astype(np.intp) for index in (matrix, low - 1, high - 1))
-    return _each_once(source, np.array(line), _Entries(row, block, first, second, value))
+    return _each_once(source, np.array(line), SdpaEntries(row, block, first, second, value))
 
 
-def _each_once(source: Lines, line: IntArray, entries: _Entries) -> _Entries:
+def _each_once(source: Lines, line: IntArray, entries: SdpaEntries) -> SdpaEntries:
     order = np.lexsort((line, entries.j, entries.i, entries.row, entries.block))
     e, line = entries.take(order), line[order]
     places = np.stack([e.block, e.row, e.i, e.j])
@@ -204,7 +197,7 @@ def _each_once(source: Lines, line: IntArray, entries: _Entries) -> _Entries:
     return e.take(~again & (e.value != 0))
 
 
-def _problem(sizes: Sequence[int], c: Array, entries: _Entries) -> Problem:
+def _problem(sizes: Sequence[int], c: Array, entries: SdpaEntries) -> Problem:
     """Return the problem (D); it contains every block, even one without entries."""
     variables = [_variable(number, size) for number, size in enumerate(sizes, start=1)]
     ends = np.searchsorted(entries.block, np.arange(len(sizes) + 1))
@@ -221,7 +214,7 @@ def _variable(number: int, size: int) -> PSD | Variable:
 
 
 def _expression(
-    label: str, m: int, variables: Sequence[PSD | Variable], parts: Sequence[_Entries]
+    label: str, m: int, variables: Sequence[PSD | Variable], parts: Sequence[SdpaEntries]
 ) -> Expression:
     """Return `m` rows; each is the sum over the blocks of inner products with its matrices."""
     psd: dict[PSD, Any] = {}
@@ -235,157 +228,4 @@ def _expression(
     return Expression((m,), np.zeros(m), psd, vectors, label=label)
 
 
-# --- Write ------------------------------------------------------------------------------------------
-
-
-def write_sdpa(problem: Problem, path: str | Path) -> None:
-    """Write a problem with a linear objective to a file in SDPA's sparse format.
-
-    The file has the form (D), ``maximize <F_0, Y>`` with equalities only. A minimization is written with the
-    negative of its objective. Each matrix is a block; then each ordinary variable is a diagonal block. One
-    more diagonal block holds the negative parts of variables that may be negative, slacks of inequalities,
-    and the number one if the objective has a constant. The rows of the problem come first, then bounds of
-    variables other than zero, equations between the two slacks of two-sided rows, and the equation of the
-    number one. Parameters are replaced by their values.
-
-    Parameters
-    ----------
-    problem : Problem
-    path : str or Path
-        Compressed with gzip if the name ends with ``.gz``. Numbers read back exactly.
-
-    Raises
-    ------
-    ValueError
-        If the problem has a divergence, a soft row, or no row at all; the message names it.
-    """
-    path, program = Path(path), problem.program()
-    _check_linear(program)
-    B, c, cost = _standard_form(program)
-    if len(c) == 0:
-        raise ValueError("the problem has no constraint; an SDPA file needs at least one row")
-    sizes = [u.size for u in problem.variables]
-    sizes += [len(cost) - sum(sizes)] if len(cost) > sum(sizes) else []
-    parts = [_matrix_entries(program, b) for b in range(len(program.blocks))]
-    parts.append(_vector_entries(B, cost, sizes, first=len(program.blocks)))
-    text = _text([block.n for block in program.blocks] + [-size for size in sizes], c, _joined(parts))
-    data = text.encode("ascii")
-    # No time of day, so that the same problem gives the same bytes.
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
-
-
-def _check_linear(program: Program) -> None:
-    for block, divergence in zip(program.blocks, program.divergences, strict=True):
-        if divergence is not None:
-            raise ValueError(
-                f"the objective has the {divergence} divergence of {block.name}; "
-                "an SDPA file takes linear objectives only"
-            )
-    bent = np.flatnonzero(~program.bounds.hard)
-    if len(bent):
-        raise ValueError(f"{program.row_name(int(bent[0]))} is soft; an SDPA file takes hard rows only")
-
-
-def _standard_form(program: Program) -> tuple[Any, Array, Array]:
-    """Return ``B``, ``c`` and ``cost`` of the form ``A(X) + B v = c``, ``v >= 0`` of rows, bounds and `u`.
-
-    ``v`` is `u`, or its positive part; then the negative parts, slacks of rows, second slacks of two-sided
-    rows, and the number one if the objective has a constant.
-    """
-    free = program.u_lo < 0
-    floor = np.where(program.u_lo == 0, -np.inf, program.u_lo)  # a lower bound of zero is v >= 0
-    boxed = np.isfinite(floor) | np.isfinite(program.u_hi)
-    B = sp.vstack([program.B, sp.eye_array(program.k, format="csr")[boxed]], format="csr")
-    lo = np.concatenate([program.bounds.lo, floor[boxed]])
-    hi = np.concatenate([program.bounds.hi, program.u_hi[boxed]])
-    # Activity - s = lo, or activity + s = hi if there is no lower bound; for two-sided rows s + t = hi - lo.
-    loose, below = np.flatnonzero(lo < hi), np.isfinite(lo)
-    slack = _picked(loose, len(lo), np.where(below[loose], -1.0, 1.0))
-    both = np.flatnonzero(below[loose] & np.isfinite(hi[loose]))
-    tie = _picked(both, len(loose), np.ones(len(both))).T
-    one = sp.eye_array(int(program.offset != 0))
-    grid = [
-        [B, -B[:, free], slack, None, None],
-        [None, None, tie, sp.eye_array(len(both)), None],
-        [None, None, None, None, one],
-    ]
-    width = (hi - lo)[loose[both]]
-    right = np.concatenate([np.where(below, lo, hi), width, np.ones(one.shape[0])])
-    unpriced = np.zeros(len(loose) + len(both))
-    cost = np.concatenate([program.c, -program.c[free], unpriced, np.full(one.shape[0], program.offset)])
-    return sp.block_array(grid, format="coo"), right, cost
-
-
-def _picked(rows: IntArray, m: int, value: Array) -> Any:
-    """Return the matrix with `m` rows and one value in each column, in the given row."""
-    return sp.csr_array((value, (rows, np.arange(len(rows)))), (m, len(rows)))
-
-
-def _matrix_entries(program: Program, b: int) -> _Entries:
-    """Return the entries of one matrix block; its ``F_0`` is the negative of its cost."""
-    block = program.blocks[b]
-    placed = [(term.at + 1, term.rows) for term in program.A.terms if term.block == b]
-    if block.cost is not None:
-        placed.append((np.zeros(1, dtype=np.intp), block.cost.scale(np.array([-1.0]))))
-    terms = [(at, rows.coordinates()) for at, rows in placed]
-    columns = [(at[t.row], t.i, t.j, t.value) for at, t in terms]
-    row, i, j, value = (np.concatenate(column) for column in zip(*columns, strict=True))
-    t = SparseRows.of(1 + program.m, block.n, Coordinates(row, i, j, value)).terms
-    return _Entries(t.row, np.full(len(t.row), b), t.i, t.j, np.where(t.i == t.j, t.value, t.value / 2))
-
-
-def _vector_entries(B: Any, cost: Array, sizes: Sequence[int], first: int) -> _Entries:
-    """Return the entries of the diagonal blocks, numbered from `first` on."""
-    ends = np.cumsum([0, *sizes])
-    column = np.concatenate([np.arange(len(cost)), B.col])
-    row = np.concatenate([np.zeros(len(cost), dtype=np.intp), B.row + 1])
-    block = np.searchsorted(ends, column, side="right") - 1
-    i = column - ends[block]
-    return _Entries(row, first + block, i, i, np.concatenate([-cost, B.data]))
-
-
-def _joined(parts: Sequence[_Entries]) -> _Entries:
-    """Return the nonzero entries, sorted by matrix, block and place."""
-    e = _Entries(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Entries)))
-    order = np.lexsort((e.j, e.i, e.block, e.row))
-    return e.take(order[e.value[order] != 0])
-
-
-def _text(sizes: Sequence[int], c: Array, e: _Entries) -> str:
-    columns = (e.row, e.block + 1, e.i + 1, e.j + 1, e.value)
-    lines = zip(*(column.tolist() for column in columns), strict=True)
-    entries = [f"{row} {block} {i} {j} {value!r}" for row, block, i, j, value in lines]
-    head = [str(len(c)), str(len(sizes)), " ".join(map(str, sizes)), " ".join(map(repr, (c + 0.0).tolist()))]
-    return "\n".join([*head, *entries, ""])
-
-
 # --- Judge ------------------------------------------------------------------------------------------
-
-
-def dimacs_errors(problem: Problem, solution: Solution) -> Array:
-    """Return the six error measures of the 7th DIMACS challenge, recomputed from the data.
-
-    Violated rows, ``X`` outside its cone, free variables whose cost is not met, ``Z = C - A*(y)`` outside its
-    cone, the gap of the objectives, and ``<X, Z>``, each relative to the size of the data;
-    :func:`bregopt.certify.dimacs_errors` has the formulas.
-
-    Parameters
-    ----------
-    problem : Problem
-        With a linear objective and hard rows.
-    solution : Solution
-        Of this problem, as :meth:`Problem.solve` returned it.
-
-    Returns
-    -------
-    array of shape (6,)
-
-    Raises
-    ------
-    ValueError
-        If there is a divergence or a soft row, or the solution has no ``X`` or no multipliers.
-    """
-    raw = solution._raw
-    if raw is None or raw.X is None or raw.duals is None:
-        raise ValueError(f"the solution ({solution.status}) has no X or no duals; expected both")
-    return errors_of(problem.program(), raw.X, raw.u, raw.duals)
