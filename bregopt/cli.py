@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
-import json
-import math
 import os
 import sys
 import warnings
@@ -20,7 +18,8 @@ import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.arrays import symmetric_matrix
-from bregopt.io.matrices import SUFFIXES, Table, read_matrix, write_csv
+from bregopt.io.answers import WRITERS
+from bregopt.io.matrices import SUFFIXES, Table, read_matrix
 from bregopt.io.sdpa_reader import SUFFIXES as SDPA_SUFFIXES
 from bregopt.io.spec import Spec, load_spec, self_contained, spec_text
 from bregopt.routes.base import Settings
@@ -183,8 +182,8 @@ def _settings_parser() -> argparse.ArgumentParser:
 
 def _output_path(text: str) -> Path:
     path = Path(text)
-    if path.suffix.lower() not in _WRITERS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(_WRITERS)}")
+    if path.suffix.lower() not in WRITERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(WRITERS)}")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
     _check_writable(path)
@@ -210,7 +209,11 @@ def _solve(options: argparse.Namespace) -> int:
     report = _in_sdpa_terms(spec.problem, solution) if _is_sdpa(options.file) else ""
     sys.stdout.write(f"{spec.title}\n{solution!r}\n{report}")
     for path in options.output:
-        _WRITERS[path.suffix.lower()](path, spec, solution)
+        kind = path.suffix.lower()
+        if kind == ".csv" and solution.X is None:
+            _say(f"warning: there is no X to write to {path}")
+        else:
+            WRITERS[kind](path, spec, solution)
     return _STATUS.get(solution.status, _NOT_SOLVED)
 
 
@@ -337,42 +340,3 @@ def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
         if path.suffix.lower() == ".csv" and len(problem.matrices) > 1:
             n = len(problem.matrices)
             raise ValueError(f"argument --output: {path} holds one matrix, the problem has {n}; use .npz")
-
-
-def _write_npz(path: Path, spec: Spec, solution: bo.Solution) -> None:
-    """Write ``X`` (``factor`` where low rank; ``X_name`` where several), ``u_name`` and ``dual_k``."""
-    found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
-    arrays: dict[str, Any] = {}
-    for X, value in zip(spec.problem.matrices, found, strict=True) if solution.X is not None else ():
-        kind, held = ("factor", value.factor) if isinstance(value, bo.LowRank) else ("X", value)
-        arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = held
-    arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
-    arrays |= {f"dual_{k}": value for k, value in enumerate(solution.duals or ())}
-    np.savez(path, **arrays)
-
-
-def _write_json(path: Path, spec: Spec, solution: bo.Solution) -> None:
-    """Write status, values, certificate and timings of the answer; null for numbers that are not finite."""
-    names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
-    report = {name: _plain(getattr(solution, name)) for name in names}
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _write_csv(path: Path, spec: Spec, solution: bo.Solution) -> None:
-    if solution.X is None:
-        _say(f"warning: there is no X to write to {path}")
-    elif spec.labeled is None or solution.X.shape != spec.labeled.values.shape:
-        write_csv(path, solution.X)
-    else:
-        write_csv(path, solution.X, spec.labeled.index, spec.labeled.columns)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value
-
-
-_WRITERS = {".npz": _write_npz, ".json": _write_json, ".csv": _write_csv}

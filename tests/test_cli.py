@@ -455,7 +455,7 @@ def test_the_answer_is_shown_even_if_writing_fails_after_all(matrix, tmp_path, m
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(cli._WRITERS, ".csv", full)
+    monkeypatch.setitem(cli.WRITERS, ".csv", full)
     assert run("solve", matrix, *NEAREST, "--output", tmp_path / "X.csv") == 2
     out, err = capsys.readouterr()
     assert "bregopt solution: optimal" in out

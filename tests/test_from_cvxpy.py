@@ -392,7 +392,7 @@ def test_variables_that_only_bend_bounds_become_soft_rows(name, rng):
     ours = bo.from_cvxpy(problem)
     assert not ours.variables
     assert len(ours.constraints) == len(rows) + 1
-    assert all(c.softness is not None for c in ours.constraints[: len(rows)])
+    assert all(c.penalty is not None for c in ours.constraints[: len(rows)])
     peer = peers.ask(problem)
     at = v.value
     problem.solve(method="bregopt", strict=True, tol=1e-9)

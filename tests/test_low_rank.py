@@ -54,7 +54,7 @@ def test_equals_full_rank_restricted_to_the_range(name, soft, rng):
     for c in declared.constraints:
         part = slice(start, start + c.size)
         row = (body[part] <= bounds.hi[part]) if c.sense == "<=" else (body[part] >= bounds.lo[part])
-        constraints.append(bo.soft(row, gamma=2.0) if c.softness is not None else row)
+        constraints.append(bo.soft(row, gamma=2.0) if c.penalty is not None else row)
         start += c.size
     full = bo.Problem(bo.Minimize(DIVERGENCES[name](M, V.T @ G @ G.T @ V)), constraints).solve(
         solver="bregman", tol=1e-9

@@ -7,7 +7,7 @@ class lays out the data, maps answers back to the user's variables and duals, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -18,22 +18,19 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
-from bregopt.arrays import Array
-from bregopt.certify import certify, is_farkas, is_ray
-from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
-from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
-from bregopt.program import Program, StopReason
+from bregopt.cvxpy.conic import Conic, read_conic
+from bregopt.cvxpy.conic.solve import Outcome, certified_status, solve_conic, status_of
+from bregopt.errors import UnsupportedProblemError
+from bregopt.program import Program
 from bregopt.routes import routing
-from bregopt.routes.options import check_options, time_limit
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.options import time_limit
+from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
 __all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's default
-_START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
-_REFERENCE = "cvxpy"
 _BIBTEX = """\
 @misc{bregopt,
   title = {bregopt: convex problems over positive semidefinite matrices, solved with a certificate},
@@ -47,41 +44,7 @@ _CLARABEL_NAMES = {
     "time_limit": ("time_limit",),
 }
 _OTHER_CONES = {"soc": "second-order", "exp": "exponential", "p3d": "power", "pnd": "power"}
-# Our statuses as Clarabel's, which the parent class reads.
-_WORDS = {
-    Status.OPTIMAL: "Solved",
-    Status.OPTIMAL_INACCURATE: "AlmostSolved",
-    Status.INFEASIBLE: "PrimalInfeasible",
-    Status.INFEASIBLE_INACCURATE: "AlmostPrimalInfeasible",
-    Status.UNBOUNDED: "DualInfeasible",
-    Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
-    Status.USER_LIMIT: "MaxIterations",
-}
 _MARGIN, _FINEST = 1e-3, 1e-12  # of the tolerance that Clarabel is asked for, and the finest that it reaches
-_NEAR = 1e-2  # tolerance that the certificate of an inaccurate answer meets
-# Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
-_ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
-_PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
-# The status of the dual, and the status of the problem that follows.
-_TURNED = {
-    Status.INFEASIBLE: Status.UNBOUNDED,
-    Status.INFEASIBLE_INACCURATE: Status.UNBOUNDED_INACCURATE,
-    Status.UNBOUNDED: Status.INFEASIBLE,
-    Status.UNBOUNDED_INACCURATE: Status.INFEASIBLE_INACCURATE,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """An answer in the form that the parent class reads."""
-
-    status: str
-    x: Array
-    z: Array | None
-    obj_val: float
-    solve_time: float
-    iterations: int
-    stats: dict[str, Any]
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
@@ -112,7 +75,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         verbose: bool,
         solver_opts: Mapping[str, Any],
         solver_cache: dict[str, Any] | None = None,
-    ) -> _Outcome:
+    ) -> Outcome:
         """Solve conic data.
 
         Parameters
@@ -139,8 +102,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             cache = {} if solver_cache is None else solver_cache
             conic = _conic(data)
             with clock.limited(time_limit(ours)), threads_for(max(conic.orders, default=0)):
-                found = _solve(conic, warm_start, ours, cache)
-            if isinstance(found, _Outcome):
+                found = solve_conic(conic, warm_start, ours, cache)
+            if isinstance(found, Outcome):
                 return found
             reason = found
         tol = float(options.get("tol", _TOL))
@@ -151,10 +114,10 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         stats = {"route": "CLARABEL", "reason": reason}
         x, status = np.array(result.x), str(result.status)
         if conic is not None and z is not None:
-            status = _certified_status(conic, status, x, z, tol)
-        return _Outcome(status, x, z, result.obj_val, result.solve_time, result.iterations, stats)
+            status = certified_status(conic, status, x, z, tol)
+        return Outcome(status, x, z, result.obj_val, result.solve_time, result.iterations, stats)
 
-    def invert(self, solution: _Outcome, inverse_data: Any) -> Any:
+    def invert(self, solution: Outcome, inverse_data: Any) -> Any:
         """Return the answer in the user's terms."""
         inverted = super().invert(solution, inverse_data)
         inverted.attr[s.EXTRA_STATS] = solution.stats
@@ -220,7 +183,7 @@ class ConicProblem:
         """Return the answer of a route with the status and values of the CVXPY problem."""
         raw = routing.solve(self.program(), solver, warn=False, **options)
         turn = -1.0 if self._reading.dual else 1.0
-        status = _status(self._reading, raw.status)
+        status = status_of(self._reading, raw.status)
         value, bound = (self._sign * (turn * end + self._offset) for end in (raw.value, raw.dual_value))
         return replace(raw, status=status.value, value=value, dual_value=bound)
 
@@ -242,139 +205,6 @@ def _conic(data: Mapping[str, Any]) -> Conic:
     dims = data[CLARABEL.DIMS]
     b, c = np.array(data[s.B], dtype=float), np.array(data[s.C], dtype=float)
     return Conic(A, b, c, int(dims.zero), int(dims.nonneg), tuple(map(int, dims.psd)))
-
-
-def _solve(conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]) -> _Outcome | str:
-    """Return the answer of a route, or the reason why there is none.
-
-    If the answer does not meet the tolerance, the other reading is solved too.
-    """
-    inaccurate, reasons = [], []
-    for reading in read_conic(conic):
-        found = _by_route(conic, reading, warm_start, options, cache)
-        if reading.dual and not isinstance(found, str) and found.status == _WORDS[Status.UNBOUNDED]:
-            found = _with_a_point(conic, found, options)
-        if isinstance(found, str):
-            reasons.append(found)
-        elif found.status == _WORDS[Status.OPTIMAL_INACCURATE]:
-            inaccurate.append(found)
-        else:
-            return found
-    return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
-
-
-def _certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) -> str:
-    """Return Clarabel's status, weakened if our certificate does not confirm it.
-
-    The certificate is that of the dual reading, with the matrices of ``z`` and the multipliers ``x``.
-    """
-    program = read_dual(conic).program
-    S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
-    if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
-        certificate = certify(program, S, u, x)
-        near = status == "Solved" or certificate.meets(max(tol, _NEAR))
-        return "Solved" if certificate.meets(tol) else "AlmostSolved" if near else status
-    if status in _PROOFS:
-        proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
-        return status if proven else _PROOFS[status]
-    return status
-
-
-def _with_a_point(conic: Conic, unbounded: _Outcome, options: dict[str, Any]) -> _Outcome | str:
-    """Return the outcome "unbounded" if a feasible point is found, else a proof of infeasibility or a reason.
-
-    An infeasible dual alone proves only that there is no optimum.
-    """
-    aimless = replace(conic, c=np.zeros(len(conic.c)))
-    for reading in read_conic(aimless):
-        found = _by_route(aimless, reading, False, options, {})
-        if isinstance(found, str):
-            continue
-        if found.status == _WORDS[Status.OPTIMAL]:
-            return unbounded
-        if found.status == _WORDS[Status.INFEASIBLE]:
-            return found
-    return "the dual is infeasible, and whether the primal is, too, was not found out"
-
-
-def _by_route(
-    conic: Conic, reading: Reading, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
-) -> _Outcome | str:
-    program, form = reading.program, _form(reading)
-    route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
-    check_options(route, own)
-    if route == "auto":
-        route = routing.choose(program, route, own).name
-    if route == _REFERENCE:
-        refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
-        return f"no route takes its {form} form ({'; '.join(refusals)})"
-    shape, start = (form, program.m, program.k, conic.orders), None
-    if warm_start and cache.get(_START, (None,))[0] == shape:
-        start = cache[_START][1]
-    try:
-        solution = routing.solve(program, route, start, warn=False, **own)
-    except InfeasibleRowError as error:
-        return _refused(reading, route, error)
-    except (SolverError, MemoryError) as error:
-        return f"{route} failed on its {form} form: {error!r}"
-    if _gave_up(solution, own):
-        return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
-    if solution.status == Status.OPTIMAL:
-        cache[_START] = shape, solution
-    return _outcome(conic, reading, solution)
-
-
-def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
-    """Whether a route stopped without an answer for another reason than a limit of the user's."""
-    unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
-    limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
-    if options.get("max_iter") is not None:
-        limits.add(StopReason.MAX_ITER)
-    return solution.status in unproven and solution._stop not in limits
-
-
-def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> _Outcome | str:
-    """Return the outcome that one row contradicts the others, with its Farkas vector if there is one."""
-    program, y = reading.program, np.zeros(reading.program.m)
-    if error.row is not None:
-        y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
-    proven = is_farkas(program, y)
-    if reading.dual and not proven:
-        return f"{route} found no proof: {error}"
-    z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None
-    stats = {"route": route, "form": _form(reading), "stop_reason": StopReason.INFEASIBLE.value}
-    return _Outcome(_WORDS[_status(reading, Status.INFEASIBLE)], np.zeros(0), z, np.nan, 0.0, 0, stats)
-
-
-def _status(reading: Reading, found: str) -> Status:
-    """Return the status of the problem from the status of a reading."""
-    status = Status(found)
-    return _TURNED.get(status, status) if reading.dual else status
-
-
-def _form(reading: Reading) -> str:
-    return "dual" if reading.dual else "primal"
-
-
-def _outcome(conic: Conic, reading: Reading, solution: Solution) -> _Outcome:
-    status = _status(reading, solution.status)
-    x, z = np.zeros(len(conic.c)), None
-    if solution.X is not None:
-        x = reading.x(solution.X, solution.u, solution.duals)
-        z = reading.z(solution.X, solution.u, solution.duals)
-    elif status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE):
-        z = reading.z(solution._ray or (), solution.u, solution.duals, priced=False)
-    stats = {
-        "route": solution.solver,
-        "form": _form(reading),
-        "gap": solution.gap,
-        "error": solution.error,
-        "primal_residual": solution.primal_residual,
-        "dual_residual": solution.dual_residual,
-        "stop_reason": solution.stop_reason,
-    }
-    seconds = solution.timings["total"]
-    return _Outcome(_WORDS[status], x, z, float(conic.c @ x), seconds, solution.iterations, stats)
 
 
 def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,9 @@ from bregopt.errors import require
 
 require("sklearn", "learn")
 
-from bregopt.learn.constraints import (  # noqa: E402
-    idealised_bounds,
-    pairs_from_labels,
-    percentile_bounds,
-    triplets_from_labels,
-)
+from bregopt.learn.constraints import pairs_from_labels, triplets_from_labels  # noqa: E402
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
+from bregopt.learn.distance_bounds import idealised_bounds, percentile_bounds  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
 from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402

@@ -11,7 +11,8 @@ import numpy as np
 from bregopt import PSD, soft, sq_distance
 from bregopt.arrays import Array, IntArray, finite_array, positive_number
 from bregopt.learn.base import softened
-from bregopt.learn.constraints import idealised_bounds, index_rows, sq_distances
+from bregopt.learn.constraints import index_rows
+from bregopt.learn.distance_bounds import idealised_bounds, sq_distances
 from bregopt.modeling.constraints import Constraint
 
 __all__ = ["KernelRows"]

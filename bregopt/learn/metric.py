@@ -12,7 +12,8 @@ from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_d
 from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import LinearMetric, map_of, psd_root, softened, validated
-from bregopt.learn.constraints import index_rows, pairs_from_labels, percentile_bounds, two_classes
+from bregopt.learn.constraints import index_rows, pairs_from_labels, two_classes
+from bregopt.learn.distance_bounds import percentile_bounds
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
-from bregopt.modeling.constraints import Constraint, Softness
+from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.variables import Parameter
 
@@ -73,7 +73,7 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
     """
     if not isinstance(constraint, Constraint):
         raise TypeError(f"soft takes a constraint; got {type(constraint).__name__}")
-    if constraint.softness is not None:
+    if constraint.penalty is not None:
         raise ValueError(f"{constraint.label} is soft already")
     if penalty is not None and penalty not in PENALTIES:
         raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
@@ -90,7 +90,7 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
         constraint.lower,
         constraint.upper,
         constraint.sense,
-        Softness(weight, penalty),
+        SoftPenalty(weight, penalty),
         constraint.mirrored,
     )
 

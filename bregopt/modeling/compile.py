@@ -58,9 +58,17 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
     )
     parameters = _parameters(objective, constraints)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
-    shares = tuple(_parameter_slopes(parameters, lower, upper))
+    parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     return Compiled(
-        matrices, variables, parameters, tuple(constraints), objective, lower, upper, shares, template
+        matrices,
+        variables,
+        parameters,
+        tuple(constraints),
+        objective,
+        lower,
+        upper,
+        parameter_slopes,
+        template,
     )
 
 
@@ -141,8 +149,8 @@ def _parameters(objective: Minimize, constraints: Sequence[Constraint]) -> tuple
     found.append([t.parameter for t in objective.expression.terms if t.parameter is not None])
     for c in constraints:
         found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
-        if c.softness is not None and isinstance(c.softness.gamma, Parameter):
-            found.append([c.softness.gamma])
+        if c.penalty is not None and isinstance(c.penalty.gamma, Parameter):
+            found.append([c.penalty.gamma])
     return _ordered(*found)
 
 

@@ -47,7 +47,7 @@ class Compiled:
     objective: Minimize
     lower: AffineBounds
     upper: AffineBounds
-    shares: tuple[tuple[Parameter, Any, Any], ...]
+    parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
     template: Program
 
     def program(self) -> Program:
@@ -72,7 +72,7 @@ class Compiled:
             offset=sign * float(np.asarray(offset)),
             shares=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
-                for p, lower, upper in self.shares
+                for p, lower, upper in self.parameter_slopes
             ),
         )
 
@@ -106,7 +106,7 @@ class Compiled:
                     f"{_name(number, c)}, row {k - rows.start}: lower bound {lo[k]:g} is above upper bound "
                     f"{hi[k]:g}; expected lower <= upper"
                 )
-            if c.softness is not None:
+            if c.penalty is not None:
                 kind[rows] = int(_penalty(number, c, own, lo[rows], hi[rows]))
                 gamma[rows] = _gamma(c)
         return Bounds(lo, hi, kind, gamma)
@@ -130,15 +130,15 @@ def _weight(term: DivergenceTerm, sign: float) -> float:
 
 def _gamma(c: Constraint) -> Array:
     """Return the penalty weight of each row of a soft constraint."""
-    assert c.softness is not None
-    gamma = c.softness.gamma
+    assert c.penalty is not None
+    gamma = c.penalty.gamma
     return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
 
 
 def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
     """Return the kind of penalty of a soft constraint."""
-    assert c.softness is not None
-    asked = c.softness.penalty
+    assert c.penalty is not None
+    asked = c.penalty.kind
     if asked == "hinge" or (asked is None and own is None):
         return Penalty.HINGE
     if own is None:

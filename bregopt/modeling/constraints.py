@@ -8,15 +8,15 @@ from typing import Any, NoReturn
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
 
-__all__ = ["Constraint", "Softness", "compare"]
+__all__ = ["Constraint", "SoftPenalty", "compare"]
 
 
 @dataclass(frozen=True, eq=False)
-class Softness:
+class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
     gamma: Any  # array of one weight per row, or Parameter
-    penalty: str | None
+    kind: str | None  # "divergence" or "hinge"; None for that which suits the objective
 
 
 class Constraint:
@@ -42,11 +42,11 @@ class Constraint:
         lower: Affine | None,
         upper: Affine | None,
         sense: str,
-        softness: Softness | None = None,
+        penalty: SoftPenalty | None = None,
         mirrored: bool = False,
     ) -> None:
         self.body, self.lower, self.upper, self.sense = body, lower, upper, sense
-        self.softness = softness
+        self.penalty = penalty
         self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
 
@@ -67,7 +67,7 @@ class Constraint:
             text = f"{_text(self.lower)} <= {self.body.label} <= {_text(self.upper)}"
         else:
             text = f"{self.body.label} {self.sense} {_text(self.lower if self.upper is None else self.upper)}"
-        return text if self.softness is None else f"soft({text})"
+        return text if self.penalty is None else f"soft({text})"
 
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""

@@ -26,7 +26,7 @@ from bregopt.arrays import Array
 from bregopt.cvxpy.conic.direct import pivots_of, read_directly
 from bregopt.cvxpy.conic.dual import read_dual
 from bregopt.cvxpy.conic.form import Conic
-from bregopt.cvxpy.conic.implied import needed, shares, with_rows
+from bregopt.cvxpy.conic.implied import distribution, needed, with_rows
 from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
@@ -69,7 +69,7 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
     The other reading follows if it is not much larger: it may have an interior where the first has none.
     """
     kept = needed(conic)
-    smaller, shared = with_rows(conic, kept), shares(conic, kept)
+    smaller, shared = with_rows(conic, kept), distribution(conic, kept)
     pivots = pivots_of(smaller)
     (m, k), gone = smaller.A.shape, len(pivots.rows)
     boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
@@ -84,12 +84,12 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
 
 
 class _Padded:
-    """A reading of the needed rows; `shares` maps their ``z`` to the ``z`` of all rows."""
+    """A reading of the needed rows; `distribution` maps their ``z`` to the ``z`` of all rows."""
 
-    def __init__(self, reading: Reading, shares: Any) -> None:
+    def __init__(self, reading: Reading, distribution: Any) -> None:
         self.program, self.dual, self.x = reading.program, reading.dual, reading.x
-        self._reading, self._shares = reading, shares
+        self._reading, self._distribution = reading, distribution
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
-        z: Array = self._shares @ self._reading.z(S, u, y, priced)
+        z: Array = self._distribution @ self._reading.z(S, u, y, priced)
         return z

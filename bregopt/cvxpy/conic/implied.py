@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic.form import Conic
 
-__all__ = ["needed", "shares", "with_rows"]
+__all__ = ["distribution", "needed", "with_rows"]
 
 _PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
 _SAME = 1e-13  # relative to the largest number: numbers that differ by less are equal up to round-off
@@ -21,7 +21,7 @@ def needed(conic: Conic) -> Mask:
     return _needed_rows(conic) & _needed_matrices(conic)
 
 
-def shares(conic: Conic, kept: Mask) -> Any:
+def distribution(conic: Conic, kept: Mask) -> Any:
     """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
     Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal shares.

@@ -11,7 +11,6 @@ computes the Jacobian.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
@@ -19,114 +18,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.problems.coefficients import (
+    Coefficients,
+    ConvexTerm,
+    Elements,
+    Quadratics,
+    broadcast,
+    every_element,
+)
 from bregopt.errors import UnsupportedProblemError
 
-__all__ = [
-    "Curve",
-    "Elements",
-    "Quadratics",
-    "Rows",
-    "broadcast",
-    "constant_value",
-    "every_element",
-    "one_number",
-    "rows_of",
-]
-
-
-@dataclass(frozen=True, eq=False)
-class Elements:
-    """Weighted elements of an expression: row ``row[k]`` holds ``weight[k]`` times element ``at[k]``."""
-
-    row: IntArray
-    at: IntArray
-    weight: Array
-
-    def moved(self, at: IntArray) -> Elements:
-        """Return the same rows and weights on the elements `at` of an argument."""
-        return Elements(self.row, at, self.weight)
-
-    def times(self, weight: Any) -> Elements:
-        """Return them with their weights multiplied."""
-        return Elements(self.row, self.at, self.weight * weight)
-
-    def taken(self, k: IntArray, at: IntArray, weight: Any) -> Elements:
-        """Replace element ``k[l]`` by ``weight[l]`` times element ``at[l]`` of an argument, for all ``l``."""
-        return Elements(self.row[k], at, self.weight[k] * weight)
-
-
-@dataclass(frozen=True, eq=False)
-class Quadratics:
-    """Row ``row[k]`` holds ``weight[k] z_k'X z_k``; the ``z_k`` are the rows of `Z`."""
-
-    row: IntArray
-    Z: Array
-    weight: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Weighted elements of an atom in an objective that is not affine."""
-
-    name: str
-    atom: Any
-    elements: Elements
-
-
-@dataclass(eq=False)
-class Rows:
-    """The coefficients of `m` rows: constants, and weighted elements of variables and parameters.
-
-    Parameters
-    ----------
-    m : int
-    constant : array of shape (m,)
-    elements : dict from cvxpy.Variable to list of Elements
-    quadratics : dict from cvxpy.Variable to list of Quadratics
-        Quadratic forms of symmetric variables.
-    curves : list of Curve, or None if everything must be affine
-    parameters : dict from cvxpy.Parameter to list of Elements, or None if their values are substituted
-        Parameters that are added to the rows.
-    frozen : set of cvxpy.Parameter
-        Parameters whose values are substituted, because they are factors or arguments of other atoms.
-    """
-
-    m: int
-    constant: Array
-    elements: dict[Any, list[Elements]] = field(default_factory=dict)
-    quadratics: dict[Any, list[Quadratics]] = field(default_factory=dict)
-    curves: list[Curve] | None = None
-    parameters: dict[Any, list[Elements]] | None = None
-    frozen: set[Any] = field(default_factory=set)
-
-    @property
-    def variables(self) -> list[Any]:
-        """The variables of the rows, each once."""
-        return list(dict.fromkeys([*self.elements, *self.quadratics]))
-
-    def numbers(self, expression: Any, keep_sparse: bool = False) -> Any:
-        """Return the value of a constant expression; its parameters become `frozen`."""
-        self.frozen.update(expression.parameters())
-        return constant_value(expression, keep_sparse)
-
-    def add_constant(self, elements: Elements, value: Array) -> None:
-        """Add weighted elements of a constant expression, whose values are given by columns."""
-        self.constant += np.bincount(elements.row, elements.weight * value[elements.at], self.m)
-
-
-def every_element(expression: Any) -> Elements:
-    """Return a row for each element of an expression, by columns."""
-    order = np.arange(expression.size)
-    return Elements(order, order, np.ones(expression.size))
+__all__ = ["rows_of"]
 
 
 def rows_of(
     expression: Any,
     elements: Elements | None = None,
     m: int | None = None,
-    curved: bool = False,
+    convex: bool = False,
     parametric: bool = False,
-) -> Rows:
+) -> Coefficients:
     """Return the coefficients of rows of an expression.
 
     Parameters
@@ -136,7 +47,7 @@ def rows_of(
         The elements of each row; by default each element is a row.
     m : int, optional
         The number of rows, by default the size of the expression.
-    curved : bool
+    convex : bool
         Whether to collect atoms that are not affine; otherwise they are refused.
     parametric : bool
         Whether to collect parameters that are added; otherwise their values are substituted.
@@ -149,20 +60,17 @@ def rows_of(
         If a parameter has no value.
     """
     m = expression.size if m is None else m
-    rows = Rows(m, np.zeros(m), curves=[] if curved else None, parameters={} if parametric else None)
-    _walk(expression, every_element(expression) if elements is None else elements, rows)
+    rows = Coefficients(
+        m, np.zeros(m), convex_terms=[] if convex else None, parameters={} if parametric else None
+    )
+    _read(expression, every_element(expression) if elements is None else elements, rows)
     weights = [e.weight for parts in rows.elements.values() for e in parts]
     if not all(np.isfinite(part).all() for part in (rows.constant, *weights)):
         raise UnsupportedProblemError("NaN or Inf among its numbers")
     return rows
 
 
-def one_number(expression: Any) -> float:
-    """Return the value of a constant scalar expression."""
-    return float(constant_value(expression).ravel()[0])
-
-
-def _walk(atom: Any, elements: Elements, rows: Rows) -> None:
+def _read(atom: Any, elements: Elements, rows: Coefficients) -> None:
     if not len(elements.at):
         return
     rule = _rule(atom)
@@ -176,16 +84,16 @@ def _walk(atom: Any, elements: Elements, rows: Rows) -> None:
         rule(atom, elements, rows)
 
 
-def _added(atom: Any, elements: Elements, rows: Rows) -> None:
+def _added(atom: Any, elements: Elements, rows: Coefficients) -> None:
     for argument in atom.args:
-        _walk(argument, elements.moved(broadcast(argument, atom.shape, elements.at)), rows)
+        _read(argument, elements.moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
-def _negated(atom: Any, elements: Elements, rows: Rows) -> None:
-    _walk(atom.args[0], elements.times(-1.0), rows)
+def _negated(atom: Any, elements: Elements, rows: Coefficients) -> None:
+    _read(atom.args[0], elements.times(-1.0), rows)
 
 
-def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
+def _indexed(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply a slice by arithmetic on element numbers: no array of the size of the matrix is made."""
     key, shape = atom.get_data()[0], atom.args[0].shape
     if len(key) != len(shape) or None in key:
@@ -196,10 +104,10 @@ def _indexed(atom: Any, elements: Elements, rows: Rows) -> None:
         rest, here = np.divmod(rest, len(span))
         at += (span.start + span.step * here) * stride
         stride *= n
-    return _walk(atom.args[0], elements.moved(at), rows)
+    return _read(atom.args[0], elements.moved(at), rows)
 
 
-def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
+def _moved(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply an atom that only moves elements: evaluate it at element numbers from one; zero means none."""
     ends = np.cumsum([0, *(argument.size for argument in atom.args)])
     numbers = [
@@ -210,10 +118,10 @@ def _moved(atom: Any, elements: Elements, rows: Rows) -> None:
     at = moved[elements.at].astype(np.intp) - 1
     for start, end, argument in zip(ends, ends[1:], atom.args, strict=False):
         k = np.flatnonzero((at >= start) & (at < end))
-        _walk(argument, elements.taken(k, at[k] - start, 1.0), rows)
+        _read(argument, elements.taken(k, at[k] - start, 1.0), rows)
 
 
-def _summed(atom: Any, elements: Elements, rows: Rows) -> None:
+def _summed(atom: Any, elements: Elements, rows: Coefficients) -> None:
     argument = atom.args[0]
     given = np.arange(argument.ndim) if atom.axis is None else np.atleast_1d(atom.axis)
     axes = [int(axis) % argument.ndim for axis in given]
@@ -222,33 +130,33 @@ def _summed(atom: Any, elements: Elements, rows: Rows) -> None:
     _gathered(argument, elements, members, rows)
 
 
-def _traced(atom: Any, elements: Elements, rows: Rows) -> None:
+def _traced(atom: Any, elements: Elements, rows: Coefficients) -> None:
     n = atom.args[0].shape[0]
     _gathered(atom.args[0], elements, np.arange(n)[None] * (n + 1), rows)
 
 
-def _gathered(argument: Any, elements: Elements, members: IntArray, rows: Rows) -> None:
+def _gathered(argument: Any, elements: Elements, members: IntArray, rows: Coefficients) -> None:
     """Apply an atom whose element ``k`` is the sum of the elements ``members[k]`` of its argument."""
     k = np.repeat(np.arange(len(elements.at)), members.shape[1])
-    _walk(argument, elements.taken(k, members[elements.at].ravel(), 1.0), rows)
+    _read(argument, elements.taken(k, members[elements.at].ravel(), 1.0), rows)
 
 
-def _multiplied(atom: Any, elements: Elements, rows: Rows) -> None:
+def _multiplied(atom: Any, elements: Elements, rows: Coefficients) -> None:
     first, second = atom.args
     constant, argument = (first, second) if _is_factor(first, second) else (second, first)
     factor = rows.numbers(_affine_factor(atom, constant)).ravel(order="F")
     weighted = elements.times(factor[broadcast(constant, atom.shape, elements.at)])
-    _walk(argument, weighted.moved(broadcast(argument, atom.shape, elements.at)), rows)
+    _read(argument, weighted.moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
-def _divided(atom: Any, elements: Elements, rows: Rows) -> None:
+def _divided(atom: Any, elements: Elements, rows: Coefficients) -> None:
     argument, divisor = atom.args
     by = rows.numbers(_affine_factor(atom, divisor)).ravel(order="F")
     by = by[broadcast(divisor, atom.shape, elements.at)]
-    _walk(argument, elements.times(1 / by).moved(broadcast(argument, atom.shape, elements.at)), rows)
+    _read(argument, elements.times(1 / by).moved(broadcast(argument, atom.shape, elements.at)), rows)
 
 
-def _product(atom: Any, elements: Elements, rows: Rows) -> None:
+def _product(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply ``left @ right``: the weights are rows of a constant `left` or columns of a constant `right`."""
     left, right = atom.args
     if left.ndim > 2 or right.ndim > 2:
@@ -259,14 +167,14 @@ def _product(atom: Any, elements: Elements, rows: Rows) -> None:
         return None
     if _is_factor(left, right):
         matrix = _sparse_rows(rows.numbers(left, keep_sparse=True))
-        k, at, weight = _spread(matrix, i)
-        return _walk(right, elements.taken(k, at + matrix.shape[1] * j[k], weight), rows)
+        k, at, weight = _nonzeros_in_rows(matrix, i)
+        return _read(right, elements.taken(k, at + matrix.shape[1] * j[k], weight), rows)
     matrix = _sparse_rows(rows.numbers(_affine_factor(atom, right), keep_sparse=True).T)
-    k, at, weight = _spread(matrix, j)
-    return _walk(left, elements.taken(k, i[k] + p * at, weight), rows)
+    k, at, weight = _nonzeros_in_rows(matrix, j)
+    return _read(left, elements.taken(k, i[k] + p * at, weight), rows)
 
 
-def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntArray) -> bool:
+def _sandwiched(atom: Any, elements: Elements, rows: Coefficients, i: IntArray, j: IntArray) -> bool:
     """Store elements of ``A @ X @ B``, `X` a symmetric variable, as forms ``z'X z``; False unless all are."""
     left, right = atom.args
     if right.is_constant() and type(left).__name__ == "MulExpression":
@@ -284,12 +192,12 @@ def _sandwiched(atom: Any, elements: Elements, rows: Rows, i: IntArray, j: IntAr
     return True
 
 
-def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
+def _by_jacobian(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply the Jacobian of an atom, which CVXPY computes with variables of value zero as arguments."""
     if not atom.is_atom_affine():
-        if rows.curves is None:
+        if rows.convex_terms is None:
             raise UnsupportedProblemError(f"{_name(atom)} is not affine")
-        rows.curves.append(Curve(type(atom).__name__, atom, elements))
+        rows.convex_terms.append(ConvexTerm(type(atom).__name__, atom, elements))
         return
     inner = {
         number: cp.Variable(argument.shape)
@@ -305,8 +213,8 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Rows) -> None:
     for number, stand_in in inner.items():
         slope = slopes[stand_in]
         slope = slope if sp.issparse(slope) else np.reshape(slope, (stand_in.size, atom.size))
-        k, at, weight = _spread(sp.csr_array(sp.csr_array(slope).T), elements.at)
-        _walk(atom.args[number], elements.taken(k, at, weight), rows)
+        k, at, weight = _nonzeros_in_rows(sp.csr_array(sp.csr_array(slope).T), elements.at)
+        _read(atom.args[number], elements.taken(k, at, weight), rows)
     rows.frozen.update(alone.parameters())
     rows.add_constant(elements, np.ravel(alone.value, order="F"))
 
@@ -323,7 +231,7 @@ def _name(atom: Any) -> str:
     return type(atom).__name__.removesuffix("Approx")
 
 
-_Rule = Callable[[Any, Elements, Rows], None]
+_Rule = Callable[[Any, Elements, Coefficients], None]
 _RULES: dict[str, _Rule] = {
     "AddExpression": _added,
     "NegExpression": _negated,
@@ -362,7 +270,7 @@ def _affine_factor(atom: Any, factor: Any) -> Any:
     return factor
 
 
-def _spread(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
+def _nonzeros_in_rows(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
     """Return the nonzeros of some rows of a CSR matrix: the position of the row in `row`, column, value."""
     count = np.diff(matrix.indptr)[row]
     k = np.repeat(np.arange(len(row)), count)
@@ -373,24 +281,3 @@ def _spread(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
 def _sparse_rows(matrix: Any) -> Any:
     """Return a matrix in CSR form; a vector is one row."""
     return sp.csr_array(matrix if sp.issparse(matrix) else np.atleast_2d(matrix))
-
-
-def broadcast(argument: Any, shape: tuple[int, ...], at: IntArray) -> IntArray:
-    """Return the elements of an argument at the elements `at` of the shape that it is broadcast to."""
-    if argument.shape == shape:
-        return at
-    numbers = np.arange(argument.size).reshape(argument.shape, order="F")
-    return np.broadcast_to(numbers, shape).ravel(order="F")[at]
-
-
-def constant_value(expression: Any, keep_sparse: bool = False) -> Any:
-    """Return the value of a constant expression as an array; `keep_sparse` keeps a sparse value sparse."""
-    value = expression.value
-    if value is None:
-        names = ", ".join(p.name() for p in expression.parameters() if p.value is None)
-        raise ValueError(f"parameter {names} of the CVXPY problem has no value; set .value before solving")
-    if np.iscomplexobj(value.data if sp.issparse(value) else value):
-        raise UnsupportedProblemError("it has complex numbers")
-    if sp.issparse(value):
-        return value if keep_sparse else value.toarray()
-    return np.asarray(value, dtype=float)

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine_reader import Curve, Elements, broadcast, one_number
-from bregopt.cvxpy.problems.variables import is_symmetric
-from bregopt.divergences import Divergence, LogDet, VonNeumann
-from bregopt.divergences import Penalty as Kind
+from bregopt.cvxpy.problems.coefficients import ConvexTerm, Elements, broadcast, one_number
+from bregopt.cvxpy.problems.psd_claims import is_symmetric
+from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
 
-__all__ = ["Penalty", "Read", "Spectral", "read_curve"]
+__all__ = ["AtomTerms", "ElementPenalty", "Spectral", "read_convex_atom"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class Spectral:
 
 
 @dataclass(frozen=True, eq=False)
-class Penalty:
+class ElementPenalty:
     """``weight[k] d(e_k, bound[k])`` for elements ``e_k`` at `at` of an affine expression.
 
     Parameters
@@ -44,7 +43,7 @@ class Penalty:
         With "==", elements below the bound are penalized too.
     """
 
-    kind: Kind
+    kind: Penalty
     sense: str
     expression: Any
     at: IntArray
@@ -53,16 +52,16 @@ class Penalty:
 
 
 @dataclass(eq=False)
-class Read:
+class AtomTerms:
     """The terms of one convex atom."""
 
     spectral: list[Spectral] = field(default_factory=list)
-    penalties: list[Penalty] = field(default_factory=list)
+    penalties: list[ElementPenalty] = field(default_factory=list)
     affine: list[tuple[Any, Elements]] = field(default_factory=list)
     constant: float = 0.0
 
 
-def read_curve(curve: Curve) -> Read:
+def read_convex_atom(term: ConvexTerm) -> AtomTerms:
     """Return the terms of an atom that is not affine.
 
     Raises
@@ -70,25 +69,25 @@ def read_curve(curve: Curve) -> Read:
     UnsupportedProblemError
         If the atom is none of those below, or its weight makes it nonconvex.
     """
-    name = curve.name.removesuffix("Approx").lower()
+    name = term.name.removesuffix("Approx").lower()
     if name not in _ATOMS:
-        raise UnsupportedProblemError(f"the objective contains {curve.name.removesuffix('Approx')}")
+        raise UnsupportedProblemError(f"the objective contains {term.name.removesuffix('Approx')}")
     sign, rule = _ATOMS[name]
-    if (sign * curve.elements.weight < 0).any():
+    if (sign * term.elements.weight < 0).any():
         raise UnsupportedProblemError(f"the objective contains {name} with a sign that makes it nonconvex")
-    return rule(curve.atom, curve.elements)
+    return rule(term.atom, term.elements)
 
 
-def _log_det(atom: Any, elements: Elements) -> Read:
-    return Read([Spectral(LogDet, _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
+def _log_det(atom: Any, elements: Elements) -> AtomTerms:
+    return AtomTerms([Spectral(LogDet, _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
 
 
-def _von_neumann_entropy(atom: Any, elements: Elements) -> Read:
+def _von_neumann_entropy(atom: Any, elements: Elements) -> AtomTerms:
     F = _symmetric(atom.args[0], "von_neumann_entr")
-    return Read([Spectral(VonNeumann, F, -float(elements.weight.sum()))])
+    return AtomTerms([Spectral(VonNeumann, F, -float(elements.weight.sum()))])
 
 
-def _relative_entropy(atom: Any, elements: Elements) -> Read:
+def _relative_entropy(atom: Any, elements: Elements) -> AtomTerms:
     """Read ``tr(F log F) - <log Y, F>``."""
     F, Y = atom.args
     if not Y.is_constant():
@@ -101,17 +100,17 @@ def _relative_entropy(atom: Any, elements: Elements) -> Read:
     weight = float(elements.weight.sum())
     slope = -weight * ((Q * np.log(eigenvalues)) @ Q.T).ravel(order="F")
     linear = Elements(np.zeros(F.size, dtype=np.intp), np.arange(F.size), slope)
-    return Read([Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
+    return AtomTerms([Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
 
 
-def _quad_over_lin(atom: Any, elements: Elements) -> Read:
+def _quad_over_lin(atom: Any, elements: Elements) -> AtomTerms:
     x, y = atom.args
     if atom.size > 1 or not y.is_constant():
         raise UnsupportedProblemError("the objective contains quad_over_lin by axes or of a variable divisor")
     return _squares(x, float(elements.weight.sum()) / one_number(y))
 
 
-def _power(atom: Any, elements: Elements) -> Read:
+def _power(atom: Any, elements: Elements) -> AtomTerms:
     """Read a square, of elements or of a Frobenius norm."""
     power = _exponent(atom)
     if power != 2:
@@ -119,73 +118,73 @@ def _power(atom: Any, elements: Elements) -> Read:
     (x,) = atom.args
     if type(x).__name__.startswith("Pnorm") and x.size == 1 and _exponent(x) == 2:
         return _squares(x.args[0], float(elements.weight.sum()))
-    return Read(penalties=[_penalty(Kind.SQUARE, x, elements)])
+    return AtomTerms(penalties=[_penalty(Penalty.SQUARE, x, elements)])
 
 
-def _absolute(atom: Any, elements: Elements) -> Read:
-    return Read(penalties=[_penalty(Kind.HINGE, atom.args[0], elements)])
+def _absolute(atom: Any, elements: Elements) -> AtomTerms:
+    return AtomTerms(penalties=[_penalty(Penalty.HINGE, atom.args[0], elements)])
 
 
-def _norm1(atom: Any, elements: Elements) -> Read:
+def _norm1(atom: Any, elements: Elements) -> AtomTerms:
     (x,) = atom.args
     if atom.size > 1:
         raise UnsupportedProblemError("the objective contains norm1 with an axis")
-    return Read(penalties=[_penalty(Kind.HINGE, x, _all(x, float(elements.weight.sum())))])
+    return AtomTerms(penalties=[_penalty(Penalty.HINGE, x, _all(x, float(elements.weight.sum())))])
 
 
-def _maximum(atom: Any, elements: Elements) -> Read:
+def _maximum(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``max(a, b) = b + max(a - b, 0)``."""
     a, b = _two(atom)
-    over = _penalty(Kind.HINGE, a - b, elements, sense="<=")
-    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+    over = _penalty(Penalty.HINGE, a - b, elements, sense="<=")
+    return AtomTerms(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
-def _minimum(atom: Any, elements: Elements) -> Read:
+def _minimum(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``min(a, b) = b - max(b - a, 0)``."""
     a, b = _two(atom)
-    over = _penalty(Kind.HINGE, b - a, elements.times(-1.0), sense="<=")
-    return Read(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+    over = _penalty(Penalty.HINGE, b - a, elements.times(-1.0), sense="<=")
+    return AtomTerms(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
 
 
-def _log(atom: Any, elements: Elements) -> Read:
+def _log(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
     (x,) = atom.args
     gamma = elements.times(-1.0)
-    return Read(
-        penalties=[_penalty(Kind.LOGDET, x, gamma, bound=1.0)],
+    return AtomTerms(
+        penalties=[_penalty(Penalty.LOGDET, x, gamma, bound=1.0)],
         affine=[(x, elements)],
         constant=float(gamma.weight.sum()),
     )
 
 
-def _entropy(atom: Any, elements: Elements) -> Read:
+def _entropy(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``a log a = d(a, 1) + a - 1`` with the von Neumann divergence ``d`` of numbers."""
     (x,) = atom.args
     gamma = elements.times(-1.0)
-    return Read(
-        penalties=[_penalty(Kind.VON_NEUMANN, x, gamma, bound=1.0)],
+    return AtomTerms(
+        penalties=[_penalty(Penalty.VON_NEUMANN, x, gamma, bound=1.0)],
         affine=[(x, gamma)],
         constant=-float(gamma.weight.sum()),
     )
 
 
-def _kl_div(atom: Any, elements: Elements) -> Read:
+def _kl_div(atom: Any, elements: Elements) -> AtomTerms:
     x, bound = _above_zero(atom, elements)
-    return Read(penalties=[_penalty(Kind.VON_NEUMANN, x, elements, bound=bound)])
+    return AtomTerms(penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)])
 
 
-def _rel_entr(atom: Any, elements: Elements) -> Read:
+def _rel_entr(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``a log(a/b) = d(a, b) + a - b``."""
     x, bound = _above_zero(atom, elements)
-    return Read(
-        penalties=[_penalty(Kind.VON_NEUMANN, x, elements, bound=bound)],
+    return AtomTerms(
+        penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)],
         affine=[(x, elements)],
         constant=-float(elements.weight @ bound),
     )
 
 
 # For each atom: the sign of its weight in a convex sum, and its rule.
-_ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Read]]] = {
+_ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
     "log_det": (-1, _log_det),
     "von_neumann_entr": (-1, _von_neumann_entropy),
     "quantum_rel_entr": (1, _relative_entropy),
@@ -202,8 +201,8 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Read]]] = {
 }
 
 
-def _squares(x: Any, weight: float) -> Read:
-    return Read(penalties=[_penalty(Kind.SQUARE, x, _all(x, weight))])
+def _squares(x: Any, weight: float) -> AtomTerms:
+    return AtomTerms(penalties=[_penalty(Penalty.SQUARE, x, _all(x, weight))])
 
 
 def _all(x: Any, weight: float) -> Elements:
@@ -211,11 +210,13 @@ def _all(x: Any, weight: float) -> Elements:
     return Elements(order, order, np.full(x.size, weight))
 
 
-def _penalty(kind: Kind, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0) -> Penalty:
+def _penalty(
+    kind: Penalty, x: Any, elements: Elements, sense: str = "==", bound: Any = 0.0
+) -> ElementPenalty:
     """Return the penalty of weighted elements; those of weight zero are left out."""
     paying = elements.weight != 0
     bounds = np.broadcast_to(np.asarray(bound, dtype=float), paying.shape)
-    return Penalty(kind, sense, x, elements.at[paying], elements.weight[paying], bounds[paying])
+    return ElementPenalty(kind, sense, x, elements.at[paying], elements.weight[paying], bounds[paying])
 
 
 def _symmetric(F: Any, atom: str) -> Any:

@@ -11,7 +11,8 @@ import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
 
 from bregopt.cvxpy.conic_solver import BREGOPT
-from bregopt.cvxpy.problems.lower import Lowered, lower
+from bregopt.cvxpy.problems.lower import lower
+from bregopt.cvxpy.problems.lowered import Lowered
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit

@@ -9,11 +9,11 @@ import cvxpy as cp
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.cvxpy.problems.affine_reader import Elements, Rows, rows_of
-from bregopt.cvxpy.problems.convex_atoms import Penalty, Spectral, read_curve
-from bregopt.cvxpy.problems.variables import Leaf, Matrix, expression_of, joined
-from bregopt.divergences import DIVERGENCES, SCALARS
-from bregopt.divergences import Penalty as Kind
+from bregopt.cvxpy.problems.affine_reader import rows_of
+from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, joined
+from bregopt.cvxpy.problems.convex_atoms import ElementPenalty, Spectral, read_convex_atom
+from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
+from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint
@@ -36,9 +36,9 @@ _ZERO = 1e-14  # relative to the linear term, times the order: smaller remainder
 class Goal:
     """The terms to be minimized: affine rows, spectral terms, penalties, a constant."""
 
-    affine: list[Rows]
+    affine: list[Coefficients]
     spectral: list[Spectral]
-    penalties: list[Penalty]
+    penalties: list[ElementPenalty]
     constant: float
 
 
@@ -52,10 +52,10 @@ def read_objective(objective: Any) -> Goal:
     """
     sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
     whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
-    found = rows_of(objective.args[0], whole, 1, curved=True)
+    found = rows_of(objective.args[0], whole, 1, convex=True)
     goal = Goal([found], [], [], 0.0)
-    for curve in found.curves or []:
-        read = read_curve(curve)
+    for term in found.convex_terms or []:
+        read = read_convex_atom(term)
         goal.spectral.extend(read.spectral)
         goal.penalties.extend(read.penalties)
         goal.affine.extend(rows_of(expression, elements, 1) for expression, elements in read.affine)
@@ -64,21 +64,21 @@ def read_objective(objective: Any) -> Goal:
 
 
 def objective_of(
-    goal: Goal, leaves: dict[Any, Leaf], spectral: list[tuple[Spectral, PSD, float]]
+    goal: Goal, forms: dict[Any, VariableForm], spectral: list[tuple[Spectral, PSD, float]]
 ) -> tuple[ObjectiveExpression, list[Constraint]]:
     """Return our objective, to be minimized, and soft rows for the other penalties.
 
     Parameters
     ----------
     goal : Goal
-    leaves : dict from cvxpy.Variable to Leaf
+    forms : dict from cvxpy.Variable to VariableForm
     spectral : list of tuple
         Each spectral term, our matrix, and the factor of the matrix in the term's argument.
     """
     affine = Expression((), np.array([goal.constant]))
     for rows in goal.affine:
-        affine = affine.plus(replace(expression_of(rows, leaves, "objective"), shape=()))
-    squares, rest = _squares(goal.penalties, leaves)
+        affine = affine.plus(replace(expression_of(rows, forms, "objective"), shape=()))
+    squares, rest = _squares(goal.penalties, forms)
     terms: list[ObjectiveExpression] = []
     for term, X, factor in spectral:
         linear, affine = _linear(X, affine)
@@ -88,7 +88,7 @@ def objective_of(
     objective = as_objective(affine)
     for more in terms:
         objective = objective + more
-    return objective, [_soft(penalty, leaves, objective) for penalty in rest]
+    return objective, [_soft(penalty, forms, objective) for penalty in rest]
 
 
 # --- Spectral terms -----------------------------------------------------------------------------------
@@ -134,40 +134,44 @@ class _Square:
     constant: float = 0.0
 
 
-def _squares(penalties: list[Penalty], leaves: dict[Any, Leaf]) -> tuple[dict[PSD, _Square], list[Penalty]]:
+def _squares(
+    penalties: list[ElementPenalty], forms: dict[Any, VariableForm]
+) -> tuple[dict[PSD, _Square], list[ElementPenalty]]:
     """Return the squares of single entries of matrices, added up by entry, and the other penalties."""
     squares: dict[PSD, _Square] = {}
     rest = []
     for penalty in penalties:
-        X = _add_entries(penalty, leaves, squares) if penalty.kind is Kind.SQUARE else None
+        X = _add_entries(penalty, forms, squares) if penalty.kind is Penalty.SQUARE else None
         if X is None:
             rest.append(penalty)
     return squares, rest
 
 
-def _add_entries(penalty: Penalty, leaves: dict[Any, Leaf], squares: dict[PSD, _Square]) -> PSD | None:
+def _add_entries(
+    penalty: ElementPenalty, forms: dict[Any, VariableForm], squares: dict[PSD, _Square]
+) -> PSD | None:
     """Add squares of entries of one matrix and return the matrix; None if an element is no such entry."""
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
     if len(rows.variables) != 1 or rows.quadratics:
         return None
     (variable,) = rows.variables
-    leaf = leaves[variable]
+    form = forms[variable]
     row, at, factor = joined(rows.elements[variable])
-    if not isinstance(leaf, Matrix) or len(np.unique(row)) != len(row):
+    if not isinstance(form, MatrixForm) or len(np.unique(row)) != len(row):
         return None
-    n = leaf.psd.n
+    n = form.psd.n
     i, j = np.minimum(at % n, at // n), np.maximum(at % n, at // n)
-    slope, weight = factor * leaf.sign, penalty.weight[row]
-    target = penalty.bound[row] - rows.constant[row] - slope * leaf.shift[i, j]
-    square = squares.setdefault(leaf.psd, _Square(np.zeros((n, n)), np.zeros((n, n))))
+    slope, weight = factor * form.sign, penalty.weight[row]
+    target = penalty.bound[row] - rows.constant[row] - slope * form.shift[i, j]
+    square = squares.setdefault(form.psd, _Square(np.zeros((n, n)), np.zeros((n, n))))
     np.add.at(square.quadratic, (i, j), weight * slope**2)
     np.add.at(square.linear, (i, j), weight * slope * target)
     # Rows without an entry are constants.
     fixed = np.setdiff1d(np.arange(m), row)
     square.constant += float(weight @ target**2)
     square.constant += float(penalty.weight[fixed] @ (rows.constant - penalty.bound)[fixed] ** 2)
-    return leaf.psd
+    return form.psd
 
 
 def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
@@ -192,10 +196,12 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
 # --- Soft rows ----------------------------------------------------------------------------------------
 
 
-def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpression) -> Constraint:
+def _soft(
+    penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: ObjectiveExpression
+) -> Constraint:
     """Return a penalty as soft rows; refuse one that they cannot have."""
     own = {DIVERGENCES[term.divergence].penalty for term in objective.terms}
-    if penalty.kind is not Kind.HINGE and own != {penalty.kind}:
+    if penalty.kind is not Penalty.HINGE and own != {penalty.kind}:
         beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)
         raise UnsupportedProblemError(
             f"the objective has a {SCALARS[penalty.kind].atom} of other things than the entries of one psd "
@@ -203,11 +209,11 @@ def _soft(penalty: Penalty, leaves: dict[Any, Leaf], objective: ObjectiveExpress
         )
     m = len(penalty.at)
     rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
-    body = expression_of(rows, leaves, "penalty")
+    body = expression_of(rows, forms, "penalty")
     if body.is_constant:
         raise UnsupportedProblemError("the objective has a penalty of constants")
     left, bound = body.variable_part(), penalty.bound - body.constant
-    hinge = penalty.kind is Kind.HINGE
+    hinge = penalty.kind is Penalty.HINGE
     if not hinge and SCALARS[penalty.kind].of_ratios and body.constant.any():
         raise UnsupportedProblemError(
             f"the objective has a {SCALARS[penalty.kind].atom} of an affine expression with a constant"

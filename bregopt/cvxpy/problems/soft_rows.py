@@ -18,11 +18,11 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.divergences.scalar import Scalar
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.constraints import Constraint, Softness
+from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.objectives import ObjectiveExpression
 from bregopt.modeling.variables import Variable
 
-__all__ = ["Bend", "fold_bends"]
+__all__ = ["RelaxedBound", "eliminate_relaxed_bounds"]
 
 _NO_COST = 1e-12  # relative to the smallest penalty weight: smaller linear costs are round-off of zero
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
@@ -42,7 +42,7 @@ class _Prices(NamedTuple):
     down: Mask
 
 
-class _Bent(NamedTuple):
+class _SoftRow(NamedTuple):
     """A soft row, the elements `at` of ``v`` that relaxed it, and its relaxed bounds ``offset + slope v``."""
 
     row: Constraint
@@ -52,16 +52,16 @@ class _Bent(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bend:
+class RelaxedBound:
     """A variable that soft rows have replaced: it only relaxed the bounds of rows."""
 
     u: Variable
-    bent: tuple[_Bent, ...]
+    soft_rows: tuple[_SoftRow, ...]
 
-    def settle(self) -> None:
+    def set_value(self) -> None:
         """Set the variable from the values of the others: no bound is relaxed more than necessary."""
         value = np.zeros(self.u.size)
-        for row, at, offset, slope in self.bent:
+        for row, at, offset, slope in self.soft_rows:
             bound, end = _numbers(row.body), _numbers(_end(row))
             if row.sense == "<=":
                 bound = np.maximum(bound, end)
@@ -71,12 +71,12 @@ class Bend:
         self.u.value = value
 
 
-def fold_bends(
+def eliminate_relaxed_bounds(
     rows: dict[Any, Constraint],
     others: Sequence[Constraint],
     paid: Sequence[Constraint],
     objective: ObjectiveExpression,
-) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[Bend]]:
+) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[RelaxedBound]]:
     """Return the rows, penalties and objective without variables that only relax bounds, and these variables.
 
     Parameters
@@ -88,7 +88,7 @@ def fold_bends(
         Soft rows on the terms of the objective.
     objective : ObjectiveExpression
     """
-    rows, left, bends = dict(rows), list(paid), []
+    rows, left, relaxed = dict(rows), list(paid), []
     divergences = {term.divergence for term in objective.terms}
     penalty = DIVERGENCES[divergences.pop()].penalty if len(divergences) == 1 else None
     own = None if penalty is None else SCALARS[penalty]
@@ -97,14 +97,14 @@ def fold_bends(
         prices = _prices(u, left, own)
         if prices is None or _cost(u, objective) > _NO_COST * float(prices.weight.min()):
             continue
-        bent = _all_bent(u, rows, prices, own)
-        if bent is None:
+        found = _soft_rows(u, rows, prices, own)
+        if found is None:
             continue
-        rows.update({c: part.row for c, part in bent.items()})
+        rows.update({c: part.row for c, part in found.items()})
         left = [c for c in left if u not in c.body.variables]
         objective = replace(objective, affine=objective.affine.without(u))
-        bends.append(Bend(u, tuple(bent.values())))
-    return rows, left, objective, bends
+        relaxed.append(RelaxedBound(u, tuple(found.values())))
+    return rows, left, objective, relaxed
 
 
 def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Prices | None:
@@ -116,11 +116,11 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Pri
         single = _single(price.body.variables[u])
         if single is None or price.body.psd or len(price.body.variables) > 1:
             return None
-        assert price.softness is not None
+        assert price.penalty is not None
         at, slope = single
-        hinge, both = price.softness.penalty == "hinge", price.sense == "=="
+        hinge, both = price.penalty.kind == "hinge", price.sense == "=="
         degree = 1 if hinge or own is None else own.degree  # without a divergence all penalties are hinges
-        weight = np.asarray(price.softness.gamma) * np.abs(slope) ** degree
+        weight = np.asarray(price.penalty.gamma) * np.abs(slope) ** degree
         ways = both | (slope > 0), both | (slope < 0)
         places.append(at)
         parts.append((_end(price).constant / slope, weight, np.full(len(at), hinge), *ways))
@@ -131,57 +131,57 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Pri
     return _Prices(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
 
-def _all_bent(
+def _soft_rows(
     u: Variable, rows: dict[Any, Constraint], prices: _Prices, own: Scalar | None
-) -> dict[Any, _Bent] | None:
+) -> dict[Any, _SoftRow] | None:
     """Return soft rows in place of the rows with a variable, None unless all can be replaced."""
     found = {}
     for c, row in rows.items():
         if u in row.body.variables:
-            bent = _bent(u, row, prices, own)
-            if bent is None:
+            soft_row = _soft_row(u, row, prices, own)
+            if soft_row is None:
                 return None
-            found[c] = bent
-    at = np.concatenate([np.zeros(0, dtype=np.intp), *(bent.at for bent in found.values())])
+            found[c] = soft_row
+    at = np.concatenate([np.zeros(0, dtype=np.intp), *(soft_row.at for soft_row in found.values())])
     return found if np.array_equal(np.bincount(at, minlength=u.size), np.ones(u.size)) else None
 
 
-def _bent(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> _Bent | None:
+def _soft_row(u: Variable, row: Constraint, prices: _Prices, own: Scalar | None) -> _SoftRow | None:
     """Return a row whose bound is ``offset + slope v`` as a soft row, None if it cannot be one."""
     single, body = _single(row.body.variables[u]), row.body.without(u)
-    if single is None or body.is_constant or row.softness is not None:
+    if single is None or body.is_constant or row.penalty is not None:
         return None
     (at, slope), offset, sense, turned = (single[0], -single[1]), _end(row), row.sense, False
     if (slope < 0).all():
         body, offset, slope = body.times(-1.0), offset.times(-1.0), -slope
         sense, turned = _MIRRORED[sense], True
-    softness = _softness(at, offset, slope, prices, own)
-    if softness is None or not _may_bend(u, at, prices, sense).all():
+    penalty = _penalty_of(at, offset, slope, prices, own)
+    if penalty is None or not _relaxes(u, at, prices, sense).all():
         return None
     end = offset.plus(Affine(body.shape, slope * prices.center[at]))
     lower, upper = (end if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     # A negated equation has a negated multiplier.
-    soft = Constraint(body, lower, upper, sense, softness, mirrored=turned and sense == "==")
-    return _Bent(soft, at, offset, slope)
+    soft = Constraint(body, lower, upper, sense, penalty, mirrored=turned and sense == "==")
+    return _SoftRow(soft, at, offset, slope)
 
 
-def _softness(
+def _penalty_of(
     at: IntArray, offset: Affine, slope: Array, prices: _Prices, own: Scalar | None
-) -> Softness | None:
+) -> SoftPenalty | None:
     """Return the penalty of rows with bounds ``offset + slope v``, None if no single penalty expresses it."""
     hinge, weight = prices.hinge[at], prices.weight[at]
     if (slope <= 0).any() or hinge.any() != hinge.all():
         return None
     if hinge.all():
-        return Softness(weight / slope, "hinge")
+        return SoftPenalty(weight / slope, "hinge")
     assert own is not None
     shifted = bool(offset.parameters) or offset.constant.any()
     if own.of_ratios and (shifted or (prices.center[at] <= 0).any()):
         return None
-    return Softness(weight / slope**own.degree, "divergence")
+    return SoftPenalty(weight / slope**own.degree, "divergence")
 
 
-def _may_bend(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:
+def _relaxes(u: Variable, at: IntArray, prices: _Prices, sense: str) -> Mask:
     """Return the mask of bounds that `u` relaxes without limit, at a cost, from a center that it may take."""
     lower, upper, center = u.lower[at], u.upper[at], prices.center[at]
     rise = prices.up[at] & np.isinf(upper) & (lower <= center)

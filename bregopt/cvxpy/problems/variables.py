@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine_reader import Elements, Quadratics, Rows, rows_of
+from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, Quadratics, joined
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -22,51 +22,36 @@ from bregopt.program.rows import (
     Distances,
     Entries,
     RankOne,
+    Rows,
     SparseRows,
     add_rows,
 )
-from bregopt.program.rows import Rows as Family
 
 __all__ = [
-    "Claim",
-    "Leaf",
-    "Matrix",
-    "Square",
-    "Vector",
+    "MatrixForm",
+    "SquareForm",
+    "VariableForm",
+    "VectorForm",
     "box",
     "check_variable",
-    "claim_of",
     "expression_of",
     "is_matrix",
+    "is_mirrored",
     "is_square",
-    "is_symmetric",
-    "is_symmetric_array",
-    "is_symmetric_map",
-    "joined",
     "matrix",
     "psd_part",
     "square",
+    "upper_entries",
     "vector",
 ]
 
 _FOREIGN = ("complex", "imag", "hermitian", "boolean", "integer")
-_ROUND_OFF = 1e-12  # relative to the largest coefficient
 # Rows with at most this share of nonzeros are stored as sparse terms.
 _SPARSE_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
-    """``scale (sign X - shift)`` is psd, with ``X`` the symmetric part of a variable and scale > 0."""
-
-    variable: Any
-    sign: float
-    scale: float
-    shift: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
+class MatrixForm:
     """A symmetric CVXPY variable ``X = sign (M + shift)`` with our psd matrix ``M``."""
 
     psd: PSD
@@ -83,7 +68,7 @@ class Matrix:
     ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
         """Return the constant, the matrix part and the vector part that this gives `m` rows."""
         n, constant = self.psd.n, np.zeros(m)
-        families: list[Family] = []
+        families: list[Rows] = []
         if elements:
             row, at, weight = joined(elements)
             terms = Coordinates(row, at % n, at // n, self.sign * weight)
@@ -97,7 +82,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class Vector:
+class VectorForm:
     """A CVXPY variable whose elements, by columns, are ``u[place]``, or zero where `place` is negative."""
 
     u: Variable
@@ -113,7 +98,7 @@ class Vector:
         self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
     ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
         """Return the constant, the matrix part and the vector part that this gives `m` rows."""
-        row, at, weight = joined([*elements, *map(_spelled_out, quadratics)])
+        row, at, weight = joined([*elements, *(q.elements() for q in quadratics)])
         column = self.place[at]
         kept = column >= 0
         coefficients = sp.csr_array((weight[kept], (row[kept], column[kept])), (m, self.u.size))
@@ -121,17 +106,17 @@ class Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class Square:
+class SquareForm:
     """A CVXPY variable of which only the symmetric part is psd: that part, and the skew-symmetric part.
 
     Parameters
     ----------
-    matrix : Matrix
+    matrix : MatrixForm
     skew : Variable
         The skew-symmetric part, by its entries above the diagonal, row by row.
     """
 
-    matrix: Matrix
+    matrix: MatrixForm
     skew: Variable
 
     def value(self) -> Array:
@@ -157,7 +142,7 @@ class Square:
         return constant, psd, {self.skew: sp.csr_array((signed, (row[off], column)), (m, self.skew.size))}
 
 
-Leaf = Matrix | Vector | Square
+VariableForm = MatrixForm | VectorForm | SquareForm
 
 
 def check_variable(variable: Any) -> None:
@@ -170,7 +155,7 @@ def check_variable(variable: Any) -> None:
     for attribute in _FOREIGN:
         if variable.attributes.get(attribute):
             raise UnsupportedProblemError(f"variable {variable.name()} is {attribute}")
-    if _is_mirrored(variable) and len(variable.shape) != 2:
+    if is_mirrored(variable) and len(variable.shape) != 2:
         raise UnsupportedProblemError(
             f"variable {variable.name()} is a stack of symmetric matrices, of shape {variable.shape}"
         )
@@ -178,131 +163,78 @@ def check_variable(variable: Any) -> None:
 
 def is_matrix(variable: Any) -> bool:
     """Whether a variable is symmetric with no entry fixed: it may become a psd matrix."""
-    held = variable.attributes
-    symmetric = _is_mirrored(variable) or variable.shape == (1, 1)
-    return symmetric and not held["diag"] and not held.get("sparsity")
+    attributes = variable.attributes
+    symmetric = is_mirrored(variable) or variable.shape == (1, 1)
+    return symmetric and not attributes["diag"] and not attributes.get("sparsity")
 
 
 def is_square(variable: Any) -> bool:
     """Whether a variable is a square matrix with independent entries, none of them fixed."""
-    held, shape = variable.attributes, variable.shape
-    bound = _is_mirrored(variable) or held["diag"] or held.get("sparsity")
+    attributes, shape = variable.attributes, variable.shape
+    bound = is_mirrored(variable) or attributes["diag"] or attributes.get("sparsity")
     return len(shape) == 2 and 1 < shape[0] == shape[1] and not bound
 
 
-def _is_mirrored(variable: Any) -> bool:
-    held = variable.attributes
-    return bool(held["symmetric"] or held["PSD"] or held["NSD"])
+def is_mirrored(variable: Any) -> bool:
+    """Whether CVXPY keeps a variable symmetric."""
+    attributes = variable.attributes
+    return bool(attributes["symmetric"] or attributes["PSD"] or attributes["NSD"])
 
 
-def is_symmetric(matrix: Any) -> bool:
-    """Whether an affine square matrix is symmetric for all values of its variables, up to round-off."""
-    rows = rows_of(matrix)
-    return is_symmetric_map(rows, matrix.shape) and is_symmetric_array(rows.constant, matrix.shape)
-
-
-def is_symmetric_map(rows: Rows, shape: tuple[int, ...]) -> bool:
-    """Whether the coefficients of the elements of an expression of that shape are symmetric."""
-    if len(shape) != 2 or shape[0] != shape[1]:
-        return False
-    mirror = _transposed(shape[0])
-    slopes = [_coefficients(v, rows) for v in rows.variables]
-    return all(abs(slope - slope[mirror]).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
-
-
-def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
-    """Whether the square matrix with these entries, by columns, is symmetric up to round-off."""
-    skew = np.abs(values - values[_transposed(shape[0])]).max(initial=0.0)
-    return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
-
-
-def _transposed(n: int) -> IntArray:
-    """Return the number of each entry's mirror image, by columns."""
-    return np.arange(n * n).reshape(n, n).T.ravel()
-
-
-def _coefficients(variable: Any, rows: Rows) -> Any:
-    """Return the coefficients of a variable in rows, with those of mirrored entries added up."""
-    row, at, weight = joined(
-        [*rows.elements.get(variable, []), *map(_spelled_out, rows.quadratics.get(variable, []))]
-    )
-    if _is_mirrored(variable):
-        at = _pairs(at, variable.shape[0])
-    return sp.csr_array((weight, (row, at)), (rows.m, variable.size))
-
-
-def claim_of(matrix: Any) -> Claim | None:
-    """Return the claim on a variable's symmetric part that is equivalent to an affine matrix's being psd.
-
-    None unless the symmetric part of the matrix is a multiple of that of one variable, plus a constant.
-    """
-    n, rows = matrix.shape[0], rows_of(matrix)
-    if len(rows.variables) != 1 or rows.quadratics:
-        return None
-    (X,) = rows.variables
-    if X.shape != matrix.shape or not (is_matrix(X) or is_square(X)):
-        return None
-    slope = _coefficients(X, rows).tocoo()
-    to = _pairs(np.arange(n * n), n)
-    row, column = to[slope.coords[0]], to[slope.coords[1]]
-    symmetric = sp.csr_array((slope.data, (row, column)), (n * n, n * n))
-    count = np.bincount(to, minlength=n * n).astype(float)
-    scale = float(symmetric.trace()) / n**2
-    if scale == 0 or abs(symmetric - scale * sp.diags_array(count)).max() > 0:
-        return None
-    constant = rows.constant.reshape((n, n), order="F")
-    return Claim(X, float(np.sign(scale)), abs(scale), -(constant + constant.T) / (2 * abs(scale)))
-
-
-def psd_part(leaf: Leaf) -> Matrix | None:
+def psd_part(form: VariableForm) -> MatrixForm | None:
     """Return the part of a variable that is a psd matrix, None if there is none."""
-    if isinstance(leaf, Square):
-        return leaf.matrix
-    return leaf if isinstance(leaf, Matrix) else None
+    if isinstance(form, SquareForm):
+        return form.matrix
+    return form if isinstance(form, MatrixForm) else None
 
 
-def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = None) -> Matrix:
+def matrix(variable: Any, name: str, sign: float = 1.0, shift: Array | None = None) -> MatrixForm:
     """Return a symmetric CVXPY variable as a psd matrix."""
     n = variable.shape[0]
-    return Matrix(PSD(n, name=name), sign, np.zeros((n, n)) if shift is None else shift)
+    return MatrixForm(PSD(n, name=name), sign, np.zeros((n, n)) if shift is None else shift)
 
 
-def square(variable: Any, name: str, sign: float, shift: Array) -> Square:
+def square(variable: Any, name: str, sign: float, shift: Array) -> SquareForm:
     """Return a square CVXPY variable as a psd matrix and a skew-symmetric part."""
     n = variable.shape[0]
-    return Square(matrix(variable, name, sign, shift), Variable(n * (n - 1) // 2, name=f"{name}'s skew part"))
+    return SquareForm(
+        matrix(variable, name, sign, shift), Variable(n * (n - 1) // 2, name=f"{name}'s skew part")
+    )
 
 
-def vector(variable: Any, name: str) -> Vector:
+def vector(variable: Any, name: str) -> VectorForm:
     """Return a CVXPY variable as ordinary variables, with the bounds that are finite for all its elements."""
     place = _places(variable)
     k = int(place.max()) + 1
     first = np.unique(place, return_index=True)[1][-k:]
     lower, upper = (end[first] if np.isfinite(end).all() else None for end in box(variable))
-    return Vector(Variable(k, name=name, lower=lower, upper=upper), place, variable.shape)
+    return VectorForm(Variable(k, name=name, lower=lower, upper=upper), place, variable.shape)
 
 
 def box(variable: Any) -> tuple[Array, Array]:
     """Return the bounds that attributes set on the elements of a variable, by columns."""
-    held = variable.attributes
-    below, above = held.get("bounds") or (None, None)
+    attributes = variable.attributes
+    below, above = attributes.get("bounds") or (None, None)
     lower, upper = _bound(below, variable, -np.inf), _bound(above, variable, np.inf)
-    if held["nonneg"] or held["pos"]:
+    if attributes["nonneg"] or attributes["pos"]:
         lower = np.maximum(lower, 0.0)
-    if held["nonpos"] or held["neg"]:
+    if attributes["nonpos"] or attributes["neg"]:
         upper = np.minimum(upper, 0.0)
     return lower, upper
 
 
 def expression_of(
-    rows: Rows, leaves: dict[Any, Leaf], label: str, parameters: dict[Any, Parameter] | None = None
+    rows: Coefficients,
+    forms: dict[Any, VariableForm],
+    label: str,
+    parameters: dict[Any, Parameter] | None = None,
 ) -> Expression:
     """Return rows of CVXPY variables and parameters as one affine expression of ours."""
     constant = rows.constant.copy()
     psd: dict[Any, Any] = {}
     vectors: dict[Any, Any] = {}
     for variable in rows.variables:
-        parts = leaves[variable].parts(
+        parts = forms[variable].parts(
             rows.m, rows.elements.get(variable, []), rows.quadratics.get(variable, [])
         )
         constant += parts[0]
@@ -322,7 +254,7 @@ def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> A
     return sp.csr_array((weight, (row, ours[at])), (m, parameter.size))
 
 
-def _family(rows: SparseRows) -> Family:
+def _family(rows: SparseRows) -> Rows:
     """Return rows in the most structured family that contains them all."""
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
@@ -366,33 +298,20 @@ def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]
     return families
 
 
-def _spelled_out(q: Quadratics) -> Elements:
-    """Return quadratic forms term by term."""
-    m, n = q.Z.shape
-    weight = (q.weight[:, None, None] * q.Z[:, :, None] * q.Z[:, None, :]).ravel()
-    return Elements(np.repeat(q.row, n * n), np.tile(np.arange(n * n), m), weight)
-
-
-def joined(parts: Sequence[Elements]) -> tuple[IntArray, IntArray, Array]:
-    """Return the concatenated rows, elements and weights of several collections."""
-    row, at, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "at", "weight"))
-    return row, at, weight
-
-
 def _places(variable: Any) -> IntArray:
     """Return the number of each element of a variable among the free elements, negative for fixed zeros."""
-    held, shape = variable.attributes, variable.shape
+    attributes, shape = variable.attributes, variable.shape
     free = np.ones(shape, dtype=bool)
-    if held["diag"]:
+    if attributes["diag"]:
         free = np.eye(shape[0], dtype=bool)
-    if held.get("sparsity"):
+    if attributes.get("sparsity"):
         free = np.zeros(shape, dtype=bool)
-        free[tuple(np.asarray(index) for index in held["sparsity"])] = True
-    if _is_mirrored(variable):
+        free[tuple(np.asarray(index) for index in attributes["sparsity"])] = True
+    if is_mirrored(variable):
         free = np.tril(free | free.T)
     flat = free.ravel(order="F")
     place = np.where(flat, np.cumsum(flat) - 1, -1)
-    if _is_mirrored(variable):
+    if is_mirrored(variable):
         lower = place.reshape(shape, order="F")
         place = np.maximum(lower, lower.T).ravel(order="F")
     return place
@@ -405,7 +324,7 @@ def _bound(value: Any, variable: Any, default: float) -> Array:
     return np.broadcast_to(np.asarray(value, dtype=float), variable.shape).ravel(order="F").copy()
 
 
-def _pairs(at: IntArray, n: int) -> IntArray:
+def upper_entries(at: IntArray, n: int) -> IntArray:
     """Return the numbers of entries, with those below the diagonal replaced by their mirror images'."""
     i, j = at % n, at // n
     return np.minimum(i, j) + n * np.maximum(i, j)

@@ -1,0 +1,194 @@
+"""Conic data solved by a route: one reading after the other, and the outcome as Clarabel would say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify import certify, is_farkas, is_ray
+from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
+from bregopt.errors import InfeasibleRowError, SolverError
+from bregopt.program import StopReason
+from bregopt.routes import routing
+from bregopt.routes.options import check_options
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["Outcome", "certified_status", "solve_conic", "status_of"]
+
+_START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
+_REFERENCE = "cvxpy"
+# Our statuses as Clarabel's, which the parent class reads.
+_CLARABEL_STATUS = {
+    Status.OPTIMAL: "Solved",
+    Status.OPTIMAL_INACCURATE: "AlmostSolved",
+    Status.INFEASIBLE: "PrimalInfeasible",
+    Status.INFEASIBLE_INACCURATE: "AlmostPrimalInfeasible",
+    Status.UNBOUNDED: "DualInfeasible",
+    Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
+    Status.USER_LIMIT: "MaxIterations",
+}
+_NEAR = 1e-2  # tolerance that the certificate of an inaccurate answer meets
+# Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
+_ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
+_PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
+# The status of the dual, and the status of the problem that follows.
+_STATUS_OF_DUAL = {
+    Status.INFEASIBLE: Status.UNBOUNDED,
+    Status.INFEASIBLE_INACCURATE: Status.UNBOUNDED_INACCURATE,
+    Status.UNBOUNDED: Status.INFEASIBLE,
+    Status.UNBOUNDED_INACCURATE: Status.INFEASIBLE_INACCURATE,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """An answer in the form that the parent class reads."""
+
+    status: str
+    x: Array
+    z: Array | None
+    obj_val: float
+    solve_time: float
+    iterations: int
+    stats: dict[str, Any]
+
+
+def solve_conic(
+    conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
+) -> Outcome | str:
+    """Return the answer of a route, or the reason why there is none.
+
+    If the answer does not meet the tolerance, the other reading is solved too.
+    """
+    inaccurate, reasons = [], []
+    for reading in read_conic(conic):
+        found = _by_route(conic, reading, warm_start, options, cache)
+        if reading.dual and not isinstance(found, str) and found.status == _CLARABEL_STATUS[Status.UNBOUNDED]:
+            found = _with_a_point(conic, found, options)
+        if isinstance(found, str):
+            reasons.append(found)
+        elif found.status == _CLARABEL_STATUS[Status.OPTIMAL_INACCURATE]:
+            inaccurate.append(found)
+        else:
+            return found
+    return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
+
+
+def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) -> str:
+    """Return Clarabel's status, weakened if our certificate does not confirm it.
+
+    The certificate is that of the dual reading, with the matrices of ``z`` and the multipliers ``x``.
+    """
+    program = read_dual(conic).program
+    S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
+    if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
+        certificate = certify(program, S, u, x)
+        near = status == "Solved" or certificate.meets(max(tol, _NEAR))
+        return "Solved" if certificate.meets(tol) else "AlmostSolved" if near else status
+    if status in _PROOFS:
+        proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
+        return status if proven else _PROOFS[status]
+    return status
+
+
+def _with_a_point(conic: Conic, unbounded: Outcome, options: dict[str, Any]) -> Outcome | str:
+    """Return the outcome "unbounded" if a feasible point is found, else a proof of infeasibility or a reason.
+
+    An infeasible dual alone proves only that there is no optimum.
+    """
+    aimless = replace(conic, c=np.zeros(len(conic.c)))
+    for reading in read_conic(aimless):
+        found = _by_route(aimless, reading, False, options, {})
+        if isinstance(found, str):
+            continue
+        if found.status == _CLARABEL_STATUS[Status.OPTIMAL]:
+            return unbounded
+        if found.status == _CLARABEL_STATUS[Status.INFEASIBLE]:
+            return found
+    return "the dual is infeasible, and whether the primal is, too, was not found out"
+
+
+def _by_route(
+    conic: Conic, reading: Reading, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
+) -> Outcome | str:
+    program, form = reading.program, _form(reading)
+    route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
+    check_options(route, own)
+    if route == "auto":
+        route = routing.choose(program, route, own).name
+    if route == _REFERENCE:
+        refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
+        return f"no route takes its {form} form ({'; '.join(refusals)})"
+    shape, start = (form, program.m, program.k, conic.orders), None
+    if warm_start and cache.get(_START, (None,))[0] == shape:
+        start = cache[_START][1]
+    try:
+        solution = routing.solve(program, route, start, warn=False, **own)
+    except InfeasibleRowError as error:
+        return _refused(reading, route, error)
+    except (SolverError, MemoryError) as error:
+        return f"{route} failed on its {form} form: {error!r}"
+    if _gave_up(solution, own):
+        return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
+    if solution.status == Status.OPTIMAL:
+        cache[_START] = shape, solution
+    return _outcome(conic, reading, solution)
+
+
+def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
+    """Whether a route stopped without an answer for another reason than a limit of the user's."""
+    unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
+    limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
+    if options.get("max_iter") is not None:
+        limits.add(StopReason.MAX_ITER)
+    return solution.status in unproven and solution._stop not in limits
+
+
+def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> Outcome | str:
+    """Return the outcome that one row contradicts the others, with its Farkas vector if there is one."""
+    program, y = reading.program, np.zeros(reading.program.m)
+    if error.row is not None:
+        y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
+    proven = is_farkas(program, y)
+    if reading.dual and not proven:
+        return f"{route} found no proof: {error}"
+    z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None
+    stats = {"route": route, "form": _form(reading), "stop_reason": StopReason.INFEASIBLE.value}
+    return Outcome(
+        _CLARABEL_STATUS[status_of(reading, Status.INFEASIBLE)], np.zeros(0), z, np.nan, 0.0, 0, stats
+    )
+
+
+def status_of(reading: Reading, found: str) -> Status:
+    """Return the status of the problem from the status of a reading."""
+    status = Status(found)
+    return _STATUS_OF_DUAL.get(status, status) if reading.dual else status
+
+
+def _form(reading: Reading) -> str:
+    return "dual" if reading.dual else "primal"
+
+
+def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
+    status = status_of(reading, solution.status)
+    x, z = np.zeros(len(conic.c)), None
+    if solution.X is not None:
+        x = reading.x(solution.X, solution.u, solution.duals)
+        z = reading.z(solution.X, solution.u, solution.duals)
+    elif status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE):
+        z = reading.z(solution._ray or (), solution.u, solution.duals, priced=False)
+    stats = {
+        "route": solution.solver,
+        "form": _form(reading),
+        "gap": solution.gap,
+        "error": solution.error,
+        "primal_residual": solution.primal_residual,
+        "dual_residual": solution.dual_residual,
+        "stop_reason": solution.stop_reason,
+    }
+    seconds = solution.timings["total"]
+    return Outcome(_CLARABEL_STATUS[status], x, z, float(conic.c @ x), seconds, solution.iterations, stats)

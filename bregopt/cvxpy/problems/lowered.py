@@ -1,0 +1,134 @@
+"""A CVXPY problem as a problem of bregopt: values of parameters go in, answer and duals come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.cvxpy.problems.coefficients import constant_value
+from bregopt.cvxpy.problems.psd_claims import is_symmetric_array
+from bregopt.cvxpy.problems.soft_rows import RelaxedBound
+from bregopt.cvxpy.problems.variables import VariableForm
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program.anchor import divergence_of
+from bregopt.routes.solution import Solution
+
+__all__ = ["ImpliedCone", "Lowered"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImpliedCone:
+    """A psd constraint that `psd` implies; its dual is that of `psd` over `scale`, or zero."""
+
+    psd: PSD | None
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """Our problem, and the maps from the parts of CVXPY's problem to its parts.
+
+    Parameters
+    ----------
+    problem : Problem
+    forms : dict from cvxpy.Variable to VariableForm
+    rows : dict from constraint of CVXPY to constraint of ours
+    symmetric : set
+        Those of `rows` whose coefficients form a symmetric matrix: mirrored entries are one row.
+    cones : dict from psd constraint of CVXPY to the psd matrix that implies it
+    trivial : list
+        Constraints without a variable that hold.
+    relaxed : list of RelaxedBound
+        Variables that soft rows have replaced.
+    parameters : dict from cvxpy.Parameter to Parameter
+        Parameters that are only added to rows: they may change.
+    written : dict from cvxpy.Parameter to array
+        The values of the others, which are substituted.
+    """
+
+    problem: Problem
+    forms: dict[Any, VariableForm]
+    rows: dict[Any, Constraint]
+    symmetric: set[Any]
+    cones: dict[Any, ImpliedCone]
+    trivial: list[Any]
+    relaxed: list[RelaxedBound]
+    parameters: dict[Any, Parameter]
+    written: dict[Any, Array]
+
+    def is_current(self) -> bool:
+        """Whether the parameters whose values are substituted still have these values."""
+        return all(np.array_equal(value, constant_value(p)) for p, value in self.written.items())
+
+    def fill_in(self) -> None:
+        """Give our parameters the current values of CVXPY's.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a value is complex, NaN or infinite.
+        ValueError
+            If a parameter has no value.
+        """
+        for theirs, ours in self.parameters.items():
+            value = constant_value(theirs)
+            if not np.isfinite(value).all():
+                raise UnsupportedProblemError(f"parameter {theirs.name()} has NaN or Inf among its numbers")
+            ours.value = value
+
+    def primal(self) -> dict[int, Array]:
+        """Return the values of CVXPY's variables by their ids."""
+        for bound in self.relaxed:
+            bound.set_value()
+        return {variable.id: form.value() for variable, form in self.forms.items()}
+
+    def duals(self, solution: Solution) -> dict[int, Array]:
+        """Return the duals of CVXPY's constraints by their ids, with CVXPY's signs."""
+        if solution.duals is None:
+            return {}
+        slacks = self._slacks(solution) if self.cones else {}
+        duals = {c.id: np.zeros(c.shape) for c in self.trivial}
+        for c, ours in self.rows.items():
+            duals[c.id] = np.reshape(np.asarray(ours.dual_value), c.shape, order="F")
+            if c in self.symmetric and _is_symmetric_bound(c, ours):
+                duals[c.id] = (duals[c.id] + duals[c.id].T) / 2
+        for c, cone in self.cones.items():
+            duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
+        return duals
+
+    def _slacks(self, solution: Solution) -> dict[PSD, Array]:
+        """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
+
+        It is zero for essentially smooth divergences, whose optimum is in the interior of the cone. For a
+        Farkas vector ``y`` the objective is left out.
+        """
+        assert solution._raw is not None
+        program, y = self.problem.program(), solution._raw.duals
+        slacks = {}
+        for b, (X, block) in enumerate(zip(self.problem.matrices, program.blocks, strict=True)):
+            if solution._raw.X is None:
+                slack = -program.A.adjoint(y, b)
+            elif solution._raw._S is not None and solution._raw._S[b] is not None:
+                slack = np.asarray(solution._raw._S[b])
+            elif block.nearness is None:
+                slack = block.C - program.A.adjoint(y, b)
+            elif block.nearness.kind.essentially_smooth:
+                slack = np.zeros((block.n, block.n))
+            else:
+                gradient = divergence_of(block.nearness).gradient(np.asarray(X.value))
+                slack = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
+            slacks[X] = slack
+        return slacks
+
+
+def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
+    """Whether the bounds of mirrored entries are equal; for feasible equations they are."""
+    end = row.lower if row.upper is None else row.upper
+    assert end is not None
+    return row.sense == "==" or is_symmetric_array(np.ravel(np.asarray(end.value)), c.shape)
