@@ -40,7 +40,7 @@ _PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its o
 
 
 @dataclass(frozen=True)
-class _Point:
+class _ConicAnswer:
     """An answer in conic terms, with CVXPY's status."""
 
     x: Array
@@ -117,16 +117,16 @@ class ConeProblem:
 
     # --- Problems for CVXPY's solvers ---
 
-    def _optimum(self, ask: Any, tol: float) -> _Point:
+    def _optimum(self, ask: Any, tol: float) -> _ConicAnswer:
         x = cp.Variable(len(self._c))
         return self._asked(ask, tol, x, self._c @ x, self._b - self._A @ x)
 
-    def _ray(self, ask: Any) -> _Point:
+    def _ray(self, ask: Any) -> _ConicAnswer:
         """Return the answer with right-hand side zero and the objective bounded below by -1."""
         x = cp.Variable(len(self._c))
         return self._asked(ask, _PROOF_TOL, x, self._c @ x, -(self._A @ x), [self._c @ x >= -1])
 
-    def _least_infeasible(self, ask: Any) -> _Point:
+    def _least_infeasible(self, ask: Any) -> _ConicAnswer:
         """Return the point with the least violation of the cones; its multipliers are a Farkas vector."""
         x, t, miss = cp.Variable(len(self._c)), cp.Variable(nonneg=True), cp.Variable(len(self._b))
         inside = [cone.inside() for cone in self._cones]
@@ -134,18 +134,18 @@ class ConeProblem:
         s = self._b - self._A @ x + t * np.concatenate(inside) + cp.multiply(equations, miss)
         return self._asked(ask, _PROOF_TOL, x, t + cp.norm1(miss), s)
 
-    def _asked(self, ask: Any, tol: float, x: Any, cost: Any, s: Any, more: Any = ()) -> _Point:
+    def _asked(self, ask: Any, tol: float, x: Any, cost: Any, s: Any, more: Any = ()) -> _ConicAnswer:
         constraints = [cone.constraint(s[cone.rows]) for cone in self._cones]
         problem = cp.Problem(cp.Minimize(cost), [*constraints, *more])
         word = ask(problem, tol=tol)
         if x.value is None:
-            return _Point(np.zeros(len(self._c)), np.zeros(len(self._b)), word.status, word.iterations)
+            return _ConicAnswer(np.zeros(len(self._c)), np.zeros(len(self._b)), word.status, word.iterations)
         z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
-        return _Point(np.array(x.value), np.concatenate(z), word.status, word.iterations)
+        return _ConicAnswer(np.array(x.value), np.concatenate(z), word.status, word.iterations)
 
     # --- Certificates of their answers ---
 
-    def _proven(self, point: _Point, ask: Any, tol: float) -> _Proof:
+    def _proven(self, point: _ConicAnswer, ask: Any, tol: float) -> _Proof:
         """Return the proof that an answer gives; infeasible and unbounded must be proven as well."""
         if "infeasible" in point.status:
             z = self._least_infeasible(ask).z
@@ -157,7 +157,7 @@ class ConeProblem:
             return _Proof(Status.UNBOUNDED if good else Status.UNBOUNDED_INACCURATE, -np.inf, -np.inf)
         return self._certified(point, tol)
 
-    def _certified(self, point: _Point, tol: float) -> _Proof:
+    def _certified(self, point: _ConicAnswer, tol: float) -> _Proof:
         x, z = point.x, point.z
         value, bound = float(self._c @ x), -float(self._b @ z)
         s, r = self._b - self._A @ x, self._A.T @ z + self._c
@@ -182,9 +182,9 @@ class ConeProblem:
         left = float(np.abs(self._A.T @ z + scale * self._c).max(initial=0.0))
         return max(0.0, left, *(cone.outside_dual(z[cone.rows]) for cone in self._cones))
 
-    def _solution(self, point: _Point, proof: _Proof, backend: str, seconds: float) -> Solution:
+    def _solution(self, point: _ConicAnswer, proof: _Proof, backend: str, seconds: float) -> Solution:
         value, bound = (self._sign * (end + self._offset) for end in (proof.value, proof.bound))
-        held = proof.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+        has_point = proof.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
         reasons = {
             Status.OPTIMAL: StopReason.CONVERGED,
             Status.INFEASIBLE: StopReason.INFEASIBLE,
@@ -196,7 +196,7 @@ class ConeProblem:
             stop_reason=f"{reason.value} {backend} says {point.status}.",
             value=value,
             X=None,
-            u={"x": point.x} if held else {},
+            u={"x": point.x} if has_point else {},
             duals=None,
             dual_value=bound,
             gap=proof.gap,

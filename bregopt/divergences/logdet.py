@@ -12,7 +12,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
-from bregopt.divergences.projection import IDENTITY, RECIPROCAL, Scale
+from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.linalg import inverse_of, log_det, root_of
 
@@ -124,7 +124,7 @@ class LogDetLine:
             root = cholesky(self.K)
             self.eigenvalues = np.linalg.eigvalsh(root.T @ (d[:, None] * root)).tolist()
         self.activity = math.fsum(self.eigenvalues)
-        self.scale: Scale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY
+        self.scale: ActivityScale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY
 
     @property
     def harmonic(self) -> bool:

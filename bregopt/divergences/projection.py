@@ -18,26 +18,26 @@ __all__ = [
     "IDENTITY",
     "LOG",
     "RECIPROCAL",
+    "ActivityScale",
     "Line",
     "Point",
-    "Scale",
     "Target",
     "increasing_root",
     "line_root",
 ]
 
 
-class Scale(NamedTuple):
+class ActivityScale(NamedTuple):
     """An increasing function ``psi`` and its derivative, on which two activities are compared."""
 
     psi: Callable[[float], float]
     slope: Callable[[float], float]
-    unit: float  # round-off of psi is relative to its value, but at least to this
+    floor: float  # round-off of psi is relative to its value, but at least to this
 
 
-IDENTITY = Scale(lambda a: a, lambda a: 1.0, 0.0)
-LOG = Scale(math.log, lambda a: 1 / a, 1.0)
-RECIPROCAL = Scale(lambda a: -1 / a, lambda a: a**-2, 0.0)
+IDENTITY = ActivityScale(lambda a: a, lambda a: 1.0, 0.0)
+LOG = ActivityScale(math.log, lambda a: 1 / a, 1.0)
+RECIPROCAL = ActivityScale(lambda a: -1 / a, lambda a: a**-2, 0.0)
 _ROUND_OFF = 4e-16
 
 
@@ -55,7 +55,7 @@ class Line(Protocol):
         ...
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> ActivityScale:
         """The scale of :meth:`evaluate`; the identity unless all activities are positive."""
         ...
 
@@ -125,7 +125,7 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
     mu : float
         Weight of the divergence: ``alpha`` moves the multiplier by ``mu alpha``.
     """
-    psi, slope, unit = line.scale
+    psi, slope, floor = line.scale
     lowest, highest = line.reach
     rigid, _ = target(max(0.0, target.floor))
     if rigid <= lowest:
@@ -139,7 +139,7 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
         if b <= lowest:  # a square penalty can relax a bound beyond all activities: return to smaller alpha
             return math.inf, math.inf
         difference = a - psi(b)
-        settled = abs(difference) <= _ROUND_OFF * max(abs(a), unit)
+        settled = abs(difference) <= _ROUND_OFF * max(abs(a), floor)
         return 0.0 if settled else difference, da - slope(b) * mu * db
 
     if line.harmonic and target.harmonic:  # one step of Newton's method is the closed form

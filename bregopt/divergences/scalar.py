@@ -51,9 +51,9 @@ class Scalar(NamedTuple):
         ``(t, b) -> min over a of d(a, b) + t a``.
     response : callable
         ``(a, b) -> t``, the ``t`` for which ``a`` is that minimizer.
-    bend : callable
-        ``(t, b) -> a``, the relaxed bound: that minimizer.
-    give : callable
+    relaxed_bound : callable
+        ``(t, b) -> a``, that minimizer.
+    slope : callable
         ``(a, a') -> -da/dt``, the geometric mean of the values at two minimizers.
     floor : callable
         ``(bound, gamma) -> y``, the multiplier below which the relaxed bound is infinite.
@@ -72,8 +72,8 @@ class Scalar(NamedTuple):
     value: Callable[[Array, Array], Array]
     conjugate: Callable[[Array, Array], Array]
     response: Callable[[Array, Array], Array]
-    bend: Callable[[Array, Array], Array]
-    give: Callable[[Array, Array], Array]
+    relaxed_bound: Callable[[Array, Array], Array]
+    slope: Callable[[Array, Array], Array]
     floor: Callable[[float, float], float]
     target: Callable[[float, float, float], tuple[float, float]]
     cvxpy: Callable[[Any, Any, Any], Any]
@@ -93,22 +93,22 @@ def _logdet(a: Array, b: Array) -> Array:
 
 
 def _logdet_conjugate(t: Array, b: Array) -> Array:
-    bend = t * b
-    inside = bend > -1
+    product = t * b
+    inside = product > -1
     if inside.all():
-        return np.log1p(bend)
-    return np.where(inside, np.log1p(np.where(inside, bend, 0.0)), -np.inf)
+        return np.log1p(product)
+    return np.where(inside, np.log1p(np.where(inside, product, 0.0)), -np.inf)
 
 
-def _logdet_bend(t: Array, b: Array) -> Array:
+def _logdet_relaxed_bound(t: Array, b: Array) -> Array:
     left = 1 + t * b
     inside = left > 0
     return b / left if inside.all() else np.where(inside, b / np.where(inside, left, 1.0), np.inf)
 
 
 def _logdet_target(b: float, gamma: float, y: float) -> tuple[float, float]:
-    bent = b / (1 + y * b / gamma)
-    return bent, -(bent**2) / gamma
+    relaxed = b / (1 + y * b / gamma)
+    return relaxed, -(relaxed**2) / gamma
 
 
 def _logdet_cvxpy(cp: Any, a: Any, b: Any) -> Any:
@@ -123,8 +123,8 @@ def _von_neumann(a: Array, b: Array) -> Array:
 
 
 def _von_neumann_target(b: float, gamma: float, y: float) -> tuple[float, float]:
-    bent = b * math.exp(min(-y / gamma, 700.0))
-    return bent, -bent / gamma
+    relaxed = b * math.exp(min(-y / gamma, 700.0))
+    return relaxed, -relaxed / gamma
 
 
 SCALARS: dict[Penalty, Scalar] = {
@@ -138,8 +138,8 @@ SCALARS: dict[Penalty, Scalar] = {
         value=_logdet,
         conjugate=_logdet_conjugate,
         response=lambda a, b: 1 / a - 1 / b,
-        bend=_logdet_bend,
-        give=lambda a, b: a * b,
+        relaxed_bound=_logdet_relaxed_bound,
+        slope=lambda a, b: a * b,
         floor=lambda b, gamma: -gamma / b,
         target=_logdet_target,
         cvxpy=_logdet_cvxpy,
@@ -154,8 +154,8 @@ SCALARS: dict[Penalty, Scalar] = {
         value=_von_neumann,
         conjugate=lambda t, b: -b * np.expm1(np.minimum(-t, 700.0)),
         response=lambda a, b: -np.log(a / b),
-        bend=lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
-        give=lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
+        relaxed_bound=lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
+        slope=lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
         floor=lambda b, gamma: -math.inf,
         target=_von_neumann_target,
         cvxpy=lambda cp, a, b: cp.kl_div(a, b),
@@ -170,8 +170,8 @@ SCALARS: dict[Penalty, Scalar] = {
         value=lambda a, b: (a - b) ** 2,
         conjugate=lambda t, b: t * b - t**2 / 4,
         response=lambda a, b: -2 * (a - b),
-        bend=lambda t, b: b - t / 2,
-        give=lambda a, b: np.full(len(a), 0.5),
+        relaxed_bound=lambda t, b: b - t / 2,
+        slope=lambda a, b: np.full(len(a), 0.5),
         floor=lambda b, gamma: -math.inf,
         target=lambda b, gamma, y: (b - y / (2 * gamma), -0.5 / gamma),
         cvxpy=lambda cp, a, b: cp.square(a - b),

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
-from bregopt.divergences.projection import IDENTITY, LOG, Scale
+from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum
@@ -118,7 +118,7 @@ class VonNeumannLine:
     def __init__(self, theta: Array, w: Array, d: Array) -> None:
         self.theta, self.w, self.d = theta, w, d
         self.activity = float(np.exp(theta) @ (w**2 @ d))
-        self.scale: Scale = LOG if d.min() > 0 else IDENTITY
+        self.scale: ActivityScale = LOG if d.min() > 0 else IDENTITY
 
     @property
     def harmonic(self) -> bool:

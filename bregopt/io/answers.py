@@ -22,8 +22,8 @@ def _write_npz(path: Path, spec: Spec, solution: Solution) -> None:
     found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
     arrays: dict[str, Any] = {}
     for X, value in zip(spec.problem.matrices, found, strict=True) if solution.X is not None else ():
-        kind, held = ("factor", value.factor) if isinstance(value, LowRank) else ("X", value)
-        arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = held
+        kind, array = ("factor", value.factor) if isinstance(value, LowRank) else ("X", value)
+        arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = array
     arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
     arrays |= {f"dual_{k}": value for k, value in enumerate(solution.duals or ())}
     np.savez(path, **arrays)

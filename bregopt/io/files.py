@@ -25,13 +25,13 @@ TEXT, ARRAYS = 30, 4
 _CHUNK = 2**24  # bytes that are unpacked at a time
 
 
-def read_bytes(path: Path, held: int = TEXT) -> bytes:
+def read_bytes(path: Path, memory: int = TEXT) -> bytes:
     """Return the content of a file.
 
     Parameters
     ----------
     path : Path
-    held : int
+    memory : int
         Bytes of memory that its reader needs for each byte of the file.
 
     Raises
@@ -45,7 +45,7 @@ def read_bytes(path: Path, held: int = TEXT) -> bytes:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{path} cannot be read: it is a folder, pipe or device; expected a file")
-        check_memory(held * found.st_size, str(path))
+        check_memory(memory * found.st_size, str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None

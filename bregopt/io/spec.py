@@ -122,10 +122,10 @@ def self_contained(path: str | Path) -> str:
 def _contained(value: Any, folder: Path) -> Any:
     if not isinstance(value, dict) or "factor" in value:
         return value
-    held = _array(value, _from_file(value, folder))
-    if isinstance(held, LowRank):
-        return {"factor": held.factor.tolist()}
-    return (held.toarray() if sp.issparse(held) else held).tolist()
+    content = _array(value, _from_file(value, folder))
+    if isinstance(content, LowRank):
+        return {"factor": content.factor.tolist()}
+    return (content.toarray() if sp.issparse(content) else content).tolist()
 
 
 def spec_text(document: dict[str, Any]) -> str:
@@ -180,9 +180,9 @@ def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Tab
             elif "factor" in value:
                 values[name] = _factor(value)
             else:
-                held = _from_file(value, folder)
-                values[name] = _array(value, held)
-                labeled += [held] if _labels_a_square(held) else []
+                read = _from_file(value, folder)
+                values[name] = _array(value, read)
+                labeled += [read] if _labels_a_square(read) else []
     return values, labeled
 
 
@@ -219,10 +219,10 @@ def _from_file(table: dict[str, Any], folder: Path) -> Table:
     return read_matrix(_beside(name, folder), key)
 
 
-def _array(table: dict[str, Any], held: Table) -> Any:
+def _array(entry: dict[str, Any], table: Table) -> Any:
     """Return the values read from a file, in the form that its entry in the spec states."""
-    values = held.values
-    if not _typed(table.get("low_rank", False), bool, "low_rank"):
+    values = table.values
+    if not _typed(entry.get("low_rank", False), bool, "low_rank"):
         return values
     return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1))
 

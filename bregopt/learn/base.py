@@ -142,9 +142,9 @@ def _plain(X: Any) -> bool:
     return len(X) > 1 and X.shape[1] > 0 and bool(np.isfinite(X).all())
 
 
-def softened(row: Constraint, gamma: Any, unit: float = 1.0) -> Constraint:
+def softened(row: Constraint, gamma: Any, scale: float = 1.0) -> Constraint:
     """Return the row as a soft row with penalty weight `gamma`, or the row itself if `gamma` is None."""
-    return row if gamma is None else soft(row, unit * positive_number(gamma, "gamma"))
+    return row if gamma is None else soft(row, scale * positive_number(gamma, "gamma"))
 
 
 def map_of(A: Array) -> Array:

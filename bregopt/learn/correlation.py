@@ -165,13 +165,13 @@ def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
     names : sequence
         Names of the features, for messages.
     """
-    seen = np.isfinite(points)
-    held = seen.astype(float)
-    counts = held.T @ held
+    observed = np.isfinite(points)
+    indicator = observed.astype(float)
+    counts = indicator.T @ indicator
     _refuse(counts < 2, names, "have fewer than 2 samples in common: found n_samples = {:g}", counts)
-    centered = np.where(seen, points - np.nanmean(points, axis=0), 0.0)
-    sums = centered.T @ held  # sums of the row's feature over samples that also have the column's
-    squares = (centered**2).T @ held
+    centered = np.where(observed, points - np.nanmean(points, axis=0), 0.0)
+    sums = centered.T @ indicator  # sums of the row's feature over samples that also have the column's
+    squares = (centered**2).T @ indicator
     covariance = (centered.T @ centered - sums * sums.T / counts) / counts
     variance = (squares - sums**2 / counts) / counts
     _refuse(variance <= 1e-14 * squares / counts, names, "leave no variance: {:.3g}", variance)

@@ -154,7 +154,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         if not told:
             similar, dissimilar = self._labeled_pairs(labels)
         K = PSD(len(G0), name="K")
-        knowledge = KernelRows(K, G0, self.gamma, self._unit(G0))
+        knowledge = KernelRows(K, G0, self.gamma, self._scale(G0))
         rows = [
             *knowledge.idealized(similar, dissimilar, self.shrink),
             *knowledge.distances(distances),
@@ -162,7 +162,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             *knowledge.comparisons(comparisons),
         ]
         problem = Problem(Minimize(self._atom()(K, LowRank(G0))), rows)
-        learned = self._solve(problem, "Give gamma, and the bounds bend.")
+        learned = self._solve(problem, "Give gamma to relax the bounds.")
         self._basis, self._change = _map_of(G0, learned.factor)
         self._n_features_out = G0.shape[1]
         return self
@@ -190,8 +190,8 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             raise ValueError(f"divergence is {self.divergence!r}{hint}")
         return _DIVERGENCES[self.divergence]
 
-    def _unit(self, G0: Array) -> float:
-        """Return the unit of the divergence: one for LogDet, the kernel's mean eigenvalue for von Neumann."""
+    def _scale(self, G0: Array) -> float:
+        """Return the divergence's scale: one for LogDet, the kernel's mean eigenvalue for von Neumann."""
         return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
 
     def _fit_features(self, points: Array) -> Array:

@@ -24,13 +24,13 @@ class KernelRows:
 
     Squared distances are taken relative to their bounds, with the scalar divergence as penalty. All other
     rows have a hinge penalty, relative to the mean squared distance, or norm, of their points. The penalty
-    weight is `gamma` times the unit of the divergence, so that it does not depend on the units of the data.
+    weight is `gamma` times the scale of the divergence, so that it does not depend on the units of the data.
     """
 
     K: PSD
     G0: Array
     gamma: float | None
-    unit: float
+    scale: float
 
     def idealized(self, similar: Any, dissimilar: Any, shrink: float) -> Iterator[Constraint]:
         """Yield rows that change squared distances by the share `shrink`: similar pairs down, others up."""
@@ -39,9 +39,9 @@ class KernelRows:
         near = near[sq_distances(self.G0, near) > 0]  # equal points stay equal in any kernel of this range
         upper, lower = idealised_bounds(self.G0, near, far, shrink)
         if len(near):
-            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.unit)
+            yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.scale)
         if len(far):
-            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma, self.unit)
+            yield softened(sq_distance(self.K, *far.T) / lower >= 1, self.gamma, self.scale)
 
     def distances(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on squared distances from ``(pairs, lower, upper)``."""
@@ -53,9 +53,9 @@ class KernelRows:
                 raise ValueError(f"distances has the bound {end.min():g}; expected squared distances above 0")
         body = sq_distance(self.K, *pairs.T)
         if lower is not None:
-            yield softened(body / lower >= 1, self.gamma, self.unit)
+            yield softened(body / lower >= 1, self.gamma, self.scale)
         if upper is not None:
-            yield softened(body / upper <= 1, self.gamma, self.unit)
+            yield softened(body / upper <= 1, self.gamma, self.scale)
 
     def similarities(self, given: Any) -> Iterator[Constraint]:
         """Yield bounds on entries of the kernel from ``(pairs, lower, upper)``."""
@@ -84,7 +84,7 @@ class KernelRows:
     def _hinged(self, row: Constraint, scale: float) -> Constraint:
         if self.gamma is None:
             return row
-        price = self.unit * positive_number(self.gamma, "gamma")
+        price = self.scale * positive_number(self.gamma, "gamma")
         return soft(row, price / (scale or 1.0), penalty="hinge")
 
 

@@ -104,14 +104,14 @@ class _PairMetricLearner(LinearMetric):
         self.bounds_ = self._bounds(points, prior)
         check_pair_bounds(*self.bounds_)
         A = PSD(points.shape[1], name="A")
-        rows = self._rows(A, points, near, far, self._unit(prior))
+        rows = self._rows(A, points, near, far, self._scale(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
-        metric = self._solve(Problem(objective, rows), "Give gamma, and the bounds bend.")
+        metric = self._solve(Problem(objective, rows), "Give gamma to relax the bounds.")
         self.n_pairs_ = len(near), len(far)
         self.components_ = map_of(metric)
         return self
 
-    def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, unit: float) -> list[Constraint]:
+    def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, scale: float) -> list[Constraint]:
         """Return the rows that bound similar pairs and dissimilar pairs, if there are any."""
         upper, lower = self.bounds_
         near_by, far_off = (points[pairs[:, 0]] - points[pairs[:, 1]] for pairs in (near, far))
@@ -131,9 +131,9 @@ class _PairMetricLearner(LinearMetric):
         rows = []
         if apart.any():
             forms = _relative(A, near_by[apart], _of_pairs(upper, "upper", len(near))[apart])
-            rows.append(softened(forms <= 1.0, self.gamma, unit))
+            rows.append(softened(forms <= 1.0, self.gamma, scale))
         forms = _relative(A, far_off, _of_pairs(lower, "lower", len(far)))
-        return [*rows, softened(forms >= 1.0, self.gamma, unit)]
+        return [*rows, softened(forms >= 1.0, self.gamma, scale)]
 
     def _bounds(self, points: Array, prior: Array) -> tuple[Any, Any]:
         """Return the bounds; those not given are percentiles of the prior's squared distances."""
@@ -142,8 +142,8 @@ class _PairMetricLearner(LinearMetric):
         upper, lower = percentile_bounds(points @ psd_root(prior), self.percentiles, self.random_state)
         return upper if self.upper is None else self.upper, lower if self.lower is None else self.lower
 
-    def _unit(self, prior: Array) -> float:
-        """Return the unit of the divergence: one for LogDet, the prior's mean eigenvalue for von Neumann."""
+    def _scale(self, prior: Array) -> float:
+        """Return the divergence's scale: one for LogDet, the prior's mean eigenvalue for von Neumann."""
         return 1.0 if self._divergence == "logdet" else float(np.mean(prior.diagonal()))
 
     def _prior(self, points: Array) -> Array:

@@ -184,7 +184,7 @@ class MatrixBurgGradient(BurgLearner):
         U = positive_definite(finite_array(U, "U"), "U", n, singular=True)
         return self._bound(matrix_burg.divergence(U, self._first(n).W), loss)
 
-    def _first(self, n: int) -> matrix_burg.State:
+    def _first(self, n: int) -> matrix_burg.MatrixBurgState:
         ceiling = None if self.ceiling is None else positive_number(self.ceiling, "ceiling")
         if self.W1 is None:
             level = 1 / n if ceiling is None or ceiling > 1 / n else ceiling / 2

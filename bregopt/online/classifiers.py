@@ -267,7 +267,9 @@ def _functions(constraints: Any) -> list[Callable[[PSD], Any]]:
     return list(given)
 
 
-def _projected(state: meg.State, functions: list[Callable[[PSD], Any]], kept: float | None) -> meg.State:
+def _projected(
+    state: meg.MEGState, functions: list[Callable[[PSD], Any]], kept: float | None
+) -> meg.MEGState:
     """Return the Bregman projection on the side constraints, and on the trace `kept` if it is given."""
     W = PSD(len(state.W), name="W")
     rows = [f(W) for f in functions] + ([] if kept is None else [trace(W) == kept])

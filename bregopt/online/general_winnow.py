@@ -26,10 +26,10 @@ import numpy as np
 
 from bregopt.arrays import Array
 
-__all__ = ["State", "best_rate", "init", "mistake_bound", "predict", "threshold", "update"]
+__all__ = ["GeneralWinnowState", "best_rate", "init", "mistake_bound", "predict", "threshold", "update"]
 
 
-class State(NamedTuple):
+class GeneralWinnowState(NamedTuple):
     """The sum ``S`` of the updates, and the parameter ``R`` that predicts, both of shape ``(m, n)``."""
 
     S: Array
@@ -49,17 +49,19 @@ def threshold(eta: float, rank: int, trace: float) -> float:
     return trace * math.tanh(eta / (4 * rank)) / math.tanh(eta)
 
 
-def init(m: int, n: int) -> State:
+def init(m: int, n: int) -> GeneralWinnowState:
     """Return the initial state, a multiple of the identity of order ``m + n``: ``S = R = 0``."""
-    return State(np.zeros((m, n)), np.zeros((m, n)))
+    return GeneralWinnowState(np.zeros((m, n)), np.zeros((m, n)))
 
 
-def predict(state: State, X: Array, theta: float) -> Array:
+def predict(state: GeneralWinnowState, X: Array, theta: float) -> Array:
     """Return 1 where ``tr(R X_t') >= theta``, else -1, for instances of shape ``(T, m, n)``."""
     return np.where(np.tensordot(X, state.R, axes=2) >= theta, 1.0, -1.0)
 
 
-def update(state: State, X: Array, y: float, eta: float, w0: float, normalize: bool = True) -> State:
+def update(
+    state: GeneralWinnowState, X: Array, y: float, eta: float, w0: float, normalize: bool = True
+) -> GeneralWinnowState:
     """Learn from a mistake: ``R = 2 w0 sinh(arcsinh(R / 2 w0) + eta y X)``, scaled to a constant ``tr W``.
 
     With ``w0 = 1/2`` and without `normalize` it is Algorithm 2 (whose printed update lacks the label).
@@ -77,7 +79,7 @@ def update(state: State, X: Array, y: float, eta: float, w0: float, normalize: b
     sinh, cosh = (np.exp(s - top) - np.exp(-s - top)) / 2, (np.exp(s - top) + np.exp(-s - top)) / 2
     order, square = sum(S.shape), abs(S.shape[0] - S.shape[1])
     scale = order / (2 * float(cosh.sum()) + square * math.exp(-top)) if normalize else 1.0
-    return State(S, (U * (2 * w0 * scale * sinh)) @ Vt)
+    return GeneralWinnowState(S, (U * (2 * w0 * scale * sinh)) @ Vt)
 
 
 def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float) -> float:

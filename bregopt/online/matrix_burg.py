@@ -19,10 +19,10 @@ import numpy as np
 
 from bregopt.arrays import Array
 
-__all__ = ["State", "divergence", "init", "largest_rate", "predict", "update"]
+__all__ = ["MatrixBurgState", "divergence", "init", "largest_rate", "predict", "update"]
 
 
-class State(NamedTuple):
+class MatrixBurgState(NamedTuple):
     """Factors of ``W = F F'`` and of ``inv(inv(W) - I/c) = H H'``; H is None if there is no ceiling ``c``."""
 
     F: Array
@@ -35,24 +35,24 @@ class State(NamedTuple):
         return W
 
 
-def init(W1: Array, ceiling: float | None = 1.0) -> State:
+def init(W1: Array, ceiling: float | None = 1.0) -> MatrixBurgState:
     """Return the state of a symmetric positive definite matrix below ``ceiling I``."""
     w, V = np.linalg.eigh(W1)
     F = V * np.sqrt(w)
     if ceiling is None:
-        return State(F, None)
+        return MatrixBurgState(F, None)
     if w[-1] >= ceiling:
         raise ValueError(f"W1 has the eigenvalue {w[-1]:g}; expected less than ceiling = {ceiling:g}")
-    return State(F, V * np.sqrt(w / (1 - w / ceiling)))
+    return MatrixBurgState(F, V * np.sqrt(w / (1 - w / ceiling)))
 
 
-def predict(state: State, Z: Array) -> Array:
+def predict(state: MatrixBurgState, Z: Array) -> Array:
     """Return ``z'Wz`` for instances ``z z'``, the vectors in the rows of `Z`; shape ``(T,)``."""
     forms: Array = ((Z @ state.F) ** 2).sum(axis=1)
     return forms
 
 
-def largest_rate(state: State, z: Array, y: float) -> float:
+def largest_rate(state: MatrixBurgState, z: Array, y: float) -> float:
     """Return the largest rate for which the bound holds and ``W`` stays definite and below its ceiling.
 
     It is at most half of the limit of the ceiling, as in Algorithm 2: ``inv(W+) - I/c``, which is
@@ -65,7 +65,7 @@ def largest_rate(state: State, z: Array, y: float) -> float:
     return min(1 / (4 * p**2), 1 / (4 * (y - p) * float(v @ v)) if p < y else math.inf)
 
 
-def update(state: State, z: Array, y: float, eta: float) -> State:
+def update(state: MatrixBurgState, z: Array, y: float, eta: float) -> MatrixBurgState:
     """Learn from one instance: ``inv(W+) = inv(W) + 2 eta (z'Wz - y) z z'``, Algorithm 2.
 
     Raises
@@ -76,7 +76,7 @@ def update(state: State, z: Array, y: float, eta: float) -> State:
     """
     beta = 2 * eta * (float(predict(state, z[None])[0]) - y)
     H = None if state.H is None else _moved(state.H, z, beta, eta)
-    return State(_moved(state.F, z, beta, eta), H)
+    return MatrixBurgState(_moved(state.F, z, beta, eta), H)
 
 
 def _moved(F: Array, z: Array, beta: float, eta: float) -> Array:

@@ -9,29 +9,29 @@ from bregopt.arrays import Array
 from bregopt.online.entropy import add_instance, exponential, logarithm
 from bregopt.online.instances import activities
 
-__all__ = ["State", "init", "learning_rate", "loss_bound", "predict", "update"]
+__all__ = ["MEGState", "init", "learning_rate", "loss_bound", "predict", "update"]
 
 _ROUND_OFF = 1e-12  # absolute round-off of eta r^2 / 2, which is one at the largest rate
 
 
-class State(NamedTuple):
+class MEGState(NamedTuple):
     """The state between trials: ``W``, and ``G`` such that ``W`` is ``exp(G)`` or a multiple of it."""
 
     G: Array
     W: Array
 
 
-def init(W1: Array) -> State:
+def init(W1: Array) -> MEGState:
     """Return the state of a Hermitian positive definite matrix."""
-    return State(logarithm(W1), W1)
+    return MEGState(logarithm(W1), W1)
 
 
-def predict(state: State, X: Array) -> Array:
+def predict(state: MEGState, X: Array) -> Array:
     """Return ``tr(W X_t)`` for instances of shape ``(T, n, n)``, or vectors, ``(T, n)``; shape ``(T,)``."""
     return activities(state.W, X)
 
 
-def update(state: State, x: Array, y: float, eta: float, normalize: bool = True) -> State:
+def update(state: MEGState, x: Array, y: float, eta: float, normalize: bool = True) -> MEGState:
     """Learn from one instance, a Hermitian matrix or the vector ``x`` of ``x x'``.
 
     ``G += -2 eta (tr(W X) - y) X`` and ``W = exp(G) / tr exp(G)``: eq. 3.5 in the form of §3.2, which needs
@@ -39,7 +39,7 @@ def update(state: State, x: Array, y: float, eta: float, normalize: bool = True)
     """
     error = float(predict(state, x[None])[0]) - y
     G = add_instance(state.G, -2 * eta * error, x)
-    return State(G, exponential(G, 1.0 if normalize else None))
+    return MEGState(G, exponential(G, 1.0 if normalize else None))
 
 
 def learning_rate(r: float, divergence: float, loss: float = 0.0) -> float:

@@ -67,7 +67,7 @@ class OnlineLogDetMetric(MatrixBurgGradient):
             raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
         return super()._vectors(pairs[:, 0] - pairs[:, 1])
 
-    def _first(self, n: int) -> matrix_burg.State:
+    def _first(self, n: int) -> matrix_burg.MatrixBurgState:
         if self.W1 is None and self.ceiling is None:
             return matrix_burg.init(np.eye(n), None)
         return super()._first(n)

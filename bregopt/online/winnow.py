@@ -25,7 +25,7 @@ from scipy.special import lambertw
 from bregopt.arrays import Array
 from bregopt.online.entropy import add_instance, exponential
 from bregopt.online.instances import activities
-from bregopt.online.meg import State
+from bregopt.online.meg import MEGState
 
 __all__ = ["ETA", "init", "mistake_bound", "predict", "threshold", "update"]
 
@@ -38,20 +38,20 @@ def threshold(eta: float) -> float:
     return eta / (2 * (math.exp(eta) - math.exp(-eta)))
 
 
-def init(n: int, w0: float) -> State:
+def init(n: int, w0: float) -> MEGState:
     """Return the initial state ``w0 I``."""
-    return State(math.log(w0) * np.eye(n), w0 * np.eye(n))
+    return MEGState(math.log(w0) * np.eye(n), w0 * np.eye(n))
 
 
-def predict(state: State, X: Array, theta: float) -> Array:
+def predict(state: MEGState, X: Array, theta: float) -> Array:
     """Return 1 where ``tr(W X_t) >= theta``, else -1, for matrices ``(T, n, n)`` or vectors ``(T, n)``."""
     return np.where(activities(state.W, X) >= theta, 1.0, -1.0)
 
 
-def update(state: State, x: Array, y: float, eta: float, trace: float | None = None) -> State:
+def update(state: MEGState, x: Array, y: float, eta: float, trace: float | None = None) -> MEGState:
     """Learn from a mistake: ``W = exp(log W + eta y X)``, eq. 1, scaled to a trace if one is given."""
     G = add_instance(state.G, eta * y, x)
-    return State(G, exponential(G, trace))
+    return MEGState(G, exponential(G, trace))
 
 
 def mistake_bound(n: int, rank: int, eta: float, theta: float, w0: float, normalize: bool) -> float:

@@ -116,20 +116,20 @@ def _alone(program: Program, b: int) -> Mask:
 def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     """Return which ``sign A_k`` may be psd and nonzero: by diagonals, or by random vectors on a face."""
     if face.codimension == 0:
-        seen = sign * _diagonals(rows)
+        values = sign * _diagonals(rows)
     else:
         V = face.embed(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
-        seen = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
-    mask: Mask = np.asarray((seen >= 0).all(axis=1) & (seen > 0).any(axis=1))
+        values = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
+    mask: Mask = np.asarray((values >= 0).all(axis=1) & (values > 0).any(axis=1))
     return mask
 
 
 def _diagonals(rows: Rows) -> Array:
     """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
-    pieces = rows.rank_one_terms()
-    if pieces is not None:
+    forms = rows.rank_one_terms()
+    if forms is not None:
         diagonals = np.zeros((rows.m, rows.n))
-        np.add.at(diagonals, pieces.row, pieces.weight[:, None] * dense(pieces.U) ** 2)
+        np.add.at(diagonals, forms.row, forms.weight[:, None] * dense(forms.U) ** 2)
         return diagonals
     t = rows.coordinates()
     own = t.i == t.j

@@ -115,9 +115,9 @@ class OnFaces(Reduced):
         if np.linalg.norm(corner) > ROUND_OFF * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
             slack = _SLACK * size if costs else 0.0
-            held = after.compress(Z) + slack * np.eye(after.order)
+            on_face = after.compress(Z) + slack * np.eye(after.order)
             try:
-                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(held), corner)
+                S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
             except np.linalg.LinAlgError:
                 return 0.0  # the multipliers prove nothing on the face either
         own = _symmetric(R.T @ F @ R)

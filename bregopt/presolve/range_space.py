@@ -224,8 +224,8 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
         nearness, at = program.blocks[term.block].nearness, term.place
         interior = nearness is not None and not nearness.kind.finite_on_boundary
         zero, lo, hi = vanishing[at], bounds.lo[at], bounds.hi[at]
-        held = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
-        sign = np.where(zero, 0.0, term.rows.definite_signs(held & checked[at]))
+        excludes_zero = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
+        sign = np.where(zero, 0.0, term.rows.definite_signs(excludes_zero & checked[at]))
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
@@ -271,8 +271,8 @@ def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
         t, length = rows.coordinates(), np.linalg.norm(space.V, axis=1)
         return np.minimum(length[t.i], length[t.j]) <= _ROUND_OFF * length.max()
     if rows.rank == 1:
-        pieces = rows.rank_one_terms()
-        assert pieces is not None
-        seen, terms = pieces.U @ space.V, abs(pieces.U) @ np.abs(space.V)
-        return np.linalg.norm(seen, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
+        forms = rows.rank_one_terms()
+        assert forms is not None
+        projected, terms = forms.U @ space.V, abs(forms.U) @ np.abs(space.V)
+        return np.linalg.norm(projected, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
     return size <= _ROUND_OFF * rows.norms() * _extent(space)

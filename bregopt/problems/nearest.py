@@ -253,19 +253,19 @@ def _seconds_to_scale(target: Matrix) -> float:
     return 0.0 if nothing else clock.seconds_for(target.shape[0])
 
 
-def _with_unit_diagonal(problem: Problem, solution: Solution, unit: Array, tol: float) -> Solution:
-    """Return the answer scaled to the exact diagonal `unit`, with the certificate of the scaled answer.
+def _with_unit_diagonal(problem: Problem, solution: Solution, required: Array, tol: float) -> Solution:
+    """Return the answer scaled to exactly the required diagonal, with the certificate of the scaled answer.
 
     An optimal answer is not scaled if the scaled one would not meet the tolerance.
     """
     if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
         return solution
     diagonal = solution.X.diagonal()
-    if (diagonal == unit).all() or (diagonal <= 0).any():  # exact already, or stopped too early
+    if (diagonal == required).all() or (diagonal <= 0).any():  # exact already, or stopped too early
         return solution
-    size = np.sqrt(unit / diagonal)
+    size = np.sqrt(required / diagonal)
     Y = solution.X * np.outer(size, size)
-    np.fill_diagonal(Y, unit)
+    np.fill_diagonal(Y, required)
     raw = solution._raw
     assert raw is not None
     with threads_for(len(Y)):

@@ -37,8 +37,8 @@ def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, A
         return value, slope
     for penalty, scalar in SCALARS.items():
         k = np.flatnonzero(kind == penalty)
-        value[k] = scalar.bend(y[k] / gamma[k], bound[k])
-        slope[k] = -scalar.give(value[k], value[k]) / gamma[k]
+        value[k] = scalar.relaxed_bound(y[k] / gamma[k], bound[k])
+        slope[k] = -scalar.slope(value[k], value[k]) / gamma[k]
     return value, slope
 
 
@@ -210,8 +210,8 @@ class Bounds:
         r, D = np.empty(self.m), np.empty(self.m)
         for kind, rows in self._curved:
             gamma = self.gamma[rows]
-            bend = SCALARS[kind].bend(y[rows] / gamma, bound[rows])
-            r[rows], D[rows] = bend - a[rows], SCALARS[kind].give(outside[rows], bend) / gamma
+            relaxed = SCALARS[kind].relaxed_bound(y[rows] / gamma, bound[rows])
+            r[rows], D[rows] = relaxed - a[rows], SCALARS[kind].slope(outside[rows], relaxed) / gamma
         resting = side == 0
         r[resting], D[resting] = 0.0, np.inf
         return r, D

@@ -80,7 +80,7 @@ def learned(divergence, count, X, y, seed):
 
 
 def fitted(X, y, seed, divergence, n_pairs):
-    """Return a fitted learner, and whether its bounds bend: where Newton's method finds no kernel for LogDet.
+    """Return a fitted learner, and whether its bounds are relaxed: if Newton's method finds no LogDet kernel.
 
     What is feasible is the same for both divergences, as they have the same range.
     """

@@ -24,7 +24,7 @@ def needed(conic: Conic) -> Mask:
 def distribution(conic: Conic, kept: Mask) -> Any:
     """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
-    Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal shares.
+    Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal parts.
 
     Returns
     -------

@@ -48,6 +48,6 @@ def _sparse(
 
 
 def hard_bounds(lo: Array, hi: Array) -> Bounds:
-    """Return the bounds of rows that may not bend."""
+    """Return the bounds of hard rows."""
     m = len(lo)
     return Bounds(lo, hi, np.full(m, int(Penalty.HARD)), np.full(m, np.inf))
