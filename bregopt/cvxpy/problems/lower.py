@@ -1,4 +1,4 @@
-"""Translate a CVXPY problem, as it was written, to a bregopt problem, and the answer back."""
+"""Translate a CVXPY problem, as it was written, to a bregopt problem."""
 
 from __future__ import annotations
 
