@@ -4,10 +4,14 @@ import importlib
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from page_tables import pages
+
+import bregopt as bo
+from bregopt.routes.tuning import Tuning
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -102,3 +106,60 @@ def test_a_version_that_is_neither_folder_nor_commit_is_refused(monkeypatch, tmp
     module = loaded("compare", monkeypatch)
     with pytest.raises(SystemExit, match="no-such-commit is neither a folder nor a commit"):
         module.checkout("no-such-commit", tmp_path / "base")
+
+
+def test_constants_become_smaller_and_larger(monkeypatch):
+    module = loaded("tuning", monkeypatch)
+    cases = {60: (30, 120), 1: (1, 2), 0.1: (0.05, 0.2), 0.75: (0.5, 0.875), 2.0: (1.0, 4.0)}
+    for value, expected in cases.items():
+        assert tuple(module.scaled(value, factor) for factor in (0.5, 2.0)) == expected
+    assert module.scaled((0.25, 4), 2.0) == (0.5, 8)
+    default = bo.tuning("bregman")
+    names = dict(module.constants(default))
+    assert {"rounds", "interior.rounds"} <= set(names)
+    assert not any(isinstance(value, Tuning) for value in names.values())
+    tuned = module.variants(default, "interior.rounds", 60)
+    assert [tuned[side].interior.rounds for side in module.SIDES] == [30, 120]
+    assert list(module.variants(replace(default, rounds=1), "rounds", 1)) == ["larger"]
+    assert module.changed(default, "first_tol", -1.0) is None
+
+
+def test_every_route_has_problems_on_which_its_constants_are_measured(monkeypatch):
+    module = loaded("tuning_problems", monkeypatch)
+    assert set(module.suites()) == set(bo.solvers()) - {"cvxpy"}
+
+
+def test_the_effect_of_a_constant_is_printed(monkeypatch, capsys):
+    results = BENCHMARKS / "results" / "tuning.md"
+    before = results.read_text() if results.exists() else None
+    module = loaded("tuning", monkeypatch)
+    few = {route: cases[:2] for route, cases in module.suites().items()}
+    monkeypatch.setattr(module, "suites", lambda: few)
+    words = ["--only", "bregman", "--constant", "farkas_step", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["tuning", *words])
+    module.main()
+    text = capsys.readouterr().out
+    assert text.startswith("Of 2 constants, halved and doubled one at a time, ")
+    assert module.HEAD in text
+    assert "`interior.farkas_step`" in text
+    assert (results.read_text() if results.exists() else None) == before  # only full runs are saved
+
+
+def test_a_constant_is_listed_by_its_effect(monkeypatch):
+    module = loaded("tuning", monkeypatch)
+    case = module.Case("a problem", None, {})
+    default, same = module.Run(0.1, "optimal", 10, 2.0), module.Run(0.1, "optimal", 10, 2.0)
+    slow = module.Run(0.2, "max_iter", 20, 2.1)
+    rounds = [[{"default": default, "smaller": slow, "larger": same}]]
+    effects = {side: module.effect([(case, None)], rounds, side) for side in module.SIDES}
+    line = module.Line("radius", 0.5, effects)
+    assert str(line) == "| `radius` | 0.5 | 2.00 | 1.00 | 2.00 | 1.00 | 1 | smaller: slower |"
+    assert line.changes_time
+    assert not line.without_effect
+    assert module.Line("radius", 0.5, {"larger": effects["larger"]}).without_effect
+    monkeypatch.setattr(module, "suites", lambda: {"path": [case]})
+    assert "- `radius` smaller, a problem: max_iter instead of optimal" in module.table("path", [line])
+    assert module.summary({"path": [line]}) == (
+        "Of 1 constants, halved and doubled one at a time, 1 change the time by more than 5%, and 0 have no "
+        "effect on these problems; 1 of 2 answers have another status."
+    )
