@@ -1,11 +1,20 @@
 """The numerical constants of the methods: passed by experts, checked, and without influence on the truth."""
 
+import warnings
 from dataclasses import fields, replace
+from functools import cache
 
 import numpy as np
 import pytest
+import truth
+from problem_library import CASES
 
 import bregopt as bo
+from bregopt.routes import registry
+from bregopt.routes.tuning import Tuning
+
+TOLS = {"definiteboost": 1e-2}  # of a route; its search over a margin takes no smaller one
+NO_ANSWER = {"infeasible": np.inf, "unbounded": -np.inf}  # value of a truth.Case
 
 
 @pytest.mark.parametrize("solver", bo.solvers())
@@ -45,17 +54,64 @@ def test_the_constants_of_a_method_select_its_route(capsys):
     assert "it has no option 'tuning' of type ReferenceTuning" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("options", "constants", "steps"),
-    [
-        ({"method": "cyclic"}, {"cycle_limit": 3}, 3),
-        ({"method": "newton"}, {"newton_limit": 2}, 2),
-        ({"weights": [[1, 2, 1], [2, 1, 3], [1, 3, 1]]}, {"weighted_limit": 2, "certificate_steps": 1}, 2),
-    ],
-)
-def test_projections_obey_their_constants(options, constants, steps):
-    A = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])
-    tuning = replace(bo.tuning("bregman"), **constants)
-    with pytest.warns(bo.ConvergenceWarning):
-        sol = bo.nearest_correlation(A, solver="bregman", tol=1e-14, tuning=tuning, **options)
-    assert sol.iterations == steps
+def shaken(value, rng):
+    """Return a constant multiplied by a factor from 1/4 to 4; a fraction has its odds multiplied by it."""
+    factor = 4 ** rng.uniform(-1, 1)
+    if isinstance(value, Tuning):
+        return shaken_tuning(value, rng)
+    if isinstance(value, tuple):
+        seed = rng.integers(2**32)  # one factor for all
+        return tuple(shaken(own, np.random.default_rng(seed)) for own in value)
+    if isinstance(value, int):
+        return max(1, round(value * factor))
+    return factor * value / (1 - value + factor * value) if value < 1 else factor * value
+
+
+def shaken_tuning(tuning, rng):
+    """Return a tuning with all constants changed, except those that their class refuses."""
+    for field in fields(tuning):
+        value = shaken(getattr(tuning, field.name), rng)
+        try:
+            tuning = replace(tuning, **{field.name: value})
+        except ValueError:  # such as a first value above the largest
+            continue
+    return tuning
+
+
+@cache
+def problems_of_known_truth(solver):
+    """Return the problems of the test-bed and of the library that a route takes."""
+    found = truth.cases(seed=1, count=1)
+    for name, make in CASES.items():
+        case = make()
+        value = NO_ANSWER.get(case.status, case.value)
+        if value is not None:
+            found.append(truth.Case("library", name, lambda make=make: make().problem, value))
+    return [case for case in found if takes(case.make(), solver)]
+
+
+def takes(problem, solver):
+    options = {"tol": TOLS[solver]} if solver in TOLS else {}
+    return any(route.chosen for route in registry.routes(problem.program(), solver, **options))
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("solver", sorted(set(bo.solvers()) - {"cvxpy"}))
+def test_answers_are_true_whatever_the_constants(solver, seed):
+    rng = np.random.default_rng(seed)
+    tol, known = TOLS.get(solver, 1e-6), problems_of_known_truth(solver)
+    for k in rng.choice(len(known), 3, replace=False):
+        case, tuning = known[k], shaken_tuning(bo.tuning(solver), rng)
+        verdict = judged(case, solver, tol, tuning)
+        assert verdict.true, (case.family, case.name, verdict, tuning)
+
+
+def judged(case, solver, tol, tuning):
+    """Return the verdict on a route's answer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        try:
+            sol = case.make().solve(solver, tol=tol, tuning=tuning, time_limit=1.0)
+        except bo.InfeasibleRowError:
+            return truth.judge(case, tol, "infeasible", np.inf, np.inf, np.nan)
+    return truth.judge(case, tol, sol.status, sol.value, sol.dual_value, sol.error)
