@@ -1,14 +1,14 @@
-"""Times of two versions of bregopt, in turns, on the small problems of threads.py.
+"""Times of two versions of bregopt on the small problems of threads.py, measured in turns.
 
     make bench BASE=main [HEAD=.]
     python benchmarks/compare.py main [.] [--rounds 8] [--seconds 0.2] [--only max_cut]
 
 A version is a commit, whose files git writes to a temporary folder, or a folder with a checkout; ``.`` is the
-current state of the files. Both versions run the same calls, those of threads.py, with the same Python and
-dependencies. A round has a process for each version. The two take turns call by call on one core, so that a
-slower machine slows both. A time is CPU seconds with one BLAS thread. The table has the medians over the
-rounds, of times and of ratios, and the quartiles of the ratios. It marks a call if three quarters of the
-rounds change by more than 5 %.
+current state of the files. Both versions run the same calls with the same Python and dependencies. A round
+has a process for each version. The two take turns call by call on one core, so that a slower machine slows
+both. A time is CPU seconds with one BLAS thread. The table has the medians over the rounds, of times and of
+ratios, and the quartiles of the ratios. It marks a call if three quarters of the rounds change by more than
+5 %.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def row(name, rounds):
 
 
 def main():
-    """Measure side by side, and print the table."""
+    """Measure both versions, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", help="a commit or a folder")
     parser.add_argument("head", nargs="?", default=".", help="a commit or a folder; default: this folder")

@@ -2,8 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/curves.py [--quick]
 
-One line for each instance and method: median time, modeling included. All instances are seeded. The curve of
-a method ends at the first instance that it does not solve in 30 seconds. The lines go to
+A line has the median time of a method on an instance; it includes modeling. All instances are seeded. The
+curve of a method ends at the first instance that it does not solve in 30 seconds. The lines go to
 benchmarks/results/curves.csv; docs/figures.py draws them.
 """
 

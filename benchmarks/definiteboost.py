@@ -1,13 +1,13 @@
-"""Cycles of DefiniteBoost beside exact projection, in the manner of Kulis et al. (2009), §7.1.
+"""Cycles of DefiniteBoost and of exact projection, in the manner of Kulis et al. (2009), §7.1.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/definiteboost.py [--quick]
 
 A kernel of order 52 is learned from distances alone, starting at I/52. The distances in a target of trace one
 are upper bounds for random pairs of one cluster, and lower bounds for pairs of two clusters. All methods
 solve this von Neumann problem with tr X = 1 to the same certificate, with dual corrections. "As printed" is
-the step of eq. 4.6 with symmetric ends of the spectrum, -L and L with L the larger of the two: it holds only
-for these. A cycle is as many steps as there are rows. The bound is that of Corollary 4.2 on the steps, for
-the violation at the step where the certificate met 1e-2. The table of a full run goes to
+the step of eq. 4.6, which holds only for a symmetric spectrum, from -L to L; L is the larger end. A cycle is
+as many steps as there are rows. The bound is that of Corollary 4.2 on the number of steps, for the violation
+at the step where the certificate met 1e-2. The table of a full run goes to
 benchmarks/results/definiteboost.md.
 """
 

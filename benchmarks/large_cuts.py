@@ -2,8 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [--only G1 3elt] [--data FOLDER]
 
-Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs.
-Each time is of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
+Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs. A
+time is that of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
 files of the same problem; the errors of their answers are computed from the data. The table goes to
 benchmarks/results/large_cuts.md.
 """

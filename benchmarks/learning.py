@@ -1,4 +1,4 @@
-"""Metric learning from pairs beside metric-learn's ITML, and on MNIST: time to an objective, one BLAS thread.
+"""Metric learning: time of bregopt and metric-learn's ITML to an objective, of bregopt on MNIST, one thread.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/learning.py --data FOLDER [--quick]
 
@@ -9,14 +9,15 @@ Both solve the same problem, with the same pairs and bounds,
 with the LogDet divergence (Kulis et al. 2009, eq. 22; Davis et al. 2007). The same code evaluates all
 objectives. There are three comparisons. In the first, our fit has its default tol of 1e-6, and metric-learn's
 loop runs until its objective is as low. In the others both run until their objective is within 1e-6, or 1e-9,
-of the least one; ours has the largest sufficient tol of 1e-3, 1e-4, ... The loop runs the least sufficient
-number of cycles, from the start: the first of 2, 3, 4, 6, 8, 11, 16, ..., refined to a tenth by bisection
-with the one before. Times are taken in turns; the loop's is of that one run alone. The table ends with the
-point at which its default rule (tol 1e-3, 1,000 cycles) stops.
+of the least one. Ours has the largest sufficient tol of 1e-3, 1e-4, ... The loop starts anew with 2, 3, 4, 6,
+8, 11, 16, ... cycles until they suffice; bisection then finds the least number to a tenth. Only the run with
+this number is timed, in turns with ours. The table ends with the point at which the loop's default rule
+(tol 1e-3, 1,000 cycles) stops.
 
 metric-learn 0.7.0 cannot fit with scikit-learn 1.8 and later: its calls of check_X_y and check_array pass
-force_all_finite, which became ensure_all_finite. `mended_metric_learn` corrects the two lines. It gets bounds
-on squared distances: its own defaults are percentiles of distances, which it compares with squared ones.
+force_all_finite, now called ensure_all_finite. `mended_metric_learn` corrects the two lines. The benchmark
+passes bounds on squared distances: the default bounds of metric-learn are percentiles of distances, which it
+compares with squared ones.
 
 The folder has ionosphere.data (UCI) and MNIST (LeCun, Cortes, Burges); a missing set is skipped. The table of
 a full run goes to benchmarks/results/learning.md.
@@ -150,12 +151,12 @@ def compared(name, points, label, repeat, cap):
 
 
 def fitted(points, near, far, learner):
-    """Return our learner, fitted."""
+    """Return our fitted learner."""
     return learner.fit(points, similar=near, dissimilar=far)
 
 
 def enough(own, fit, above, level):
-    """Return our learner with the largest tol whose objective is within a level of the least."""
+    """Return our learner with the largest tol that brings its objective within a level of the least."""
     for digits in range(3, 12):
         learner = own(tol=10.0**-digits)
         if above(fit(learner).get_mahalanobis_matrix()) <= level:
@@ -178,7 +179,7 @@ def in_turns(ours, theirs, repeat):
 
 
 def itml_runs(itml, above, level, cap):
-    """Return numbers of cycles, increasing, and the distance of each end from the least objective."""
+    """Return increasing numbers of cycles, and the distance from the least objective after each."""
     runs, half, seconds = [], 2, 0.0
     while not runs or (runs[-1][1] > level and runs[-1][0] < MOST_CYCLES and seconds < cap):
         cycles = round(2 ** (half / 2))
@@ -189,7 +190,7 @@ def itml_runs(itml, above, level, cap):
 
 
 def first_cycles(itml, above, level, runs):
-    """Return the least number of cycles that ends within a level, to a tenth, and whether there is one."""
+    """Return the least sufficient number of cycles, to a tenth, and whether there is one."""
     first = next((k for k, (_, left) in enumerate(runs) if left <= level), None)
     if first is None:
         return runs[-1][0], False

@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/lowering.py [--orders 50 200 500] [--constraints 1000]
 
 Maximize the trace of a centered psd matrix ``X`` of order ``n`` with ``X[i, i] + X[j, j] - 2 X[i, j] <= 1``
-written one by one in a loop. Each side gets its own problems, so that neither uses the other's caches. The
+written one by one in a loop. bregopt and CVXPY get separate problems, so that they share no caches. The
 table of a full run goes to benchmarks/results/lowering.md.
 """
 
@@ -20,7 +20,7 @@ import bregopt as bo
 
 
 def problem(n: int, m: int) -> cp.Problem:
-    """Return the problem, freshly written."""
+    """Return a new problem."""
     rng = np.random.default_rng(n)
     X = cp.Variable((n, n), PSD=True)
     pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(m)])

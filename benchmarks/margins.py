@@ -1,4 +1,4 @@
-"""Margin SDPs beside their peers: time, memory and certified gap, one BLAS thread, medians.
+"""Margin SDPs by bregopt and its peers: medians of time, memory and certified gap, with one BLAS thread.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/margins.py [--only digits] [--quick]
 
@@ -79,7 +79,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Data:
-    """Comparisons, and where a nearest neighbor is asked for, labeled points to learn from and to test."""
+    """Comparisons; for a test of nearest neighbors also labeled points to learn from and to test."""
 
     far: Array
     near: Array
@@ -108,7 +108,7 @@ def instances(data: Path) -> list[Instance]:
 
 
 def classes(seed: int, count: int, D: int, R: int, apart: float) -> Data:
-    """Return comparisons of normal points in four classes, their centers `apart` on average."""
+    """Return comparisons of normal points in four classes; the mean distance of centers is `apart`."""
     rng = np.random.default_rng(seed)
     label = rng.integers(4, size=count)
     centers = rng.normal(size=(4, D)) * apart / np.sqrt(2 * D)
@@ -177,7 +177,7 @@ def _first(far: Array, near: Array, R: int) -> Data:
 
 
 def comparisons(points: Array, label: Array, neighbors: int) -> tuple[Array, Array]:
-    """Return differences to the nearest points of other classes and of the same, all pairs of these."""
+    """Return all pairs of a difference to a near point of another class and one of the same class."""
     square = (points**2).sum(axis=1)
     distance = square[:, None] + square - 2 * points @ points.T
     np.fill_diagonal(distance, np.inf)
@@ -212,7 +212,7 @@ def certify(data: Data, X: Array, weights: Array) -> Proof:
     eigenvalues, Q = np.linalg.eigh((X + X.T) / 2)
     root = Q * np.sqrt(np.maximum(eigenvalues, 0.0) / np.maximum(eigenvalues, 0.0).sum())
     margins = ((data.far @ root) ** 2).sum(axis=1) - ((data.near @ root) ** 2).sum(axis=1)
-    # At the best rho the weights of the margins below it add up to one.
+    # At the best rho the weights C of the margins below it add up to one.
     rho = np.sort(margins)[min(int(np.ceil(len(margins) / _TRADE_OFF)) - 1, len(margins) - 1)]
     value = rho - C * np.maximum(rho - margins, 0.0).sum()
     w = _feasible(weights, C)
@@ -259,7 +259,7 @@ class Run:
 
 
 def run_in_process(solver: str, folder: Path, data: Data, tol: float, cap: float, repeats: int) -> Run:
-    """Run a solver in a process of its own, stopped some time after `cap` seconds."""
+    """Run a solver in its own process, which is stopped `_PATIENCE` after the time limits of its runs."""
     problem, answer = folder / "problem.npz", folder / "answer.npz"
     answer.unlink(missing_ok=True)
     np.savez(problem, far=data.far, near=data.near)
@@ -279,7 +279,7 @@ def run_in_process(solver: str, folder: Path, data: Data, tol: float, cap: float
 
 
 def _why_not(text: str) -> str:
-    """Return why a process left no answer."""
+    """Return the reason why a process left no answer."""
     last = text.strip().splitlines()[-1] if text.strip() else "failed"
     if last.startswith("skipped"):
         return last
@@ -330,7 +330,8 @@ def _has_master() -> bool:
 def _conic(far: Array, near: Array, lower: bool) -> tuple[Array, Any, Array, Array, Array]:
     """Return ``c, A, b`` of ``min c'x, b - A x`` in zero, R + R nonnegative and one semidefinite cone.
 
-    ``x`` is the triangle of ``X``, column by column and scaled, then rho and xi; also where the triangle is.
+    ``x`` is the triangle of ``X``, column by column and scaled, then rho and xi. The last results are the
+    places of the triangle in ``X`` and its scales.
     """
     R, D = far.shape
     # Of a symmetric matrix, the lower triangle by columns is the upper one by rows.

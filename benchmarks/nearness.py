@@ -1,11 +1,11 @@
-"""Matrix nearness beside its peers: time to an equal certified gap, one BLAS thread, medians.
+"""Matrix nearness by bregopt and its peers: median time to an equal certified gap, with one BLAS thread.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/nearness.py [--only distances real] [--quick]
 
-The same code certifies every answer, ours and theirs; the table shows the certified gap. Times include
-building the model. The runs of an instance take turns with those of its unit: one ``numpy.linalg.eigh`` of
-its order or, for low rank, one product V M. Ratios are medians of the ratios of each turn, if both have the
-same number of turns. The table of a full run goes to benchmarks/results/nearness.md.
+The same code certifies all answers; the table shows the certified gap. Times include building the model. The
+runs of an instance take turns with those of its unit: one ``numpy.linalg.eigh`` of its order or, for low
+rank, one product V M. A ratio is the median of the ratios of the turns, if both have the same number of
+turns. The table of a full run goes to benchmarks/results/nearness.md.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Timing:
         return statistics.median(self.turns)
 
     def over(self, other: Timing) -> float:
-        """Return the median ratio to another's times in the same turns, of the medians if it had others."""
+        """Return the median ratio of the turns, or the ratio of medians if their numbers of turns differ."""
         if len(self.turns) != len(other.turns):
             return self.seconds / other.seconds
         return statistics.median(own / its for own, its in zip(self.turns, other.turns, strict=True))
@@ -189,7 +189,7 @@ def _number(value: float) -> str:
 
 # ------------------------------------------------------------------------------------------------ correlation
 
-# The largest order at which a peer is run: beyond it a run takes many seconds, or minutes.
+# The largest order at which a peer is run: above it a run takes many seconds or minutes.
 _LARGEST = {
     "logdet": {"cyclic": 2000, "SCS": 100, "CLARABEL": 50, "QICS": 50},
     "von_neumann": {"cyclic": 50, "SCS": 20, "QICS": 100},
@@ -205,7 +205,7 @@ _LARGEST_REAL = {
 def correlation_entrants(
     divergence: str, X0: Array, largest: dict[str, int], fixed: Fixed = None
 ) -> list[Entrant]:
-    """Return the solvers of a nearest correlation problem; `largest` has the largest order of each peer."""
+    """Return the solvers of a nearest correlation problem; `largest` gives the largest order of each peer."""
     make = correlation_problem(divergence, X0, fixed)
     peers: dict[str, Callable[[], Entrant]] = {
         "cyclic": lambda: by_bregopt(make, tol=1e-8, method="cyclic", time_limit=_CYCLIC_LIMIT),
@@ -242,8 +242,7 @@ def correlation(table: Table, quick: bool) -> None:
 def real(table: Table, quick: bool, folder: Path) -> None:
     """Correlation matrices from practice that are not positive definite.
 
-    Frobenius as they are, also with entries that must stay; LogDet and von Neumann with their eigenvalues
-    lifted.
+    Frobenius takes them unchanged, also with fixed entries; LogDet and von Neumann with lifted eigenvalues.
     """
     matrices = real_matrices(folder)
     if not matrices:
@@ -266,7 +265,7 @@ def real(table: Table, quick: bool, folder: Path) -> None:
 
 
 def variants(table: Table, quick: bool) -> None:
-    """Frobenius with fixed entries, bounds, a least eigenvalue, and weights, beside the plain problem."""
+    """Frobenius with fixed entries, bounds, a least eigenvalue and weights, compared with none of them."""
     n = 100 if quick else 500
     rng = np.random.default_rng(n)
     A = uniform_matrix(n, rng)
@@ -297,7 +296,7 @@ def _variant(case: str, A: Array, options: dict[str, Any]) -> Entrant:
 
 
 def distances(table: Table, quick: bool) -> None:
-    """LogDet with 5 n distances, hard and soft; Clarabel at the smaller order, as it takes minutes beyond."""
+    """LogDet with 5 n distances, hard and soft; Clarabel only at the smaller order, as it takes minutes."""
     for n in (50,) if quick else (50, 100):
         for soft in (False, True):
             make = distance_problem("logdet", n, 5 * n, soft)
@@ -332,7 +331,7 @@ def low_rank(table: Table, quick: bool) -> None:
 
 
 def _digits(table: Table, divergence: str) -> None:
-    """Write the lines of the largest instance, of the sizes of the paper's on handwritten digits."""
+    """Write the lines of the largest instance, which has the sizes of the paper's handwritten digits."""
     name = f"low rank, {divergence}, n = 60000, r = 100, m = 100000"
     make = _digits_problem(divergence)
     entrants = [by_bregopt(make, tol=1e-4)]
@@ -354,9 +353,9 @@ def _digits_problem(divergence: str) -> Make:
 
 
 def _peak_memory(divergence: str) -> int | None:
-    """Return the peak memory of this process in bytes, after solving; None if the system does not tell."""
+    """Return the peak memory of this process in bytes, after solving; None if the system reports none."""
     _digits_problem(divergence)().solve(solver="bregman", tol=1e-4)
-    status = Path("/proc/self/status")  # getrusage counts what the parent held when it started this process
+    status = Path("/proc/self/status")  # getrusage includes the memory of the parent
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) * 1024 if status.exists() else None
 
 

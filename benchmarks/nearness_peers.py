@@ -1,7 +1,7 @@
-"""The solvers of the benchmark of nearness: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham.
+"""The solvers of the nearness benchmark: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham.
 
-Each is an :class:`Entrant`: a function that is timed, and one that certifies its answer outside the timing,
-by the same code for all.
+Each is an :class:`Entrant`: a function that is timed, and an untimed one that certifies its answer. The
+certificate is computed by the same code for all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bregopt.routes.reference.translate import Translation, joined
 
 Fixed = tuple[Array, Array, Array] | None
 _PATIENCE = 120.0  # time limit of a run of QICS in seconds
-_ANCHOR = 1e-14  # smallest eigenvalue of a peer's answer after repair: logarithms need it above zero
+_ANCHOR = 1e-14  # least eigenvalue of a peer's answer after repair; the logarithm requires it to be positive
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Verdict:
         Relative violation of the rows.
     steps : int or None
     stopped : bool
-        Whether a limit ended the run before it was done.
+        Whether a limit ended the run.
     """
 
     gap: float
@@ -61,7 +61,7 @@ class Entrant:
 
 
 def by_bregopt(make: Make, **options: Any) -> Entrant:
-    """Return our own route, modeling included."""
+    """Return our own route; modeling is timed."""
 
     def judge(sol: bo.Solution) -> Verdict:
         return Verdict(sol.gap, sol.primal_residual, sol.iterations, sol.status == "user_limit")
@@ -89,7 +89,7 @@ def by_model(make: Make, backend: str, **options: Any) -> Entrant:
 
 
 def by_route(make: Make, backend: str, **options: Any) -> Entrant:
-    """Return a solver through bregopt's route `cvxpy`, which takes low rank too, in its range space."""
+    """Return a solver through bregopt's route `cvxpy`, which also takes low rank, on the range space."""
 
     def run() -> bo.Solution:
         return make().solve(solver="cvxpy", backend=backend, backend_options=options)
@@ -139,7 +139,7 @@ def by_qics(divergence: str, X0: Array) -> Entrant:
     """Return QICS on a LogDet or von Neumann problem, without the compilation of its kernels."""
     import numba
 
-    numba.set_num_threads(1)  # its loops are parallel besides BLAS
+    numba.set_num_threads(1)  # its own loops are parallel too
     _solved_by_qics(divergence, start_matrix(5, np.random.default_rng(0)))
     judge = _judge(divergence, X0, None)
 
@@ -157,11 +157,11 @@ def has_qics() -> bool:
 
 
 def _solved_by_qics(divergence: str, X0: Array) -> tuple[Array, Array, bool]:
-    """Return answer, multipliers, and whether time ran out.
+    """Return the answer, the multipliers, and whether time ran out.
 
-    It minimizes t + <C, X> over (t, U, X) in a cone of QICS, U constant. von Neumann: t >= tr X log X with
-    ``U = 1``. LogDet: t >= tr U (log U - log X) with ``U = I``, which is -log det X; of the cones of QICS
-    that can say so it is the fastest.
+    QICS minimizes t + <C, X> over (t, U, X) in a cone, with U constant. von Neumann: t >= tr X log X with
+    ``U = 1``. LogDet: t >= tr U (log U - log X) with ``U = I``, which is -log det X. This is the fastest
+    cone of QICS for -log det X.
     """
     import qics
     from qics.vectorize import eye, mat_to_vec
@@ -251,7 +251,7 @@ def higham(A: Array, tol: float = 1e-8, depth: int = 2, limit: int = 2000) -> tu
 def _judge(divergence: str, X0: Array, fixed: Fixed) -> Callable[..., Verdict]:
     """Return the function that certifies an answer by its multipliers, or by the best ones if it has none.
 
-    The answer is made psd with a unit diagonal first.
+    First the answer is made psd with a unit diagonal.
     """
     problem = correlation_problem(divergence, X0, fixed)()
 

@@ -1,4 +1,4 @@
-"""Instances of matrix nearness: random ones by seed, and the real matrices of a data folder."""
+"""Instances of matrix nearness: random ones with a seed, and the real matrices of a data folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def uniform_matrix(n: int, rng: np.random.Generator) -> Array:
 
 
 def real_matrices(folder: Path) -> dict[str, tuple[Array, Array | None]]:
-    """Return the matrices of a folder by name, small ones first, with the mask of what must stay, if any."""
+    """Return the matrices of a folder by name, small ones first, with the mask of fixed entries, if any."""
     found = {}
     for path in folder.glob("*.csv"):
         if not path.stem.endswith("_pattern"):
@@ -48,7 +48,7 @@ def _symmetric(path: Path) -> Array:
 
 
 def lifted(A: Array) -> Array:
-    """Return the nearest matrix without eigenvalues below 1e-3; its diagonal is not that of `A`."""
+    """Return the nearest matrix with eigenvalues of at least 1e-3; its diagonal differs from that of `A`."""
     lift = _LEAST * np.eye(len(A))
     return bo.nearest_psd(A - lift, tol=1e-10).X + lift
 
@@ -76,7 +76,7 @@ def correlation_problem(divergence: str, X0: Array, fixed: tuple[Array, Array, A
 
 
 def distance_problem(divergence: str, n: int, m: int, soft: bool) -> Make:
-    """Return the model of `m` random distances, hard or soft, each at most 0.8 to 1.2 times what it was."""
+    """Return the model of `m` random distances, hard or soft, at most 0.8 to 1.2 times those of ``X0``."""
     rng = np.random.default_rng(n)
     X0 = start_matrix(n, rng)
     i, j = _pairs(n, m, rng)

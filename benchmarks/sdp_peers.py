@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 Array = Any
-TOL = 1e-7  # asked of every solver: gap and residuals
+TOL = 1e-7  # of gap and residuals, for every solver
 _MEMORY = 6 * 2**30  # memory limit of a conic solver's process in bytes
 _PATIENCE = 4  # limit of wall seconds over that of CPU seconds, for a busy machine
 
@@ -41,7 +41,7 @@ class SDP:
     ----------
     b : array of shape (m,)
     orders : tuple of int
-        Of the blocks, negative for diagonal ones as in the files.
+        Orders of the blocks; negative for diagonal ones, as in the files.
     F : tuple of csr_array of shape (m + 1, size of the block)
         Row `i` holds the block of ``F_i``, row 0 that of ``F0``.
     """
@@ -84,7 +84,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """One solver on one instance: its status, its times in seconds, its answer or why there is none."""
+    """One solver on one instance: its status, its times in seconds, its answer if there is one."""
 
     solver: str
     says: str
@@ -129,7 +129,7 @@ def least_eigenvalue(blocks: Sequence[Array]) -> float:
 
 
 def proof(sdp: SDP, point: Point, side: str) -> float:
-    """Return the error of a point as a proof that a side has no feasible point; 0 is a proof.
+    """Return the error of a point as a proof that one side has no feasible point; 0 is a proof.
 
     There is no y if ``X psd``, ``<F_i, X> = 0``, ``<F0, X> = 1``; no X if ``sum y_i F_i psd``, ``b'y = -1``.
     """
@@ -146,7 +146,7 @@ def proof(sdp: SDP, point: Point, side: str) -> float:
 
 
 def read_sdp(path: Path) -> SDP:
-    """Read a file in SDPA's sparse format, apart from bregopt, whose answers are judged by it."""
+    """Read a file in SDPA's sparse format, without bregopt, whose answers are judged by the result."""
     lines = path.read_text().splitlines()
     start = next(k for k, line in enumerate(lines) if line[:1] not in ('"', "*"))
     m = int(re.findall(r"\d+", lines[start])[0])
@@ -202,9 +202,9 @@ class Peer:
     ----------
     name, program : str
     command : function of (problem, solution or None) to list of str
-        The arguments after the program's name; the solution is written only where a file for it is given.
+        The arguments after the program's name; the solution is written only if a file for it is given.
     says : str
-        A regular expression, with a group, for the program's verdict in what it prints.
+        A regular expression with a group: the status in the program's output.
     reading : str
         The same for the seconds of reading the file; empty if the program does not print them.
     parse : function of (SDP, solution file) to Point
@@ -222,7 +222,7 @@ class Peer:
         return "" if shutil.which(self.program) else f"skipped: no program {self.program!r} on the path"
 
     def run(self, sdp: SDP, path: Path, repeats: int, cap: float, environment: dict[str, str]) -> Run:
-        """Time the program without a solution file, medians; then call it once more to have the solution."""
+        """Return medians of timed calls without a solution file, and the solution of one more call."""
         reason = self.missing()
         if reason:
             return Run(self.name, reason)
@@ -243,7 +243,7 @@ class Peer:
 def _call(
     command: list[str], folder: Path, cap: float, environment: dict[str, str]
 ) -> tuple[float, float, str] | None:
-    """Return wall seconds, CPU seconds and the output; None if it took more than `cap` CPU seconds."""
+    """Return wall seconds, CPU seconds and the output; None above `cap` CPU seconds."""
     limit = math.ceil(cap)
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
@@ -323,7 +323,7 @@ PROGRAMS = [
 
 
 def blas_of(program: str, environment: dict[str, str]) -> str:
-    """Return the file of a program's BLAS, as the loader finds it; empty if unknown."""
+    """Return the file of the BLAS that the loader finds for a program; empty if unknown."""
     found = shutil.which(program)
     if found is None or shutil.which("ldd") is None:
         return ""
@@ -339,13 +339,13 @@ def blas_of(program: str, environment: dict[str, str]) -> str:
 class Conic:
     """A conic solver on the dual side: minimize b'y with ``sum_i y_i F_i - F0`` in the cone.
 
-    It runs in a process of its own, with a memory limit, and times itself without imports and reading.
+    It runs in its own process with a memory limit. Its time excludes imports and reading.
     """
 
     name: str
 
     def run(self, sdp: SDP, path: Path, repeats: int, cap: float, environment: dict[str, str]) -> Run:
-        """Solve once: these runs are long."""
+        """Solve once, as these runs are long."""
         del repeats
         answer = path.with_suffix(".npz")
         answer.unlink(missing_ok=True)
@@ -372,7 +372,7 @@ CONIC = [Conic("SCS"), Conic("Clarabel")]
 def _cone_rows(sdp: SDP, upper: bool) -> tuple[Any, Array, list[tuple[Array, int, Array]]]:
     """Return A, c of ``c - A y in K``: diagonal blocks first, then triangles of the others column by column.
 
-    Also, for every block in the cone's order, its number there: places in the block and their scales.
+    Also return, for every block in the cone's order, its number, the places in the block and their scales.
     """
     order = sorted(range(len(sdp.orders)), key=lambda k: sdp.orders[k] > 0)
     parts, layout = [], []

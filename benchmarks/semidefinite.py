@@ -1,10 +1,10 @@
-"""Semidefinite programs beside their peers: time and error measures, one BLAS thread, medians.
+"""Semidefinite programs by bregopt and its peers: median times and error measures, with one BLAS thread.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/semidefinite.py [--only gpp maxcut] [--quick]
 
 CSDP, SDPA and DSDP are called as programs (Debian: coinor-csdp, sdpa, dsdp), SCS and Clarabel on conic data
-built directly. The same code computes the errors of every answer, ours and theirs, from the data. The tables
-of a full run go to benchmarks/results/semidefinite.md.
+built directly. The same code computes the errors of all answers from the data. The tables of a full run go to
+benchmarks/results/semidefinite.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OURS = "bregopt"
 _FEASIBLE = 1e-5  # the largest error measure of an answer that counts as the best
 _SEEDS = 20  # number of seeds of Kernighan-Lin
 
-# name: optimal value, in the sense of the file (maximize <F0, X>); more digits than SDPLIB prints where known
+# Optimal values, in the sense of the file (maximize <F0, X>); with more digits than SDPLIB prints if known.
 _LIBRARY: dict[str, dict[str, float]] = {
     "gpp": {
         "gpp100": -44.943551,
@@ -152,7 +152,7 @@ def _equipartition_of(path: Path) -> bo.Problem | None:
 
 
 def read_gset(path: Path) -> Any:
-    """Return the adjacency matrix of a graph of the G-set; None where the file is not there."""
+    """Return the adjacency matrix of a graph of the G-set, None if the file is missing."""
     if not path.exists():
         return None
     first, *edges = gzip.decompress(path.read_bytes()).decode().splitlines()
@@ -166,7 +166,7 @@ def read_gset(path: Path) -> Any:
 
 
 def ours(sdp: SDP, path: Path, route: str, repeats: int, cap: float) -> Run:
-    """Time our own route: compiling and solving, not reading the file."""
+    """Time our own route. Compiling and solving are timed, reading the file is not."""
     name = f"{_OURS} {route}"
     if route not in bo.solvers():
         return Run(name, "absent")
@@ -183,7 +183,7 @@ def ours(sdp: SDP, path: Path, route: str, repeats: int, cap: float) -> Run:
 
 
 def _our_point(sdp: SDP, problem: bo.Problem) -> Point | None:
-    """Return our answer in the file's terms; for a claim of emptiness, the proof as far as there is one."""
+    """Return our answer in the file's terms; for an infeasible problem, the proof if there is one."""
     y = problem.constraints[0].dual_value
     if y is None:
         return None
@@ -275,7 +275,7 @@ class Measured:
 
     @property
     def feasible(self) -> bool:
-        """Whether the first five errors, or the error of a proof of emptiness, are small.
+        """Whether the first five errors, or the error of a proof of infeasibility, are small.
 
         The sixth error is the fifth plus y'(A(X) - b), which is large for any X if y grows along a face.
         """
@@ -284,7 +284,7 @@ class Measured:
 
     @property
     def seconds(self) -> float:
-        """CPU seconds without those of reading the file, as far as the program tells them."""
+        """CPU seconds, without those of reading the file if the program prints them."""
         solving = self.run.cpu - self.run.reading
         return solving if solving > 0 else self.run.cpu
 
@@ -304,7 +304,7 @@ def _number(value: float, form: str) -> str:
 
 
 def best_beside(mine: Measured, peers: list[Measured]) -> str:
-    """Return the time of the best feasible peer over ours, with its name."""
+    """Return the ratio of the time of the best feasible peer to ours, and its name."""
     feasible = [peer for peer in peers if peer.feasible]
     if not feasible:
         return "no peer is feasible"
@@ -321,7 +321,7 @@ def _ratio(peer: Measured, mine: Measured) -> str:
 
 
 def graphs(data: Path, quick: bool) -> dict[str, Any]:
-    """Return the graphs to cut by name; None where a file is not there."""
+    """Return the graphs to cut by name; a missing file gives None."""
     books = data / "graphs" / "polbooks.gml"
     found: dict[str, Any] = {
         "karate": nx.Graph(nx.karate_club_graph().edges()),
@@ -366,7 +366,7 @@ def _kernighan_lin(graph: Any, seed: int) -> int:
 
 
 def _metis(graph: Any) -> str:
-    """Return METIS's cut at equal balance, or why there is none."""
+    """Return METIS's cut at equal balance, or the reason why there is none."""
     if importlib.util.find_spec("pymetis") is None:
         return "skipped: no pymetis"
     import pymetis
@@ -389,7 +389,7 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def small_table(repeats: int) -> list[str]:
-    """Return (and print) the cost of a step on margins with few unknowns, cold and after a small change."""
+    """Return (and print) the time of a step on small margin problems, from a cold and from a warm start."""
     lines = [
         "| order | hinge rows | steps | ms a step | ms in all | warm: steps | ms in all |",
         "|--:|--:|--:|--:|--:|--:|--:|",
@@ -420,7 +420,7 @@ def margin(order: int, rows: int) -> tuple[bo.Problem, bo.Parameter]:
 
 
 def _stepped(problem: bo.Problem, warm: bool) -> tuple[float, float, float]:
-    """Return the steps of a solve, milliseconds of one, and of all with what goes before and after."""
+    """Return the steps of a solve, the milliseconds of a step, and those of the whole solve."""
     begin = time.perf_counter()
     solution = problem.solve(solver="path", tol=TOL, warm_start=warm)
     total, clock = time.perf_counter() - begin, solution.history["seconds"]

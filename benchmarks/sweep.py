@@ -1,12 +1,12 @@
-"""Many right-hand sides of one problem: one problem with a parameter, compared with a new problem for each.
+"""Many right-hand sides: one problem with a parameter, compared with a new problem for each side.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/sweep.py [--sides 100] [--order 100]
 
 The problem is a semidefinite program with lower bounds on distances. It is written in CVXPY with rows one by
 one, in CVXPY with one constraint for all rows, and in bregopt's language, there also as LogDet nearness. The
 conic solver BREGOPT solves CVXPY's problems after CVXPY's compilation, and method="bregopt" without it. Each
-is solved twice for every right-hand side: as a new problem with a cold start, and as one problem whose
-parameter changes, from its last answer. Both must have the same values. The table of a full run goes to
+right-hand side is solved twice: as a new problem with a cold start, and as the one problem with a parameter,
+which starts from its last answer. Both must have the same values. The table of a full run goes to
 benchmarks/results/sweep.md.
 """
 
@@ -38,27 +38,27 @@ def instance(n: int, sides: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def scalar_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> cp.Problem:
-    """Return the SDP of distances that are at least given numbers, a constraint for each."""
+    """Return the SDP with lower bounds on distances, one constraint for each."""
     X = cp.Variable((n, n), PSD=True)
     rows = [X[i, i] + X[j, j] - 2 * X[i, j] >= side[k] for k, (i, j) in enumerate(pairs)]
     return cp.Problem(cp.Minimize(cp.trace(C @ X)), rows)
 
 
 def vector_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> cp.Problem:
-    """Return the same with one constraint."""
+    """Return the same SDP with one constraint."""
     X, (i, j) = cp.Variable((n, n), PSD=True), pairs.T
     d = cp.diag(X)
     return cp.Problem(cp.Minimize(cp.trace(C @ X)), [d[i] + d[j] - 2 * X[i, j] >= side])
 
 
 def own_rows(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> bo.Problem:
-    """Return the same in bregopt's language."""
+    """Return the same SDP in bregopt's language."""
     X = bo.PSD(n)
     return bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.sq_distance(X, *pairs.T) >= side])
 
 
 def own_nearness(n: int, pairs: np.ndarray, C: np.ndarray, side: object) -> bo.Problem:
-    """Return the matrix nearest to ``inv(C)`` in LogDet instead."""
+    """Return the problem of the matrix nearest to ``inv(C)`` in LogDet, with the same rows."""
     X = bo.PSD(n)
     return bo.Problem(bo.Minimize(bo.logdet_div(X, np.linalg.inv(C))), [bo.sq_distance(X, *pairs.T) >= side])
 

@@ -1,11 +1,11 @@
-"""Cost of threads on small problems: no environment variable set, compared with one BLAS thread.
+"""Cost of BLAS threads on small problems: the default number of threads, compared with one.
 
     python benchmarks/threads.py [--rounds 5] [--orders]
 
-Each round runs every case in a process of its own with no variable set, then in one with
+A round runs all cases in a process with no environment variable set, then in one with
 ``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
-lets nearness and a cut keep all threads at any order, compared with one thread: ``bregopt.threads.SMALL``
-follows from it. The tables go to benchmarks/results, threads.md and threads_orders.md.
+compares all threads with one on nearness and a cut at growing orders; ``bregopt.threads.SMALL`` follows from
+it. The tables go to benchmarks/results, threads.md and threads_orders.md.
 """
 
 import argparse
@@ -29,12 +29,12 @@ DATES = 500  # number of days of a correlation matrix that is repaired every day
 
 
 def rng():
-    """Return random numbers, the same for every case."""
+    """Return a generator with the same seed for every case."""
     return np.random.default_rng(0)
 
 
 def broken(n):
-    """Return a matrix that is nearly one of correlations, with a few eigenvalues below zero."""
+    """Return an invalid correlation matrix, with a few negative eigenvalues."""
     noise = rng().normal(size=(n, n)) / 10
     A = np.corrcoef(rng().normal(size=(n, 2 * n))) + (noise + noise.T) / 2
     np.fill_diagonal(A, 1.0)
@@ -75,7 +75,7 @@ def cut(n):
 
 
 def by_cvxpy(n, **how):
-    """Return a call that does the same through CVXPY."""
+    """Return a call that solves the same problem through CVXPY."""
     import cvxpy as cp
 
     import bregopt.cvxpy
@@ -173,7 +173,7 @@ def measured(call):
         before = clock()
         call()
         spent.append(clock() - before)
-    # CPU time comes in ticks of up to 4 ms, so that its mean over many short calls says more than a median.
+    # CPU time comes in ticks of up to 4 ms: its mean over many short calls is more accurate than a median.
     mean = (clock() - begin) / len(spent)
     return [float(np.median(spent, axis=0)[0]), float(mean[1])]
 
@@ -191,7 +191,7 @@ def child(orders):
 
 
 def asked(orders, one):
-    """Return the times of all cases in a new process."""
+    """Return the times of all cases, measured in a new process."""
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     command = [sys.executable, __file__, "--child", *(["--orders"] if orders else [])]
     environment |= {"OPENBLAS_NUM_THREADS": "1"} if one else {}
@@ -205,7 +205,7 @@ def shown(seconds):
 
 
 def main():
-    """Measure side by side, and print the table."""
+    """Measure both numbers of threads, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--orders", action="store_true", help="at which order threads begin to pay")

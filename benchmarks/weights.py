@@ -1,4 +1,4 @@
-"""Nearest correlation matrices weighted entry by entry, beside SCS and Clarabel, to a certified gap of 1e-6.
+"""Nearest correlation matrices with entrywise weights, by bregopt, SCS and Clarabel, to a gap of 1e-6.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/weights.py [--quick]
 
@@ -89,7 +89,7 @@ def _peer(A: Array, H: Array, backend: str, options: dict[str, Any]) -> Entrant:
 
 
 def weights(table: Table, orders: tuple[int, ...]) -> None:
-    """Every pattern in growing order."""
+    """Solve with every pattern of weights at growing orders."""
     for n in orders:
         for pattern, draw in PATTERNS.items():
             rng = np.random.default_rng(n)
