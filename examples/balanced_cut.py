@@ -1,4 +1,4 @@
-"""Split Zachary's karate club in two halves with few ties between them, and prove how few there must be."""
+"""Split Zachary's karate club in two halves with few ties between them, and prove a bound on their number."""
 
 import math
 

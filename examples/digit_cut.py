@@ -1,8 +1,8 @@
 """Tell handwritten threes from fives without a label, by cutting the graph of neighbors in two.
 
-Each of 365 digits (as scikit-learn ships them) is tied to the five that look most like it. The best cut
-into sides of nearly equal size is found by a semidefinite program of order 365, which also proves that
-it is the best. Where matplotlib is installed, the graph is drawn.
+Each of 365 digits of scikit-learn has edges to the five digits nearest to it. A semidefinite program of order
+365 finds the best cut into sides of nearly equal size, and proves that it is the best. If matplotlib is
+installed, the graph is drawn.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ digits = load_digits()
 chosen = np.isin(digits.target, [3, 5])
 points, label = digits.data[chosen], digits.target[chosen]
 near = kneighbors_graph(points, 5)
-graph = near.maximum(near.T)  # an edge where either is among the other's five
+graph = near.maximum(near.T)  # an edge if either digit is among the five nearest of the other
 
 found = bo.min_balanced_cut(graph, imbalance=0.05)
 print(found)

@@ -1,7 +1,7 @@
 """Learn a low-rank kernel of handwritten digits from pairs (Kulis et al. 2009, §7.1).
 
-Each pair is said to be alike or not. The kernel of 537 digits is held by a factor of 16 columns;
-nothing of size 537 x 537 is built.
+Each pair is labeled as similar or dissimilar. A factor of 16 columns represents the kernel of 537 digits; no
+matrix of size 537 x 537 is formed.
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ rng = np.random.default_rng(0)
 order = rng.permutation(len(label))
 train, test = order[::2], order[1::2]
 
-# Each training wine shall be closer to its nearest relative than to its nearest stranger.
+# Each training wine has to be closer to the nearest wine of its class than to the nearest of another.
 far, near = [], []
 for i in train:
     relatives, strangers = train[label[train] == label[i]], train[label[train] != label[i]]

@@ -1,8 +1,8 @@
-"""Cut a mesh of real terrain in two equal halves for two processors, with as few edges between as possible.
+"""Cut a mesh of real terrain in two equal halves for two processors, with few edges between them.
 
 The elevation map around a fault in Tennessee, which matplotlib ships, is meshed by triangles, finer where
-the ground is steep. The halves come from a semidefinite relaxation of order 1,500, held by its factor, which
-also proves how few edges any halves must share. The mesh is drawn on the map.
+the ground is steep. A semidefinite relaxation of order 1,500, solved for a low-rank factor, gives the halves
+and a proven lower bound on the number of edges between any halves. The mesh is drawn on the map.
 """
 
 import matplotlib.cbook

@@ -1,7 +1,7 @@
-"""Learn a metric from labels, in a pipeline, and choose the price of its bounds by cross-validation.
+"""Learn a metric from labels, in a pipeline, and choose the weight of its bounds by cross-validation.
 
-Wine (scikit-learn) as it is: its features have units that differ by a factor of a thousand, which a metric
-has to find out. The second learner starts from their covariance and is told of forty pairs only.
+The features of scikit-learn's wines are not scaled: their units differ by a factor of a thousand. The second
+learner starts from the covariance and learns from forty pairs only.
 """
 
 from sklearn.datasets import load_wine

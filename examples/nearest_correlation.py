@@ -1,7 +1,7 @@
-"""Repair a correlation matrix that is not one: ten price series with gaps, as matplotlib ships them.
+"""Repair an invalid correlation matrix, of ten price series with gaps that come with matplotlib.
 
-Pairwise correlations over different months do not fit together. The repaired matrix keeps the entries
-that rest on the most months, has no eigenvalue below 1e-3, and comes with a proof that no other is nearer.
+Pairwise correlations over different months give an indefinite matrix. The repaired matrix keeps the entries
+from the most months, has no eigenvalue below 1e-3, and has a proof that no other such matrix is nearer.
 """
 
 import matplotlib.cbook
@@ -23,7 +23,7 @@ for i in range(n):
         months[i, j] = both.sum()
 print(f"smallest eigenvalue {np.linalg.eigvalsh(A)[0]:.3f}: not a correlation matrix")
 
-longest = np.argwhere(months >= np.sort(months[months > 0])[-3])  # the three best-founded entries
+longest = np.argwhere(months >= np.sort(months[months > 0])[-3])  # the three entries from the most months
 sol = bo.nearest_correlation(A, fixed=longest, min_eigenvalue=1e-3)
 print(sol)
 i, j = np.unravel_index(np.abs(sol.X - A).argmax(), A.shape)

@@ -1,4 +1,4 @@
-"""Shared fixtures: seeded randomness, a clock that no machine moves, and the folder of real data."""
+"""Shared fixtures: a seeded generator, a clock that is equal on all machines, the folder of real data."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).parents[2] / "shared" 
 
 
 def pytest_configure(config):
-    # A shell starts what runs in its background without Ctrl-C, which the tests of Ctrl-C send to themselves.
+    # A shell disables Ctrl-C in background processes, and the tests of Ctrl-C send it to themselves.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-seed", None) is not None:
         hypothesis.settings.load_profile("seeded")
@@ -42,7 +42,7 @@ def rng():
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """Let a second pass with each look at the clock: a limit ends a solve at one step on all machines."""
+    """Let each reading of the clock take a second: a limit ends a solve at the same step on all machines."""
     looks = itertools.count()
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
     monkeypatch.setattr(clock, "_measured", lambda: 0.0)
@@ -50,7 +50,7 @@ def ticking(monkeypatch):
 
 @pytest.fixture
 def plug_ins():
-    """Forget afterwards what a test registers."""
+    """Remove after a test the plug-ins that it registers."""
     routes, divergences, reductions = dict(registry._registered), dict(DIVERGENCES), list(REDUCTIONS)
     yield
     for held, before in ((registry._registered, routes), (DIVERGENCES, divergences)):
@@ -61,7 +61,7 @@ def plug_ins():
 
 @pytest.fixture(scope="session")
 def data():
-    """The folder of real data sets; tests that want it are skipped where it is not."""
+    """The folder of real data sets; tests that need it are skipped if it is missing."""
     if not DATA.is_dir():
         pytest.skip(f"no data folder at {DATA}; set BREGOPT_DATA")
     return DATA

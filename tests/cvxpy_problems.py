@@ -1,6 +1,6 @@
-"""More than fifty problems as a CVXPY user writes them, each with the status that it has.
+"""More than fifty problems as a CVXPY user writes them, each with its status.
 
-Each function returns a fresh ``cvxpy.Problem``.
+Each function returns a new ``cvxpy.Problem``.
 """
 
 import cvxpy as cp
@@ -277,7 +277,7 @@ def sensor_localization():
 
 @case(duals=False)
 def chebyshev_bound():
-    # The greatest probability of being beyond 2 in both coordinates at given moments.
+    # The largest probability that both coordinates exceed 2, at given moments.
     Z, z, p = cp.Variable((2, 2), symmetric=True), cp.Variable((2, 1)), cp.Variable((1, 1))
     M, m, one = np.array([[1.0, 0.3], [0.3, 1.0]]), np.zeros((2, 1)), np.ones((1, 1))
     inside = cp.bmat([[Z, z], [z.T, p]])

@@ -1,12 +1,12 @@
-"""Hostile and random inputs, many of them: ``python tests/fuzz.py`` or ``make fuzz``.
+"""Trials with many hostile and random inputs: ``python tests/fuzz.py`` or ``make fuzz``.
 
 Trial `k` of seed `s` is a function of these two numbers. It passes if the library answers, or refuses with a
 documented exception; it fails if
 
-- another exception leaves the library, the process dies, or the trial takes longer than its time,
-- an answer is wrong: a point that violates the rows, a bound above the value at a known point, a problem of
-  known truth called infeasible or unbounded,
-- an array that was handed in is modified afterwards.
+- the library raises another exception, the process dies, or the trial exceeds its time limit,
+- an answer is wrong: a point that violates the rows, a bound above the value at a known point, a false claim
+  that a problem is infeasible or unbounded,
+- an input array is modified.
 
 A failure is printed with the command that repeats it alone. Worker processes run the trials one by one, so
 that a trial that hangs or dies stops no other trial.
@@ -42,7 +42,7 @@ from bregopt.io.matrices import read_matrix
 from bregopt.io.spec import load_spec
 
 TRIALS, SECONDS, PROCESSES = 100_000, 60.0, 2
-MEMORY = 6 * 2**30  # bytes of address space of a worker, so that sizes are refused as on a small machine
+MEMORY = 6 * 2**30  # bytes of address space of a worker: large sizes are refused as on a small machine
 DOCUMENTED = (ValueError, TypeError, bo.SolverError, FileNotFoundError)
 QUICK = {"time_limit": 5.0}
 LINEAR = ("auto", "path", "psdboost", "lowrank", "cvxpy")
@@ -50,7 +50,7 @@ DIVERGENCES = {"frobenius": bo.frobenius_div, "logdet": bo.logdet_div, "von_neum
 
 
 class WrongError(Exception):
-    """An answer that is not true."""
+    """An answer that is wrong."""
 
 
 def require(holds, message):
@@ -62,7 +62,7 @@ def require(holds, message):
 
 
 def hostile(rng, n=3):
-    """Return a value that a caller might hand over by mistake, or a good one."""
+    """Return a value that a caller might pass by mistake, or a good one."""
     M = rng.normal(size=(n, n))
     S = M @ M.T
     values = [
@@ -184,7 +184,7 @@ def unmodified(*values):
 
 
 def language(rng):
-    """Declare a problem with a hostile value somewhere, and solve it."""
+    """Declare a problem with one hostile value, and solve it."""
     n = 3
     X, u = bo.PSD(n), bo.Variable(n)
     a, b, c = (sensible(rng, n) for _ in range(3))
@@ -268,7 +268,7 @@ def ready_made(rng):
 
 
 def graphs(rng):
-    """Call the functions of graphs with adjacency matrices, edge lists and things that are none."""
+    """Call the functions of graphs with adjacency matrices, edge lists and invalid graphs."""
     n = int(rng.integers(2, 7))
     A = np.triu(rng.random((n, n)) < 0.5, 1).astype(float)
     edges = np.argwhere(A)
@@ -392,7 +392,7 @@ WORDS += ["psd", "X", "solver", "general", "symmetric", "integer", "complex", "[
 def mutated(rng, content):
     """Return the bytes with some removed, changed, repeated or inserted, or with words replaced."""
     words = list(re.finditer(rb"[\w.+-]+", content))
-    if rng.random() < 0.6:  # what comes out is often read, and goes deeper
+    if rng.random() < 0.6:  # such a file is often valid, and reaches later code
         old, new = (words[k] for k in rng.integers(len(words), size=2))
         word = new.group() if rng.random() < 0.5 else NUMBERS[rng.integers(len(NUMBERS))].encode()
         return content[: old.start()] + word + content[old.end() :]
@@ -416,7 +416,7 @@ def mutated(rng, content):
 
 
 def spec_files(rng):
-    """Load a damaged spec, and solve the problem where there is one."""
+    """Load a damaged spec, and solve the problem if there is one."""
     folder = Path.cwd()
     folder.joinpath("A.csv").write_text("1,0\n0,1\n")
     path = folder / "spec.toml"
@@ -427,7 +427,7 @@ def spec_files(rng):
 
 
 def sdpa_files(rng):
-    """Read a damaged SDPA file, and judge the answer with the data that were read."""
+    """Read a damaged SDPA file, and check the answer against the data that were read."""
     packed = rng.random() < 0.3
     path = Path("a.dat-s.gz" if packed else "a.dat-s")
     if packed and rng.random() < 0.5:
@@ -442,7 +442,7 @@ def sdpa_files(rng):
 
 
 def matrix_files(rng):
-    """Read a damaged matrix; what is accepted is finite, and complete where the format counts."""
+    """Read a damaged matrix; if it is accepted, its values are finite."""
     A = np.round(rng.normal(size=(4, 4)), 2)
     A = A + A.T
     name = str(rng.choice(["csv", "labels.csv", "npy", "npz", "packed.npz", "dense.mtx", "sparse.mtx"]))
@@ -466,7 +466,7 @@ def matrix_files(rng):
 
 
 def command_line(rng):
-    """Run the command line with arguments of every kind; it ends with a documented status."""
+    """Run the command line with arguments of every kind; its status is a documented one."""
     folder = Path.cwd()
     folder.joinpath("A.csv").write_text("2,0.5\n0.5,1\n")
     folder.joinpath("s.toml").write_bytes(
@@ -536,7 +536,7 @@ def symmetric(rng, n):
 
 
 def linear(rng):
-    """Solve a linear problem with a known feasible point, or one that is known to have none."""
+    """Solve a linear problem with a known feasible point, or one that is known to be infeasible."""
     n, m = int(rng.integers(2, 6)), int(rng.integers(1, 5))
     scale, price = 10.0 ** rng.choice([0, 0, 0, -8, 8, -40, 40], size=2)
     A = np.array([np.eye(n), *(symmetric(rng, n) for _ in range(m))])
@@ -547,7 +547,7 @@ def linear(rng):
     kind = rng.choice(["feasible", "feasible", "feasible", "infeasible"])
     X = bo.PSD(n)
     senses = rng.integers(0, 3, m + 1)
-    senses[0] = 0  # the trace: the problem is bounded
+    senses[0] = 0  # an equation for the trace bounds the problem
     rows = [
         [e == r, e <= r, e >= r][s] for e, r, s in zip([bo.inner(M, X) for M in A], b, senses, strict=True)
     ]
@@ -633,7 +633,7 @@ def distance(name, X, X0):
 
 
 def scales(rng):
-    """Solve with every magnitude that is taken, mixed; an answer or an honest status comes in time."""
+    """Solve with mixed data of every magnitude that is accepted; the call must return in time."""
     n = 3
     scale = 10.0 ** rng.uniform(-75, 75, size=4)
     M = rng.normal(size=(n, n))
@@ -658,7 +658,7 @@ def scales(rng):
 
 
 def cvxpy_problems(rng):
-    """Solve a small problem of CVXPY by the method and by the conic solver; Clarabel's value lies near."""
+    """Solve a small CVXPY problem by the method or the conic solver, and compare with Clarabel's value."""
     import cvxpy as cp
 
     from bregopt.cvxpy import BREGOPT
@@ -693,7 +693,7 @@ def cvxpy_problems(rng):
 
 # --- Trials -------------------------------------------------------------------------------------------
 
-# The frequency of each target: solving takes longer than reading.
+# The frequency of each target; targets that solve take longer, and are less frequent.
 TARGETS = {
     language: 18,
     ready_made: 12,
@@ -734,7 +734,7 @@ def run_trial(seed, trial):
 
 
 def _work(pipe, seed):
-    """Say "ready", then run the trials that come through a pipe, in a folder of its own, until None comes."""
+    """Send "ready", then run the trials that a pipe brings, in a temporary folder, until it brings None."""
     with contextlib.suppress(ImportError):
         import resource
 
@@ -747,7 +747,7 @@ def _work(pipe, seed):
 
 
 class Fuzz:
-    """A run: gives trials to processes, each with a thread that watches it."""
+    """A run, which gives trials to processes; a thread watches each process."""
 
     def __init__(self, seed, trials, seconds, work=_work):
         self.seed, self.seconds, self.work = seed, seconds, work
@@ -794,7 +794,7 @@ class Fuzz:
 
     def _note(self, trial, outcome, trace):
         with self._lock:
-            if self.over:  # interrupted: the workers end with this process
+            if self.over:  # after an interrupt the workers end with this process
                 return
             name = target_of(trial).__name__
             failed = outcome.startswith("FAILED")
@@ -825,7 +825,7 @@ def main():
     trials = range(options.first, options.first + options.trials)
     print(f"seed {seed}, trials {trials.start} to {trials.stop - 1}", flush=True)
     begin, fuzz = time.perf_counter(), Fuzz(seed, trials, options.seconds)
-    with contextlib.suppress(KeyboardInterrupt):  # what was run until then is reported
+    with contextlib.suppress(KeyboardInterrupt):  # the trials until then are reported
         fuzz.run(options.processes)
     fuzz.over = True
     for (name, outcome), count in sorted(fuzz.outcomes.items()):

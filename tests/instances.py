@@ -1,4 +1,4 @@
-"""Random feasible nearness problems with mixed rows, each written twice: in our DSL and in CVXPY's own."""
+"""Random feasible nearness problems with mixed rows, each written in bregopt's language and in CVXPY's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import bregopt as bo
 
 
 def random_nearness(seed, divergence, n, soft=False):
-    """Return a bregopt problem and the same problem typed in CVXPY, with its matrix.
+    """Return a bregopt problem, the same problem written in CVXPY, and CVXPY's matrix variable.
 
-    Rows of every kind are drawn such that a random positive definite matrix near ``X0`` meets them.
+    Rows of every kind are drawn such that a random positive definite matrix near ``X0`` is feasible.
     """
     rng = np.random.default_rng(seed)
     G = rng.normal(size=(n, n))
     X0 = G @ G.T / n + 0.3 * np.eye(n)
     E = np.eye(n) + 0.25 * rng.normal(size=(n, n)) / np.sqrt(n)
-    F = E @ X0 @ E.T  # feasible
+    F = E @ X0 @ E.T  # the feasible matrix
     i, j = np.triu_indices(n, 1)
     pick = rng.permutation(len(i))[: max(2, n // 2)]
     i, j = i[pick], j[pick]

@@ -1,4 +1,4 @@
-"""Tables of the pages beside those that their scripts print."""
+"""Tables of the pages, compared with those that their scripts print."""
 
 import re
 import sys
@@ -9,13 +9,13 @@ import pages
 
 
 def shown(script):
-    """Return the tables of the pages that name a script as their maker."""
+    """Return the tables of the pages that name a script as their source."""
     found = [made for page in pages.PAGES for made in pages.MADE.finditer(page.read_text())]
     return [made["table"] for made in found if f"/{script}.py" in made["command"]]
 
 
 def assert_like_the_pages(script, text):
-    """Assert that a run in small prints the tables of the pages: columns, and rows as far as it has them."""
+    """Assert that the tables of a small run have columns and rows of the pages' tables."""
     printed, on_pages = pages.TABLE.findall(text), shown(script)
     assert len(printed) == len(on_pages)
     for a, b in zip(printed, on_pages, strict=True):
@@ -24,7 +24,7 @@ def assert_like_the_pages(script, text):
 
 
 def assert_on_the_pages(script, text):
-    """Assert that a run in full prints the tables of the pages, numbers to the digits that they show."""
+    """Assert that a full run prints the tables of the pages, with numbers equal to the digits shown."""
     printed, on_pages = pages.TABLE.findall(text), shown(script)
     assert len(printed) == len(on_pages)
     for a, b in zip(printed, on_pages, strict=True):
@@ -34,7 +34,7 @@ def assert_on_the_pages(script, text):
 
 
 def _plain(words):
-    """Return titles without the numbers of runs."""
+    """Return titles with their numbers replaced by #."""
     return [re.sub(r"\d+", "#", word) for word in words]
 
 

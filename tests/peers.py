@@ -1,9 +1,9 @@
-"""Peers: CVXPY's solvers that tests compare ours with; their answers are certified independently.
+"""Peers: CVXPY's solvers, whose answers are certified independently and compared with ours.
 
-:func:`ask` solves a CVXPY problem by a peer without output, and certifies its point from the conic data that
-CVXPY gave it. Weak duality bounds the distance of its value from the optimum, whatever its status. A test
+:func:`ask` solves a CVXPY problem by a peer without output, and certifies its point from the conic data of
+CVXPY. Weak duality bounds the distance of its value from the optimum, whatever its status. A test
 asserts that the interval ``[value - error, value + error]`` overlaps with ours. A peer that fails, or has a
-wide interval, proves nothing: the test is skipped with this reason, or the example of hypothesis is dropped.
+wide interval, proves nothing: the test is skipped with this reason, or hypothesis drops the example.
 
 On other machines peers stop at other points. ``BREGOPT_TEST_PEER_LOOSE=10`` multiplies the tolerances of
 Clarabel and SCS by ten in the whole suite, to check that no test depends on their last digits.
@@ -46,19 +46,19 @@ ROUND_OFF = 1e-13  # round-off of a value in double precision, relative to the t
 
 @dataclass(frozen=True)
 class Answer:
-    """A certified answer; its point is in the variables of the problem until that is solved again.
+    """A certified answer. The variables of the problem hold its point until the problem is solved again.
 
     Parameters
     ----------
     problem : cvxpy.Problem
     name : str
-        Of the solver.
+        Name of the solver.
     value : float
         Objective at the solver's point, in the user's sense.
     error : float
         Bound on the distance of the optimum from `value`, by weak duality.
     duals : tuple
-        Of the constraints, as CVXPY states them.
+        Multipliers of the constraints, with CVXPY's signs.
     """
 
     problem: cp.Problem
@@ -68,7 +68,7 @@ class Answer:
     duals: tuple[Any, ...]
 
     def agrees(self, value: float, error: float) -> None:
-        """Assert that the optimum can be both where the peer proves it and within `error` of `value`."""
+        """Assert that the peer's interval overlaps with ``[value - error, value + error]``."""
         slack = self.error + error + ROUND_OFF * max(1.0, abs(self.value), abs(value))
         apart = abs(value - self.value)
         assert apart <= slack, (
@@ -77,15 +77,16 @@ class Answer:
         )
 
     def confirms(self, solution: Any, point: dict[cp.Variable, Any] | None = None, tol: float = 1e-6) -> None:
-        """Assert that a solution's interval overlaps with the peer's, and that CVXPY values its point alike.
+        """Assert that a solution's interval overlaps with the peer's, and that CVXPY confirms its value.
 
         Parameters
         ----------
         solution : Solution
         point : dict, optional
-            Our values of all variables of the peer's problem: feasible there to `tol`, and worth our value.
+            Our values of all variables of the peer's problem. They must be feasible to `tol` and have our
+            objective value.
         tol : float
-            Relative to the largest number of the point.
+            Tolerance relative to the largest number of the point.
         """
         self.agrees(solution.value, solution.error)
         if point is not None:
@@ -97,7 +98,8 @@ class Answer:
     def near(self, found: Any, expected: Any, atol: float) -> None:
         """Assert that a point or multiplier is the peer's.
 
-        An error in the value is one of its root in the point; where that exceeds `atol` the test is skipped.
+        The point is known to the square root of the value's relative error; if this exceeds `atol`, the test
+        is skipped.
         """
         known = np.sqrt(self.error / max(1.0, abs(self.value)))
         if known > atol:
@@ -106,17 +108,17 @@ class Answer:
 
 
 def ask(problem: Any, solver: str = "CLARABEL", wide: float = WIDE, **options: Any) -> Answer:
-    """Return a peer's certified answer to a problem; skip the test where it has none, or too wide a one.
+    """Return a peer's certified answer to a problem; skip the test if there is none, or it is too inaccurate.
 
     Parameters
     ----------
     problem : cvxpy.Problem or bregopt.Problem
-        Without power cones or integers.
+        A problem without power cones and integers.
     solver : {"CLARABEL", "SCS"}
     wide : float
-        Half width, relative to ``max(1, |value|)``, from which on an interval is of no use to the test.
+        Half width, relative to ``max(1, |value|)``, from which an interval is too wide for the test.
     **options
-        The peer's own; by default `FINE`.
+        Options of the peer; by default `FINE`.
     """
     if not isinstance(problem, cp.Problem):
         problem = problem.to_cvxpy()
@@ -131,15 +133,15 @@ def ask(problem: Any, solver: str = "CLARABEL", wide: float = WIDE, **options: A
 
 
 def reference(problem: Any, within: float | None = None, **options: Any) -> Any:
-    """Return the answer of our route `cvxpy`, which is as good as its backend; skip if it is inaccurate.
+    """Return the answer of our route `cvxpy`, which depends on its backend; skip if it is inaccurate.
 
     Parameters
     ----------
     problem : bregopt.Problem
     within : float, optional
-        What an answer that is not to tolerance has to meet; by default none will do.
+        Bound on gap and residuals for an answer that misses its tolerance; by default the test is skipped.
     **options
-        Of the route.
+        Options of the route.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
@@ -156,12 +158,12 @@ def reference(problem: Any, within: float | None = None, **options: Any) -> Any:
 
 
 def certified(problem: cp.Problem, solver: Any, **options: Any) -> Answer:
-    """Return the answer of a conic solver of CVXPY, ours among them, and its error from the conic data.
+    """Return the answer of a conic solver of CVXPY, or of ours, and its error from the conic data.
 
     Raises
     ------
     cvxpy.SolverError
-        If it fails, or says that there is no optimum.
+        If it fails, or reports that there is no optimum.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -170,7 +172,7 @@ def certified(problem: cp.Problem, solver: Any, **options: Any) -> Answer:
         problem.unpack_results(found, chain, inverse)
     if problem.status not in ("optimal", "optimal_inaccurate"):
         raise cp.SolverError(f"the status is {problem.status}")
-    # The objective of the conic form differs from the problem's by its constant and its sense alone.
+    # The objective of the conic form differs from the problem's in its constant and its sense only.
     if solver == "SCS":
         error = conic_error(data, found["x"], found["y"], lower=True)
     else:
@@ -184,19 +186,19 @@ def _copied(dual: Any) -> Any:
 
 
 def conic_error(data: Any, x: np.ndarray, z: np.ndarray, lower: bool = False) -> float:
-    """Return how far the value at `x` may be from the optimum of a conic program, to first order.
+    """Return a first-order bound on the distance of the value at `x` from the optimum of a conic program.
 
-    The program is ``min x'Px / 2 + c'x`` where ``s = b - A x`` is in ``K``. Its bound is
-    ``-x'Px / 2 - b'z``, for ``P x + c + A'z = 0`` and ``z`` in ``K*``; what `x` and `z` miss of that is
-    counted at the other's price.
+    The program is ``min x'Px / 2 + c'x`` where ``s = b - A x`` is in ``K``. Its dual bound is
+    ``-x'Px / 2 - b'z``, for ``P x + c + A'z = 0`` and ``z`` in ``K*``. A residual of `x` counts with the
+    multipliers `z` as prices, a residual of `z` with `x`.
 
     Parameters
     ----------
     data : dict
-        Of CVXPY's ``get_problem_data``.
+        Result of CVXPY's ``get_problem_data``.
     x, z : arrays
     lower : bool
-        Whether psd matrices are given by their lower triangles, as SCS has them, not by the upper ones.
+        Whether psd matrices are given by their lower triangles, as for SCS, not by the upper ones.
     """
     A, b, c, dims = data[names.A], data[names.B], data[names.C], data["dims"]
     assert not any(getattr(dims, cone, None) for cone in ("p3d", "pnd")), "power cones are not certified"
@@ -215,7 +217,7 @@ def conic_error(data: Any, x: np.ndarray, z: np.ndarray, lower: bool = False) ->
 
 
 def put(problem: cp.Problem, point: dict[cp.Variable, Any]) -> tuple[float, float]:
-    """Return the objective of a CVXPY problem at a point, and by how much that violates its constraints."""
+    """Return the objective of a CVXPY problem at a point, and the largest violation of its constraints."""
     unknown = [v.name() for v in problem.variables() if v not in point]
     assert not unknown, f"the point has no values of {unknown}"
     for variable, value in point.items():
@@ -231,7 +233,7 @@ def put(problem: cp.Problem, point: dict[cp.Variable, Any]) -> tuple[float, floa
 
 
 def skip(reason: str) -> Any:
-    """Leave the test, or within hypothesis the example, as a peer has nothing to compare with."""
+    """Skip the test, or within hypothesis the example, as a peer gives nothing to compare with."""
     if hypothesis.currently_in_test_context():
         hypothesis.event(reason)
         hypothesis.reject()
@@ -239,7 +241,7 @@ def skip(reason: str) -> Any:
 
 
 def _upper(dims: Any) -> np.ndarray:
-    """Return where the rows of Clarabel's triangles are in SCS's, which are of the lower triangle."""
+    """Return the places of the rows of Clarabel's triangles in those of SCS, which are lower triangles."""
     ahead = np.arange(dims.zero + dims.nonneg + sum(dims.soc))
     order, start = [ahead], len(ahead)
     for n in map(int, dims.psd):

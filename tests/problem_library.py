@@ -1,8 +1,8 @@
 """A library of small problems with answers known independently of any route.
 
 Each case has its problem, the optimal value and matrix in closed form (or from a paper), the duals if they
-are unique and known, or the status if there is no answer. The conformance suite runs every route on every
-case that it takes.
+are unique and known, or the status if there is no optimum. The conformance suite solves every case by every
+route that takes it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def logdet_trace():
     X = bo.PSD(4)
     problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(4))), [bo.trace(X) <= 2.0])
     solution = 0.5 * np.eye(4)
-    # gradient I - inv(X) + v I = 0 at v = 1
+    # The gradient I - inv(X) + v I is zero at v = 1.
     return Case(problem, logdet(solution, np.eye(4)), solution, {0: 1.0})
 
 
@@ -141,7 +141,7 @@ def logdet_soft_rank_one():
 
 @case
 def logdet_hinge():
-    # x/1 - log x - 1 + 0.5 max(x - 0.1, 0) for x near 1: 1 - 1/x + 0.5 = 0 at x = 2/3, past the bound.
+    # x - log x - 1 + 0.5 max(x - 0.1, 0) has the derivative 1 - 1/x + 0.5, zero at x = 2/3, above the bound.
     X = bo.PSD(1)
     problem = bo.Problem(
         bo.Minimize(bo.logdet_div(X, [[1.0]])), [bo.soft(X[0, 0] <= 0.1, gamma=0.5, penalty="hinge")]
@@ -276,7 +276,7 @@ def contradiction_von_neumann_at_fixed_trace():
     return Case(bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(2) / 2)), rows), status="infeasible")
 
 
-# --- Kulis et al. 2009, Appendix B: what goes wrong without dual corrections --------------------------
+# --- Kulis et al. 2009, Appendix B: errors without dual corrections -----------------------------------
 
 
 def _appendix_b_identity(divergence):
@@ -302,8 +302,8 @@ def appendix_b_identity_frobenius():
 
 @case
 def appendix_b_simplex():
-    # Uncorrected projections stop at (1/5, 7/15, 1/3); the answer is the maximum entropy vector. The
-    # printed coefficients have four digits, and so has the answer.
+    # Uncorrected projections stop at (1/5, 7/15, 1/3); the answer is the maximum entropy vector. The printed
+    # coefficients have four digits, which limits the accuracy of the answer to four digits.
     X = bo.PSD(3)
     rows = np.array([[0.0912, 0.9385, -0.4377], [0.6020, 0.6020, -0.4377]])
     problem = bo.Problem(
@@ -399,7 +399,7 @@ def trace_at_most():
 
 @case
 def hinge_margin():
-    # max rho - 2 sum of hinges, <A, X> >= rho for A = diag(1, 0), diag(0, 1): rho = 1/2 at X = I/2.
+    # max rho - 2 sum of hinges of <A, X> >= rho for A = diag(1, 0), diag(0, 1): rho = 1/2 at X = I/2.
     X, rho = bo.PSD(2), bo.Variable(name="rho")
     rows = bo.soft(bo.diag(X) >= rho, gamma=2.0)
     problem = bo.Problem(bo.Maximize(rho), [rows, bo.trace(X) == 1.0])
@@ -408,7 +408,7 @@ def hinge_margin():
 
 @case
 def boxed_variables():
-    # min -u0 - u1 + <I, X> with u in a box and u0 + u1 <= X_00, tr X <= 10: the cost of a unit is its gain.
+    # min -3 u0 - 3 u1 + tr X with u in a box and u0 + u1 <= X_00, tr X <= 10: u gains 3 and costs 1 a unit.
     X, u = bo.PSD(2), bo.Variable(2, lower=0.0, upper=[1.0, 2.0], name="u")
     problem = bo.Problem(
         bo.Minimize(-3 * bo.sum(u) + bo.trace(X)), [bo.sum(u) <= X[0, 0], bo.trace(X) <= 10.0]
@@ -495,7 +495,7 @@ def _ring(n):
 
 @case
 def largest_cut_of_a_pentagon():
-    # Vectors in the plane, each turned by 4/5 pi against the next: 5 (1 - cos(4/5 pi)) / 2.
+    # Vectors in the plane, each rotated by 4/5 pi from the last: 5 (1 - cos(4/5 pi)) / 2.
     n = 5
     X = bo.PSD(n)
     angle = 0.8 * np.pi * np.arange(n)
@@ -505,7 +505,7 @@ def largest_cut_of_a_pentagon():
 
 @case
 def balanced_cut_of_a_ring():
-    # The Laplacian's smallest eigenvalue off e is 2 - 2 cos(2 pi / n), twice: rows are points of a circle.
+    # The second eigenvalue of the Laplacian, 2 - 2 cos(2 pi / n), is double: rows are points of a circle.
     n = 8
     X = bo.PSD(n)
     angle = 2 * np.pi / n * np.arange(n)
@@ -516,7 +516,7 @@ def balanced_cut_of_a_ring():
 
 @case
 def cut_with_an_entry_bounded_from_below():
-    # One edge: X_01 would be -1, and may not fall below -1/2.
+    # One edge: without the bound X_01 is -1; it must be at least -1/2.
     X = bo.PSD(2)
     L = np.array([[1.0, -1.0], [-1.0, 1.0]])
     problem = bo.Problem(bo.Maximize(bo.inner(L / 4, X)), [bo.diag(X) == 1, X[0, 1] >= -0.5])

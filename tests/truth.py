@@ -2,8 +2,8 @@
 
 Each family draws problems from a seed, with the truth in closed form. A complementary pair ``X``, ``Z`` with
 ``X Z = 0`` gives value and multipliers of a semidefinite program, a gradient gives those of a nearness
-problem, one eigenvalue the largest cut of a transitive graph. Families that are not well posed have no
-interior: an optimum that one side does not attain, a duality gap, or no answer at all. They come alone,
+problem, and one eigenvalue gives the maximum cut of a transitive graph. Families that are not well posed have
+no interior: an optimum that one side does not attain, a duality gap, or no optimum. They are posed alone,
 rotated, and joined to a well-posed problem such that no single row reveals them.
 
 ``python tests/truth.py`` solves all of them by the routes and prints the table of docs/certificates.md;
@@ -66,7 +66,7 @@ class Data:
     X: np.ndarray | None = None
 
     def problem(self) -> bo.Problem:
-        """Return the problem in the language."""
+        """Return the problem in bregopt's language."""
         X = bo.PSD(len(self.C))
         body, objective = bo.inner(self.A, X), bo.inner(self.C, X)
         if self.B is not None:
@@ -105,7 +105,7 @@ def of_norm_one(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
 def pair(
     rng: np.random.Generator, n: int, rank: int, conditioning: float = 10.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return psd matrices with ``X Z = 0`` and ranks that add up to `n`, largest eigenvalues one."""
+    """Return psd matrices with ``X Z = 0``, ranks that add up to `n`, and largest eigenvalue one."""
     Q = rotation(rng, n)
     x, z = (np.geomspace(1, 1 / conditioning, r) for r in (rank, n - rank))
     return (Q[:, :rank] * x) @ Q[:, :rank].T, (Q[:, rank:] * z) @ Q[:, rank:].T
@@ -189,7 +189,7 @@ def circulant(n: int, steps: Sequence[int]) -> np.ndarray:
 
 
 def cut_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
-    """Yield maximum cuts: of transitive graphs by the largest eigenvalue, of bipartite ones by all edges."""
+    """Yield cuts of transitive graphs, known by an eigenvalue, and of bipartite ones, which cut all edges."""
 
     def problem(W: np.ndarray, balanced: bool) -> Callable[[], bo.Problem]:
         def make() -> bo.Problem:
@@ -219,10 +219,10 @@ def cut_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
 
 
 def game(rng: np.random.Generator, value: float, price: float) -> tuple[np.ndarray, float]:
-    """Return rows ``A_i`` for which ``max min_i <A_i, X>`` over trace one has this value, and its margin.
+    """Return rows ``A_i`` for which ``max min_i <A_i, X>`` over trace one has this value, and the optimum.
 
-    Rows with the full `price` as their weight are missed by an amount that lowers the optimum of the soft
-    margin; with an infinite price none is.
+    Rows whose multiplier is the full `price` are violated, which lowers the optimum of the soft margin. With
+    an infinite price no row is violated.
     """
     n = int(rng.integers(2, 9))
     X, Z = pair(rng, n, int(rng.integers(1, n)))
@@ -242,7 +242,7 @@ def game(rng: np.random.Generator, value: float, price: float) -> tuple[np.ndarr
     goal[active:] += rng.random(m - active)
     A += (goal - np.einsum("kij,ij->k", A, X))[:, None, None] * np.eye(n)
     optimum = float(w @ goal)
-    # The last active row is what makes the weighted sum complementary to X.
+    # The last active row makes the weighted sum complementary to X.
     k = active - 1
     rest = np.einsum("k,kij->ij", w, A) - w[k] * A[k]
     A[k] = (optimum * np.eye(n) - Z - rest) / w[k]
@@ -316,9 +316,9 @@ def spectral(A: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.
 
 
 def nearest(name: str, X0: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Return the ``X`` whose divergence from `X0` has the gradient `S`, plus a multiplier of the cone.
+    """Return ``X`` where the divergence from `X0` has the gradient `S` plus a multiplier of the cone.
 
-    For LogDet `S` is made small enough for there to be one. And the divergence there, and its unit.
+    Also return the divergence of ``X`` and its unit. For LogDet `S` is scaled, in place, until ``X`` exists.
     """
     if name == "frobenius":
         w, Q = np.linalg.eigh(X0 + S / 2)
@@ -396,7 +396,7 @@ def ill_posed() -> dict[str, tuple[Data, float]]:
 
 
 def join(first: Data, second: Data, rng: np.random.Generator, n: int) -> Data:
-    """Return two problems in one matrix, in turned coordinates and with their rows combined."""
+    """Return two problems in one matrix, in rotated coordinates and with their rows combined."""
     order = n + len(second.C)
 
     def placed(S: np.ndarray, at: int) -> np.ndarray:
@@ -410,7 +410,7 @@ def join(first: Data, second: Data, rng: np.random.Generator, n: int) -> Data:
 
 
 def ill_posed_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
-    """Yield each example alone, turned, and joined to a complementary pair."""
+    """Yield each example alone, rotated, and joined to a complementary pair."""
     for name, (data, value) in ill_posed().items():
         for scale in (1e-3, 1.0, 1e3):
             scaled = Data(data.C, data.A, scale * data.b)
@@ -453,13 +453,13 @@ class Verdict:
     ----------
     status : str
     false : bool
-        "optimal" with a value that is off by more than a hundred tolerances, or where there is no optimum.
+        "optimal" with a value that is wrong by more than a hundred tolerances, or without an optimum.
     exaggerated : bool
         "optimal" with value and bound further apart than ten tolerances.
     disproved : bool
-        "infeasible" or "unbounded" where it is not.
+        "infeasible" or "unbounded" for a problem that is not.
     understated : bool
-        `error` below the true error, where the optimum is attained; a millionth of the unit is not counted.
+        `error` below the true error by more than 1e-11 of the size, for an attained optimum.
     """
 
     status: str
@@ -470,12 +470,12 @@ class Verdict:
 
     @property
     def true(self) -> bool:
-        """Whether nothing that it claims is wrong."""
+        """Whether no claim is wrong."""
         return not (self.false or self.exaggerated or self.disproved or self.understated)
 
 
 def judge(case: Case, tol: float, status: str, value: float, bound: float, error: float) -> Verdict:
-    """Return what is wrong with an answer, if anything; `bound` and `error` may be NaN where not given."""
+    """Return the verdict on an answer; `bound` and `error` are NaN if they are unknown."""
     if status == "infeasible":
         return Verdict(status, disproved=np.isfinite(case.value) or case.value < 0)
     if status == "unbounded":
@@ -492,7 +492,7 @@ def judge(case: Case, tol: float, status: str, value: float, bound: float, error
 
 
 def answer(case: Case, route: str, tol: float) -> Verdict | None:
-    """Return the verdict on a route's answer, None where it does not take the problem."""
+    """Return the verdict on a route's answer, None if the route does not take the problem."""
     problem = case.make()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -542,7 +542,7 @@ class Tally:
 
     @property
     def wrong(self) -> list[str]:
-        """The problems of which something wrong is claimed."""
+        """The problems with a wrong claim."""
         return [
             f"{case.family} {case.name}: {verdict}" for case, verdict in self.verdicts if not verdict.true
         ]

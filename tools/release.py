@@ -2,9 +2,9 @@
 
     make release
 
-Nothing is published. The work happens in ``build/release``, and ``dist`` gets the two files after every check
-has passed: all files state one version, twine accepts both files, the wheel holds the package and nothing
-else, and in a fresh environment the installed wheel is imported, solves a problem and runs its command line.
+Nothing is published. The script works in ``build/release``, and puts the two files into ``dist`` after all
+checks: all files state one version, twine accepts both files, the wheel holds the package only, and in a new
+environment the installed wheel is imported, solves a problem and runs its command line.
 """
 
 import ast
@@ -41,7 +41,7 @@ print(bo.__version__)
 def run(*command, cwd=ROOT):
     """Run a command, and return what it prints; an error ends the release and shows the output."""
     words = [str(word) for word in command]
-    # With PYTHONPATH the checkout could answer for the installed package.
+    # With PYTHONPATH Python could import the checkout instead of the installed package.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(words, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -50,7 +50,7 @@ def run(*command, cwd=ROOT):
 
 
 def environment(name, *packages):
-    """Return the folder of the commands of a new virtual environment that has the packages."""
+    """Return the folder of commands of a new virtual environment with the given packages."""
     folder = SCRATCH / name
     venv.create(folder, with_pip=True)
     commands = folder / ("Scripts" if sys.platform == "win32" else "bin")
@@ -83,13 +83,13 @@ def agreed_version(root=ROOT):
 
 
 def unreleased(root=ROOT):
-    """Return how many entries of the changelog belong to no version yet."""
+    """Return the number of entries of the changelog without a version."""
     section = (root / "CHANGELOG.md").read_text().partition("## [Unreleased]")[2].partition("\n## [")[0]
     return len(re.findall(r"^- ", section, re.M))
 
 
 def check_wheel(wheel):
-    """Check that a wheel holds the files of the package that git knows, its metadata and nothing else."""
+    """Check that a wheel holds the package's files in git and its metadata, and nothing else."""
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     known = set(run("git", "ls-files", "--", "bregopt").split())
     needed = {"bregopt/py.typed", "bregopt/io/spec.schema.json"}
@@ -113,7 +113,7 @@ def check_installed(wheel, version):
 
 
 def main():
-    """Build, check, and hand over."""
+    """Build both files, check them, and put them into `dist`."""
     version = agreed_version()
     shutil.rmtree(SCRATCH, ignore_errors=True)
     built = SCRATCH / "dist"
