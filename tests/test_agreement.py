@@ -1,11 +1,11 @@
-"""Both methods on random instances with mixed rows: against CVXPY, and by the optimality conditions."""
+"""Both methods on random instances with mixed rows, checked by CVXPY and by the optimality conditions."""
 
 import numpy as np
 import peers
 import pytest
 from instances import random_nearness
 
-# Clarabel's von Neumann cones grow with n^3: the orders are small there.
+# Clarabel's von Neumann cones grow with n^3, so that their orders are small.
 CASES = [
     *(
         ("logdet", n, soft, seed)
@@ -46,14 +46,14 @@ GRADIENTS = {
 @pytest.mark.parametrize("divergence", GRADIENTS)
 @pytest.mark.parametrize("n", [8, 12])
 def test_larger_answers_meet_the_optimality_conditions(n, divergence, method):
-    """The gradient of the divergence is in the cone of the rows that are tight."""
+    """The gradient of the divergence is in the cone of the active rows."""
     problem, _, _ = random_nearness(90 + n, divergence, n)
     sol = problem.solve(solver="bregman", method=method, tol=1e-10)
     assert sol.status == "optimal"
     program, y = problem.program(), sol._raw.duals
     gradient = GRADIENTS[divergence](sol.X, program.blocks[0].nearness.X0)
     np.testing.assert_allclose(gradient, program.A.adjoint(y), atol=1e-6 * np.abs(gradient).max())
-    # A multiplier above zero holds a row at its lower end, one below zero at its upper end.
+    # A row with a positive multiplier is at its lower bound, one with a negative one at its upper bound.
     end = np.where(y > 0, program.bounds.lo, program.bounds.hi)
     missed = program.activity([sol.X], np.zeros(0)) - end
     np.testing.assert_allclose(missed[y != 0] * y[y != 0], 0, atol=1e-8)

@@ -1,4 +1,4 @@
-"""Benchmarks find what they use of the package, and print the tables that stand in their results."""
+"""Benchmarks can be imported, and print the tables of their results."""
 
 import importlib
 import shutil
@@ -35,7 +35,7 @@ def test_benchmark_loads(name, monkeypatch):
 
 
 def table_of(text):
-    """Return the titles of the first table in a text, and what its lines are about."""
+    """Return the titles of the first table in a text, and the first cell of each line."""
     table = pages.TABLE.findall(text)[0]
     return pages.titles(table), [pages.titles(line)[0] for line in table.splitlines()[2:]]
 

@@ -1,4 +1,4 @@
-"""Rows in one variable alone, taken for its box: the answers, duals and proofs of the rows as written."""
+"""Rows in one variable only, which become its box: answers, duals and proofs are those of the rows."""
 
 import cvxpy as cp
 import numpy as np
@@ -18,14 +18,14 @@ def test_which_rows_are_boxes():
     p = bo.Parameter(value=4.0)
     rows = [
         bo.trace(X) + bo.sum(u) <= 9,
-        u[:2] >= [-1, 1],  # the first says less than the box
+        u[:2] >= [-1, 1],  # the first is weaker than the box
         -2 * u[1] >= -p,
         bo.between(3 * u[2], 3, 6),
         u[3] == 1,  # an equation stays a row
         u[4] - u[3] <= 1,
         bo.soft(u[4] <= 1),
         u[5] <= 2,
-        u[5] >= 3,  # crosses the other: both stay
+        u[5] >= 3,  # contradicts the other row: both stay
     ]
     boxed = Boxes().apply(bo.Problem(bo.Minimize(bo.trace(X)), rows).program(), None)
     assert boxed.kept.tolist() == [0, 5, 6, 7, 8, 9]
@@ -70,12 +70,12 @@ def test_duals_of_the_rows_come_back(seed, solver, maximize):
     ]
     reference = cp.Problem(cp.Minimize(cp.vdot(A, K) + c @ v), theirs)
     peers.ask(reference).agrees(-sol.value if maximize else sol.value, sol.error)
-    # Rows may share what a bound is worth: the prices c of the variables are what all of them add up to.
+    # Rows may share the multiplier of a bound: their multipliers add up to the prices c of the variables.
     prices = sol.duals[2] * np.ones(4) - scale * sol.duals[3] + sol.duals[1] * np.array([1, -1, 0, 0])
     prices[1] += sol.duals[4]
     prices[2] += 2 * sol.duals[5]
     np.testing.assert_allclose(prices, -c, atol=1e-6)
-    # Rows of inequalities pay where they are tight, and with the sign of a price.
+    # Inequalities have a multiplier only if they are active, with the sign of a price.
     assert all((np.asarray(dual) >= 0).all() for dual in (sol.duals[1], *sol.duals[3:]))
     missing = [2 - sol.X[0, 0] - sol.u["u"][0] + sol.u["u"][1], np.abs(scale) + scale * sol.u["u"]]
     missing += [0.5 - sol.u["u"][1], 1 - 2 * sol.u["u"][2]]
@@ -116,7 +116,7 @@ def test_a_warm_start_has_the_rows_as_written():
 
 
 def nearness(divergence, rng):
-    """Return a nearness problem with slack variables, that these are not negative written as rows."""
+    """Return a nearness problem with slack variables whose signs are written as rows."""
     G = rng.normal(size=(4, 4))
     X, xi = bo.PSD(4), bo.Variable(3)
     i, j = [0, 0, 1], [1, 2, 3]
@@ -134,7 +134,7 @@ def test_slacks_of_nearness_problems_are_folded(divergence, rng):
     distance = bo.sq_distance(problem.matrices[0], [0, 0, 1], [1, 2, 3]).value
     np.testing.assert_allclose(xi, np.maximum(distance - 0.5, 0), atol=1e-6)
     np.testing.assert_allclose(duals[0] + duals[1], 0.3, atol=1e-8)
-    if divergence is not bo.von_neumann_div:  # which takes the reference minutes
+    if divergence is not bo.von_neumann_div:  # the reference takes minutes for it
         peer = peers.ask(problem)
         peer.agrees(values, sol.error)
         peer.near(duals[0], peer.duals[0], atol=1e-4)

@@ -1,4 +1,4 @@
-"""Certificates: the dual function is what it says, bounds hold at any multipliers, proofs are checked."""
+"""Certificates: the dual function is correct, bounds hold at any multipliers, proofs are checked."""
 
 import warnings
 
@@ -52,7 +52,7 @@ def test_any_multipliers_give_a_lower_bound(divergence, soft):
 
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
 def test_gap_is_a_divergence_plus_complementarity(divergence):
-    """primal(X) - dual(y) = D(X, X_y) + sum of |s y|: the one gap of the engine."""
+    """primal(X) - dual(y) = D(X, X_y) + sum of |s y|: the gap of every method."""
     from bregopt.program.anchor import divergence_of
 
     problem, *_ = random_nearness(5, divergence, 4)
@@ -67,7 +67,7 @@ def test_gap_is_a_divergence_plus_complementarity(divergence):
     slack = np.where(y > 0, a - program.bounds.lo, program.bounds.hi - a)
     complementarity = float(np.abs(y[y != 0]) @ slack[y != 0])
     if divergence == "frobenius":
-        # The minimizer sits on the cone's boundary: the cone's own complementarity joins in.
+        # The minimizer is on the cone's boundary: the complementarity of the cone counts too.
         S = 2 * (X_y - D.X0) - program.A.adjoint(y)
         complementarity += float(np.vdot(S, sol.X))
         between = float(np.sum((sol.X - X_y) ** 2))
@@ -124,7 +124,7 @@ def test_farkas_vectors_are_checked():
     assert not is_farkas(program, np.array([-1.0, -1.0, 0.9, 0.0]))
     assert not is_farkas(program, np.array([-1.0, -1.0, 2.0, 1.0]))  # u could pay for it
     assert not is_farkas(program, np.zeros(4))
-    assert not is_farkas(program, np.array([1.0, 1.0, -2.0, 0.0]))  # signs outside their range
+    assert not is_farkas(program, np.array([1.0, 1.0, -2.0, 0.0]))  # multipliers of the wrong sign
 
 
 def test_rays_are_checked():
@@ -157,7 +157,7 @@ def test_finite_differences_of_the_dual_function():
 
 
 def test_a_sharp_bound_uses_eigenvalues_above_zero(rng):
-    """With the trace known, ``C - A*(y)`` may be shifted; unsharp, a definite one counts for zero."""
+    """At a known trace ``C - A*(y)`` may be shifted; without `sharp`, a definite one counts as zero."""
     G = rng.normal(size=(4, 4))
     C = G @ G.T + np.eye(4)
     X = bo.PSD(4)
@@ -180,7 +180,7 @@ def test_variables_have_the_size_of_those_that_they_share_rows_with(unit):
 
 @pytest.mark.parametrize("solver", ["path", "cvxpy"])
 def test_costs_of_variables_far_from_the_matrices_count(solver):
-    """With hinges by way of two more variables each, as CVXPY states them, in units of a million."""
+    """Each hinge has two more variables, as in CVXPY, in units of a million."""
     rng = np.random.default_rng(2)
     F = rng.normal(size=(8, 3, 3))
     A = 1e6 * (F + F.transpose(0, 2, 1))

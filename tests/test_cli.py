@@ -1,4 +1,4 @@
-"""The command line: exit statuses, outputs, and a message where something is wrong."""
+"""The command line: exit statuses, outputs and error messages."""
 
 import json
 import os
@@ -28,7 +28,7 @@ HIGHAM = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
 
 
 def run(*arguments):
-    """Return the exit status, argparse's own included."""
+    """Return the exit status, which may be that of argparse."""
     try:
         return cli.main([str(argument) for argument in arguments])
     except SystemExit as stop:
@@ -250,7 +250,7 @@ def test_check_takes_the_named_routes_and_options_of_all(tmp_path, capsys):
 
 
 class Liar:
-    """A route that hands back something as converged."""
+    """A route that returns an arbitrary point as converged."""
 
     name, summary, citation = "liar", "wrong", "none"
     capabilities = Capabilities(objectives=frozenset({"logdet", "frobenius", "linear"}))
@@ -273,7 +273,7 @@ def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_
     monkeypatch.setattr(registry, "_registered", {**registry._registered, "liar": Liar})
     file, more = matrix, NEAREST
     if kind == "spec":
-        file, more = SPECS / "stress_test.toml", ()  # its data are in a file beside it
+        file, more = SPECS / "stress_test.toml", ()  # its data are in a file in the same folder
     if kind == "sdpa":
         X = bo.PSD(3)
         file, more = tmp_path / "theta.dat-s.gz", ()
@@ -540,7 +540,7 @@ def test_python_m_bregopt_is_the_same():
 def test_a_terminal_without_umlauts_gets_an_escape_and_the_outputs_are_written(tmp_path):
     path = tmp_path / "spec.toml"
     text = spec(tmp_path).read_text()
-    path.write_text(f'\ufefftitle = "Mäßig"\n{text}', encoding="utf-8")  # as Windows writes it, with a mark
+    path.write_text(f'\ufefftitle = "Mäßig"\n{text}', encoding="utf-8")  # with the mark of Windows
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = program("solve", path, "--output", tmp_path / "X.csv", env=environment)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Every route, every problem of the problem_library that it takes: first the certificate, then the answer."""
+"""Every route solves all problems of the library that it takes; certificate and answer are checked."""
 
 import warnings
 
@@ -22,12 +22,12 @@ METHODS = {
     "cvxpy": ({},),
 }
 TOL = 1e-7
-# How far an answer may be from the known one, relative to its size, where routes differ in what they reach.
+# Largest distance of an answer from the known one, relative to its size.
 X_TOL = dict.fromkeys(ROUTES, 1e-3) | {"bregman": 1e-4, "definiteboost": 1e-4, "cvxpy": 2e-3}
 
 
 def solved(problem, route, options):
-    if route == "cvxpy":  # a backend may miss the tolerance; its answer is held to its certificate
+    if route == "cvxpy":  # a backend may miss the tolerance; the test checks its certificate
         return peers.reference(problem, within=1e-5, tol=TOL)
     return problem.solve(solver=route, tol=TOL, **options)
 
@@ -64,7 +64,7 @@ def test_route_meets_known_answer(name, route, options):
     if case.X is not None:
         reference = np.asarray(case.X)
         bound = X_TOL[route] * max(1.0, np.abs(reference).max())
-        # Answers printed to four digits cannot be met more closely than that.
+        # Some known answers are printed to four digits only.
         assert np.abs(np.asarray(sol.X) - reference).max() <= max(bound, 1e-4 if case.value is None else 0)
     for k, dual in case.duals.items():
         np.testing.assert_allclose(sol.duals[k], dual, atol=5e-3 * max(1.0, np.abs(dual).max()))
@@ -85,7 +85,7 @@ def test_answer_is_psd_and_in_order(name, route, options):
     np.testing.assert_array_equal(X, X.T)
     assert np.linalg.eigvalsh(X)[0] >= -1e-12 * max(np.trace(X), 1e-300)
     np.testing.assert_array_equal(np.asarray(case.problem.matrices[0].value), X)
-    # Weak duality, up to what the violations are worth.
+    # Weak duality, up to the cost of the violations.
     sign = case.problem.objective.sign
     assert sign * (sol.value - sol.dual_value) >= -sol.error
 

@@ -1,4 +1,4 @@
-"""cross_check: what agrees, what does not, and what it leaves behind."""
+"""cross_check: agreement, disagreement, and an unchanged problem."""
 
 import sys
 
@@ -18,7 +18,7 @@ from bregopt.routes.base import Capabilities, Settings
 
 
 def checked(*arguments, **options):
-    """Return a cross-check; skip the test where a foreign solver gave up, as it then says nothing of ours."""
+    """Return a cross-check; skip the test if a foreign solver failed, as there is nothing to compare with."""
     check = bo.cross_check(*arguments, **options)
     for row in check.rows:
         foreign = row.solver == "cvxpy" or row.solver.isupper()
@@ -32,7 +32,7 @@ def statuses(check):
 
 
 class Liar:
-    """A route that hands back the start as converged."""
+    """A route that returns its start as converged."""
 
     name = "liar"
     summary = "wrong"
@@ -138,7 +138,7 @@ def test_an_option_that_no_asked_route_knows_is_refused(problem):
     with pytest.raises(TypeError, match=r"no solver that is asked \(cvxpy\) has an option 'method'"):
         bo.cross_check(problem, solvers=("cvxpy",), method="cyclic")
     with pytest.raises(TypeError, match=r"\(bregman, cvxpy\) has an option 'smoothing'"):
-        bo.cross_check(problem, smoothing=0.5)  # of psdboost, which does not take the problem
+        bo.cross_check(problem, smoothing=0.5)  # an option of psdboost, which does not take the problem
     assert problem.solution is None
 
 
@@ -262,7 +262,7 @@ def test_problems_of_cvxpy_are_taken(name):
     check = checked(problem, tol=1e-7)
     assert len(check.rows) >= 2
     assert check.ok, f"\n{check}"
-    assert problem.value is None  # it is left as it was
+    assert problem.value is None  # the problem is unchanged
     peer = peers.ask(problem)
     for row in check.rows:
         peer.agrees(row.value, row.error)

@@ -32,7 +32,7 @@ class Parts:
         self.p = cp.Variable(3, pos=True)
 
     def rows(self, used):
-        """Return rows that keep what is used bounded and off zero."""
+        """Return rows that bound the given expressions, away from zero."""
         kinds = {
             self.X: [cp.trace(self.X) == 2, self.X >> 0.1 * np.eye(3)],
             self.P: [cp.trace(self.P) == 1, self.P >> 0.1 * np.eye(2)],
@@ -48,7 +48,7 @@ class Parts:
         return [row for variable in used for row in kinds[variable]]
 
 
-# What each atom is applied to. Several expressions where it has several forms.
+# The arguments of each atom; several if the atom has several forms.
 ATOMS = {
     "AddExpression": lambda v: [v.X + A],
     "GeoMean": lambda v: [cp.geo_mean(cp.diag(v.X), approx=False)],
@@ -197,7 +197,7 @@ def test_the_table_has_all_atoms():
 
 
 def problems(name, form):
-    """Yield DCP problems with an atom in the objective or in a constraint, beside a psd matrix."""
+    """Yield DCP problems with a psd matrix, and an atom in the objective or in a constraint."""
     for number in range(len(ATOMS[name](Parts()))):
         v = Parts()
         e = ATOMS[name](v)[number]
@@ -214,7 +214,7 @@ def problems(name, form):
 
 
 def outcome(problem, **options):
-    """Return the status and value of a problem, or the class of the error that it ended with."""
+    """Return the status and value of a problem, or the class of its error."""
     try:
         problem.solve(**options)
     except Exception as error:  # CVXPY's own, some of which are not documented: Clarabel's are the same
@@ -224,7 +224,7 @@ def outcome(problem, **options):
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """Let CVXPY deprecate atoms, warn of arrays of three dimensions and of inaccurate answers."""
+    """Ignore warnings of CVXPY on deprecated atoms, arrays of three dimensions and inaccurate answers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -232,7 +232,7 @@ def quiet():
 
 @pytest.mark.parametrize("name", [name for name in HERE if name not in SLOW])
 def test_each_atom_ends_as_clarabel_does(name):
-    # Fresh problems, as CVXPY compiles some atoms from the values that their variables have.
+    # New problems, as CVXPY compiles some atoms from the current values of their variables.
     for form in ("objective", "constraint"):
         references = [outcome(problem, solver=cp.CLARABEL) for problem in problems(name, form)]
         for options in ({"method": "bregopt"}, {"solver": BREGOPT}):

@@ -1,4 +1,4 @@
-"""``solve(method="bregopt")``: the answers of CVXPY's own solvers, written where CVXPY writes them."""
+"""``solve(method="bregopt")``: the answers of CVXPY's own solvers, stored in the same attributes."""
 
 import pickle
 import subprocess
@@ -409,7 +409,7 @@ def test_a_parameter_without_value_is_named():
 
 def test_inaccurate_warns_at_the_users_line():
     problem = PROBLEMS["linear"]()
-    with warnings.catch_warnings(record=True) as caught:  # CVXPY's own warning is there, too
+    with warnings.catch_warnings(record=True) as caught:  # CVXPY warns too
         warnings.simplefilter("always")
         problem.solve(method="bregopt", max_iter=2)
     ours = [w for w in caught if issubclass(w.category, bo.ConvergenceWarning)]
@@ -427,7 +427,7 @@ def test_answers_follow_parameters():
 
 
 def swept(value):
-    """Return problems whose rows hold a number, a vector and a matrix of which each may be a Parameter."""
+    """Return problems whose rows have a number, a vector and a matrix; each may be a Parameter."""
     X, b, v, P = psd(), value(0.4), value(np.linspace(0.5, 1, N)), value(np.outer([1, 2, 3, 4], [0.1, 0.2]))
     d, s = cp.diag(X), cp.Variable(2, nonneg=True, name="s")
     near, bound = cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), [cp.trace(X) <= 2.5]
@@ -544,14 +544,14 @@ def test_a_warm_start_goes_on_from_the_last_answer():
     d = cp.diag(X)
     rows = [d[PAIRS[0]] + d[PAIRS[1]] - 2 * X[PAIRS] <= b, cp.trace(X) >= 3]
     problem = cp.Problem(cp.Minimize(cp.trace(K_INVERSE @ X) - cp.log_det(X)), rows)
-    problem.solve(method="bregopt", warm_start=True)  # there is none yet
+    problem.solve(method="bregopt", warm_start=True)  # there is no answer yet
     b.value = b.value * 1.01
     cold = problem.solve(method="bregopt")
     b.value = b.value / 1.01
     problem.solve(method="bregopt")
     b.value = b.value * 1.01
     assert problem.solve(method="bregopt", warm_start=True) == pytest.approx(cold, rel=1e-5)
-    problem.solve(method="bregopt", warm_start=True, max_iter=1)  # from the answer itself
+    problem.solve(method="bregopt", warm_start=True, max_iter=1)  # starts from the answer
     assert problem.status == "optimal"
     other = cp.Problem(problem.objective, rows[:1])
     other.solve(method="bregopt")

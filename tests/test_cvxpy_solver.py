@@ -1,4 +1,4 @@
-"""BREGOPT as a conic solver of CVXPY: CVXPY's own acceptance tests, a table of problems, and manners."""
+"""BREGOPT as a conic solver of CVXPY: CVXPY's acceptance tests, a table of problems, and the interface."""
 
 import pickle
 import subprocess
@@ -43,7 +43,7 @@ def max_cut(n=8, seed=0, value=1.0):
 # --- CVXPY's own acceptance tests -------------------------------------------------------------------
 
 KINDS = ["LPs", "QPs", "SOCPs", "SDPs", "ECPs", "MixedCPs", "PCPs", "InfeasibleProblems"]
-# Older versions of CVXPY have fewer of them.
+# Older versions of CVXPY have fewer of these tests.
 SUITES = [
     getattr(helpers, f"StandardTest{kind}") for kind in KINDS if hasattr(helpers, f"StandardTest{kind}")
 ]
@@ -135,7 +135,7 @@ def test_answers_are_certificates(name):
 
 
 def _outside(conic, s, dual):
-    """Return how far from its cone a vector is."""
+    """Return the distance of a vector from its cone."""
     zero, linear = s[: conic.zero], s[conic.zero : conic.linear]
     matrices = conic.matrices(s[conic.linear :])
     least = [0.0, *linear, *(np.linalg.eigvalsh(S)[0] for S in matrices)]

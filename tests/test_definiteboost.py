@@ -1,4 +1,4 @@
-"""The route `definiteboost`: its steps, its bound, and the optimum that other routes find."""
+"""The route `definiteboost`: its steps, its iteration bound, and agreement with other routes."""
 
 import math
 import signal
@@ -217,7 +217,7 @@ class TestBound:
         assert not sol.status.startswith("infeasible")
         assert sol.iteration_bound == pytest.approx(math.log(n) / 2e-12)
         history = sol.history
-        # Corollary 4.2, at every violation that occurred: so many steps had at least that.
+        # Corollary 4.2 bounds the number of steps with at least a given violation, for each that occurred.
         if not corrections:  # every step is on a violated row
             least = np.minimum.accumulate(history["violation"])[:-1]
             assert (history["steps"][:-1] <= iteration_bound(math.log(n), 1) / least**2 + 1e-9).all()
@@ -227,7 +227,7 @@ class TestBound:
         assert (np.diff(history["dual"]) >= -1e-12).all()
 
     def test_is_broken_by_longer_steps(self):
-        # Steps of twice the length go back and forth for ever, and pass the bound.
+        # Steps of twice the length oscillate for ever, and exceed the bound.
         C, W1 = np.diag([1.0, -1.0]), np.diag([0.9, 0.1])
         boost, zero, violated = boost_of([C], W1), np.zeros(1), 0
         epsilon = 0.2
@@ -246,7 +246,7 @@ class TestBound:
         problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(3) / 3)), rows)
         sol = problem.solve(solver="definiteboost")
         assert sol.status == "infeasible"
-        # The rows are violated by 0.05 / 2 or more, all the time.
+        # At every step some row is violated by 0.05 / 2 or more.
         assert sol.iterations <= 1.1 * iteration_bound(math.log(3), 0.05 / 2) + 1
 
 

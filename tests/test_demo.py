@@ -1,4 +1,4 @@
-"""The demo runs, agrees with CVXPY, and leaves four pictures; its findings are what the data say."""
+"""The demo runs, agrees with CVXPY, and writes four pictures; its findings match the data."""
 
 from dataclasses import replace
 

@@ -202,7 +202,7 @@ def test_many_projections_do_not_drift(rng):
 def test_secular_equation_against_eigh(seed, r, alpha, size):
     rng = np.random.default_rng(seed)
     theta, w = np.sort(rng.normal(size=r)) * size, rng.normal(size=r)
-    for k in range(r - 1):  # ties, weights that vanish, weights that nearly do
+    for k in range(r - 1):  # equal weights, zero weights, nearly zero weights
         if rng.random() < 0.2:
             theta[k + 1] = theta[k]
         w[k] *= rng.choice([1.0, 0.0, 1e-9])
@@ -237,7 +237,7 @@ def test_increasing_root_from_anywhere(root, steep):
 
 
 def test_increasing_root_between_poles():
-    def rational(x):  # the shape of a LogDet line
+    def rational(x):  # the form of the LogDet objective on a line
         return 1 / (2 - x) - 1 / (x + 1) - 5, (2 - x) ** -2 + (x + 1) ** -2
 
     x = increasing_root(rational, -1.0, 2.0)

@@ -1,6 +1,6 @@
-"""The documentation is true: its blocks run and print what the pages show, and its examples run.
+"""The documentation is correct: its blocks run and print the output on the pages, and its examples run.
 
-Pages are run by docs/pages.py, which also says how numbers are compared and rewrites pages that are wrong.
+docs/pages.py runs the pages, defines how numbers are compared, and rewrites outdated pages.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The DSL: what expressions mean, what constraints say, and what bad input is told."""
+"""The modeling language: expressions, constraints, and errors for bad input."""
 
 import operator
 import re
@@ -198,7 +198,7 @@ class TestDualSigns:
         peer = peers.ask(problems[1])
         peer.near(rows[0].dual_value, peer.duals[0], atol=1e-4)
         if compare is operator.eq:
-            assert np.abs(rows[0].dual_value).min() > 0.1  # a sign to be wrong about
+            assert np.abs(rows[0].dual_value).min() > 0.1  # large enough to show a wrong sign
 
     def test_soft_rows_keep_them(self):
         X, t = bo.PSD(2), bo.Parameter(value=1.0)
@@ -284,7 +284,7 @@ class TestWarmStart:
 
 
 class TestOtherPackagesFunctions:
-    """They do not know our expressions, and the error says what there is instead."""
+    """Functions of other packages refuse our expressions, and the error names an alternative."""
 
     @pytest.mark.parametrize(
         ("call", "message"),
@@ -334,7 +334,7 @@ def test_indices_out_of_range_are_named(X):
 
 
 class TestValuesThatAreSet:
-    """As CVXPY's: a value is checked when it is set, and copied."""
+    """A value is checked and copied when it is set, as in CVXPY."""
 
     def test_they_are_copied_and_read_only(self, X):
         given = np.diag(np.arange(1.0, N + 1))
@@ -413,7 +413,7 @@ SYMMETRIC_ARGUMENTS = {
 
 
 class TestAsymmetry:
-    """Round-off is averaged, a little more with a warning, and what is no round-off is refused."""
+    """Asymmetry by round-off is averaged, a little more warns, and larger asymmetry is refused."""
 
     @pytest.fixture(params=SYMMETRIC_ARGUMENTS)
     def consumer(self, request):
@@ -622,7 +622,7 @@ class TestBadInput:
             bo.Problem(bo.Minimize(bo.trace(X) + bo.trace(Y)))
 
     def test_crossed_bounds(self):
-        X, high = bo.PSD(2), bo.Parameter(2, value=[1, 2])  # numbers are refused where they are declared
+        X, high = bo.PSD(2), bo.Parameter(2, value=[1, 2])  # numbers are refused at the declaration
         problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(bo.diag(X), [0, 3], high)])
         with pytest.raises(ValueError, match=r"constraint 0 .* row 1: lower bound 3 is above upper bound 2"):
             problem.solve()
@@ -641,7 +641,7 @@ class TestBadInput:
         problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.sq_distance(X, 0, 1) <= 0])
         with pytest.raises(bo.InfeasibleRowError, match="LogDet keeps"):
             problem.solve()
-        G = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # points 0 and 2 are one point
+        G = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # points 0 and 2 are equal
         problem = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [bo.sq_distance(X, 0, 2) >= 0.5])
         with pytest.raises(bo.InfeasibleRowError, match="always 0"):
             problem.solve()

@@ -1,4 +1,4 @@
-"""What docs/extending/ adds, each in one file and one line, passes the tests of what is built in."""
+"""The extensions of docs/extending/, each one file and one line, pass the tests of built-in classes."""
 
 import inspect
 import runpy
@@ -28,7 +28,7 @@ def symmetric(S):
 
 
 def added(name):
-    """Run one of the files, which registers what it adds, and return what it defines."""
+    """Run one of the files, which registers its extension, and return its definitions."""
     return runpy.run_path(str(EXTENDING / f"{name}.py"))
 
 
@@ -36,7 +36,7 @@ def added(name):
 def test_an_extension_is_one_short_file(path):
     text = path.read_text()
     assert len(text.splitlines()) <= LINES
-    assert f"```python\n{text}```" in PAGE.read_text()  # the page is these files
+    assert f"```python\n{text}```" in PAGE.read_text()  # the page shows these files
 
 
 class TestDivergence:
@@ -75,7 +75,7 @@ class TestDivergence:
         n, mu, h = 5, 0.7, 1e-6
         D, W, S = burg(self.start(rng, n), 0.5), self.start(rng, n, -0.3), self.start(rng, n, -1.0)
         at = D.spectrum(W, mu)
-        assert 0 < np.linalg.matrix_rank(at.X, tol=1e-9) < n  # so that the boundary is on the way
+        assert 0 < np.linalg.matrix_rank(at.X, tol=1e-9) < n  # so that X is on the boundary
         value = np.vdot(W, at.X) + mu * D.value(at.X)
         assert at.term == pytest.approx(value, rel=1e-10)
         Z = W + mu * D.gradient(at.X)  # the multiplier of X psd
@@ -99,7 +99,7 @@ class TestDivergence:
     # --- Answers -------------------------------------------------------------------------------------
 
     def kinds_of_rows(self, X, d):
-        """Return rows of every family, most of which act."""
+        """Return rows of every family, most of them active."""
         Z = np.arange(3.0 * X.n).reshape(3, -1) / (3 * X.n)
         A = np.eye(X.n) + np.ones((X.n, X.n)) / X.n
         return {
@@ -132,7 +132,7 @@ class TestDivergence:
         slack = program.A.apply((sol.X,))
         bounds = program.bounds
         assert (bounds.missed(slack) <= 1e-8).all()
-        for end, sign in ((bounds.lo, 1), (bounds.hi, -1)):  # a multiplier only where its bound acts
+        for end, sign in ((bounds.lo, 1), (bounds.hi, -1)):  # a multiplier only if its bound is active
             assert (np.abs(end - slack)[sign * y > 1e-5] <= 1e-5).all()
 
     @pytest.mark.parametrize("name", ["equalities", "bounds", "distances", "forms", "hinges", "none"])
@@ -262,7 +262,7 @@ class TestDivergence:
             assert values[0] == values[1]
 
     def test_every_divergence_states_facts_that_hold(self, rng):
-        """Each fact of each class against numbers."""
+        """Compare each declared property of each class with numerical values."""
         n, r = 4, 3.0
         X0, X = self.start(rng, n, 0.2), self.start(rng, n, 0.1)
         V = rng.normal(size=(n, n))
@@ -343,7 +343,7 @@ class TestReduction:
         test_conformance.test_route_meets_known_answer(name, route, options)
 
     def twice(self, seed, solver):
-        """Return a problem whose every other row is there twice, with a looser bound."""
+        """Return a problem in which every other row is repeated with a looser bound."""
         rng = np.random.default_rng(seed)
         n = 5
         X = bo.PSD(n)
@@ -437,7 +437,7 @@ class TestReadyMadeProblem:
         # The residual is a psd matrix, orthogonal to X, plus one whose diagonals sum to zero.
         cosines = [np.cos(2 * np.pi * np.arange(n) * f) for f in np.linspace(0, 0.5, 50)]
         sines = [np.sin(2 * np.pi * np.arange(n) * f) for f in np.linspace(0, 0.5, 50)]
-        for c, s in zip(cosines, sines, strict=True):  # no psd Toeplitz matrix is a way down
+        for c, s in zip(cosines, sines, strict=True):  # no psd Toeplitz matrix is a descent direction
             assert np.vdot(X - A, np.outer(c, c) + np.outer(s, s)) >= -1e-5 * np.linalg.norm(A) * n
         assert abs(np.vdot(X - A, X)) <= 1e-5 * np.linalg.norm(A) ** 2
 

@@ -1,4 +1,4 @@
-"""What reviewers and hostile users once got us to believe: none of it is believed any more."""
+"""False proofs that earlier versions accepted, found by reviewers and hostile users: all are refused."""
 
 import warnings
 

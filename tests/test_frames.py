@@ -1,4 +1,4 @@
-"""Labels of pandas: kept from the first argument to the answer, and never mixed up between arguments."""
+"""Labels of pandas are kept from the first argument to the answer, and never confused between arguments."""
 
 import subprocess
 import sys

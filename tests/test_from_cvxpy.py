@@ -1,4 +1,4 @@
-"""CVXPY problems in our language: rows keep their structure, and ours survive the way there and back."""
+"""CVXPY problems in our language: rows keep their structure, and a round trip of ours changes nothing."""
 
 import pickle
 import warnings
@@ -128,7 +128,7 @@ def test_divergences_are_found_again(rng):
 
 
 def test_a_large_cost_stays_a_cost(rng):
-    """A start that took it in would be singular in floating point."""
+    """A start that includes the cost would be singular in floating point."""
     cost = np.diag([0.0, 10.0, 100.0, 200.0, 1000.0])
     X = bo.PSD(N, name="X")
     problem = bo.Problem(
@@ -204,7 +204,7 @@ def declared(draw):
 
 
 def sides(problem):
-    """Return what each finite bound asks: its row over all matrices and variables, the bound, the penalty.
+    """Return, for each finite bound, its row over all matrices and variables, the bound and the penalty.
 
     In the order in which `to_cvxpy` writes them: by constraint, comparison and penalty; ``>=`` turned round.
     """
@@ -232,7 +232,7 @@ def sides(problem):
 
 
 def pull(problem):
-    """Return ``A*(y)`` of the answer: where the matrix is inside the cone, the slope of the objective."""
+    """Return ``A*(y)`` of the answer: the slope of the objective if the matrix is inside the cone."""
     program = problem.program()
     return program.A.adjoint(problem.solution._raw.duals)
 
@@ -251,7 +251,7 @@ def test_there_and_back(case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         here, there = problem.solve(tol=1e-8), back.solve(tol=1e-8)
-    if here.status == "infeasible":  # a few draws contradict themselves, in either form
+    if here.status == "infeasible":  # a few draws are infeasible, in either form
         assert there.status == "infeasible"
         return
     scale = 1 + abs(here.value)
@@ -367,7 +367,7 @@ def test_complex_numbers_are_refused():
 
 
 def bends(X, v):
-    """Return prices and rows in which ``v`` only bends bounds, and how many soft rows they are."""
+    """Return prices and rows in which ``v`` only relaxes bounds, and the number of soft rows."""
     d = cp.hstack([X[0, 0] + X[1, 1] - 2 * X[0, 1], X[2, 2] + X[3, 3] - 2 * X[2, 3]])
     return {
         "squares": (cp.sum_squares(v), [d <= 0.5 + v]),
@@ -398,7 +398,7 @@ def test_variables_that_only_bend_bounds_become_soft_rows(name, rng):
     problem.solve(method="bregopt", strict=True, tol=1e-9)
     assert problem.solver_stats.solver_name == "bregopt: bregman"
     peer.agrees(problem.value, problem.solver_stats.extra_stats.error)
-    if name != "one-sided":  # where below the bound any value does
+    if name != "one-sided":  # there any value below the bound is optimal
         peer.near(v.value, at, atol=1e-4)
     assert all(np.max(c.violation()) <= 1e-6 for c in problem.constraints)
     for c, dual in zip(problem.constraints, peer.duals, strict=True):
@@ -415,6 +415,6 @@ def test_variables_that_do_more_stay(rng):
     for other in (price + v[0], cp.square(v[0]), cp.sum_squares(v + d), price + cp.norm1(v)):
         problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + other), [row])
         assert bo.from_cvxpy(problem).variables
-    # A price that would pay for bending the other way: the bounds would run away.
+    # A price on tightened bounds only: relaxed bounds are free, and would diverge.
     problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + cp.sum(cp.pos(-v))), [row])
     assert bo.from_cvxpy(problem).variables

@@ -22,7 +22,7 @@ def random_graph(n, seed, density=0.5, weighted=False):
 
 
 def least_cut(W, slack):
-    """Return the least weight of a cut whose sides differ by at most `slack`, by trying them all."""
+    """Return the least weight of a cut whose sides differ by at most `slack`, by enumeration."""
     n, L = len(W), np.diag(W.sum(1)) - W
     best = np.inf
     for rest in itertools.product((1, -1), repeat=n - 1):
@@ -97,7 +97,7 @@ def test_any_small_graph(n, seed, density, weighted, imbalance):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_more_room_is_no_worse(seed):
-    """No theorem of the rounding, but what its search is for; without single moves it fails."""
+    """This is no theorem, but the purpose of the search after the rounding; without single moves it fails."""
     W = random_graph(80, seed, density=0.1)
     found = [bo.min_balanced_cut(W, imbalance=imbalance) for imbalance in (0.0, 0.05, 0.1, 0.2, 0.4)]
     cuts = [cut.cut for cut in found]
@@ -125,7 +125,7 @@ def test_karate_club():
     club = networkx.karate_club_graph()
     found = bo.min_balanced_cut(club)
     L = networkx.laplacian_matrix(club, weight=None).toarray()
-    V = np.linalg.svd(np.ones((1, 34)))[2][1:].T  # e'Xe = 0 leaves X no interior but on the rest
+    V = np.linalg.svd(np.ones((1, 34)))[2][1:].T  # e'Xe = 0 puts X on the complement of e
     M = cp.Variable((33, 33), PSD=True)
     relaxation = cp.Problem(cp.Minimize(cp.trace(V.T @ L @ V @ M)), [cp.diag(V @ M @ V.T) == 1])
     assert found.cut == 10
@@ -135,7 +135,7 @@ def test_karate_club():
 
 
 def most_cut(W):
-    """Return the largest weight of a cut, by trying all."""
+    """Return the largest weight of a cut, by enumeration."""
     signs = np.array(list(itertools.product([1], *[[1, -1]] * (len(W) - 1))))
     return float(((W.sum() - np.einsum("ki,ij,kj->k", signs, W, signs)) / 4).max())
 

@@ -1,4 +1,4 @@
-"""Answers move with the data: the transformations of Kulis et al. 2009, Appendix A, seen through solve()."""
+"""Answers transform with the data, as in Kulis et al. 2009, Appendix A, tested through solve()."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TOL = 1e-9
 
 
 def instance(seed, n):
-    """Return ``X0`` and rows ``z'X z <= b``, ``<A, X> = t`` that hold somewhere near it."""
+    """Return ``X0`` and rows ``z'X z <= b``, ``<A, X> = t`` that hold at a matrix near it."""
     rng = np.random.default_rng(seed)
     G = rng.normal(size=(n, n))
     X0 = G @ G.T / n + 0.5 * np.eye(n)
@@ -66,7 +66,7 @@ def test_scaling(divergence, power, scale):  # Proposition 13; von Neumann of on
     X0, Z, b, A, t = instance(7, 4)
     plain = solved(divergence, X0, Z, b, A, t)
     unit = scale**power
-    # The hinge on <A, X> = t has the degree one: its weight takes up the rest.
+    # The hinge on <A, X> = t has degree one: its weight is scaled by the remaining degree.
     X = bo.PSD(4)
     rows = [
         bo.quad_form(Z, X) <= scale * b,
@@ -95,7 +95,7 @@ def test_permuted_doubled_and_redundant_rows(divergence):
     doubled = np.concatenate([order, order[:2]])
     factor = np.concatenate([np.ones(4), [2.0, 0.5]])  # the same row at another scale
     Z2 = np.vstack([np.sqrt(factor)[:, None] * Z[doubled], Z[:1]])
-    b2 = np.concatenate([factor * b[doubled], [10 * b[0]]])  # and one that says nothing
+    b2 = np.concatenate([factor * b[doubled], [10 * b[0]]])  # and an inactive one
     again = solved(divergence, X0, Z2, b2, A, t)
     assert again.value == pytest.approx(plain.value, abs=1e-6)
     close(again.X, plain.X, 1e-4)

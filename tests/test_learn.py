@@ -1,4 +1,4 @@
-"""The metric learners against CVXPY, a loop of projections, closed forms, and what their users expect."""
+"""The metric learners against CVXPY, a loop of projections and closed forms; their interface."""
 
 import pickle
 import subprocess
@@ -70,7 +70,7 @@ def test_without_scikit_learn_it_says_what_to_install():
 
 
 def logdet_objective(A, A0, activity, bounds, gamma):
-    """Return D(A, A0) + gamma sum_r d(b_r, b0_r) with every bent bound where it hurts least."""
+    """Return D(A, A0) + gamma sum_r d(b_r, b0_r), minimized over the relaxed bounds."""
     M = np.linalg.solve(A0, A)
     bent = [a / b - np.log(a / b) - 1 for a, b in zip(activity, bounds, strict=True)]
     return np.trace(M) - np.linalg.slogdet(M)[1] - len(A) + gamma * sum(bent)
@@ -79,7 +79,7 @@ def logdet_objective(A, A0, activity, bounds, gamma):
 def itml(A0, Z, lo, hi, gamma, cycles):
     """Return the metric after many cycles of projections with slack: closed forms of Kulis et al., §6.2.1.
 
-    Independent of the package: a multiplier and a bent bound for each row, one row at a time.
+    It is independent of the package: one row at a time, with a multiplier and a relaxed bound for each.
     """
     A, lam, b = A0.copy(), np.zeros(len(Z)), np.where(np.isfinite(hi), hi, lo)
     side = np.where(np.isfinite(hi), 1.0, -1.0)
@@ -330,7 +330,7 @@ def test_unknown_arguments_are_told_by_the_name_of_the_class(cls):
 
 
 class _Derived(LogDetMetricLearner):
-    """One that a user derives, with an initializer of its own."""
+    """A class derived by a user, with its own initializer."""
 
     def __init__(self, gamma=0.5):
         super().__init__(gamma)
@@ -383,7 +383,7 @@ def test_options_reach_the_solver():
 
 
 def test_no_table_of_all_points_is_made():
-    """Fit 12,000 points in little more memory than they take; a table of them all would take 1.15 GB."""
+    """Fit 12,000 points in little more memory than theirs; a table of all pairs would take 1.15 GB."""
     code = (
         "import numpy as np, resource, warnings\n"
         "from bregopt.learn import *\n"

@@ -136,7 +136,7 @@ def test_the_map_makes_the_learned_kernel(divergence):
     start = bo.LowRank(CENTERED[SOME])
     objective = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}[divergence](K, start)
     other = bo.Problem(bo.Minimize(objective), rows).solve(tol=1e-8)
-    if divergence == "logdet":  # which is relative by itself
+    if divergence == "logdet":  # its penalties are scale invariant
         again = bo.learn_kernel(start, near, far, gamma=0.5, tol=1e-8)
         assert np.isclose(learner.solution_.value, again.value)
     assert np.isclose(learner.solution_.value, other.value)
@@ -221,7 +221,7 @@ def test_every_kind_of_knowledge_agrees_with_cvxpy():
     def old(i, j):
         return np.sum((points[i] - points[j]) ** 2)
 
-    def bend(ratio, upper):  # the least of d(b, 1) over b that the ratio allows
+    def bend(ratio, upper):  # the minimum of d(b, 1) over the b that the ratio allows
         b = cp.Variable()
         rows.append(ratio <= b if upper else ratio >= b)
         return b - cp.log(b) - 1

@@ -1,4 +1,4 @@
-"""The experiments on learned metrics and kernels run, in small, where their data are at hand."""
+"""Small runs of the experiments on learned metrics and kernels, if their data are available."""
 
 import importlib
 import sys
@@ -15,7 +15,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data" / "uci"
 
 
 def run(script, monkeypatch, folder, needed, arguments=(), **constants):
-    """Run a script with other constants in the module, on the data of the folder beside the project."""
+    """Run a script with other module constants, on the data of the folder beside the project."""
     missing = [name for name in needed if not (DATA / name).exists()]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
@@ -82,7 +82,7 @@ def test_mnist(tmp_path, monkeypatch, capsys):
     errors = [float(line[3]) for line in lines]
     assert len(errors) == 3
     assert errors[0] < 10
-    assert max(errors[1:]) < errors[0] + 0.5  # 500 pairs neither help much nor harm
+    assert max(errors[1:]) < errors[0] + 0.5  # 500 pairs change little
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A limit on time and Ctrl-C, on every route: how late an answer comes, and that it is one.
+"""The time limit and Ctrl-C on every route: the delay of the answer, and its validity.
 
 Processor time is measured, as a loaded machine makes everything else late too. What the pages promise is
 asked of a quiet machine, by the slow tests; the others ask that no route waits for its own end. A fast
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of processor time"),
 ]
 
-_PART = 0.25  # of what a problem takes
+_PART = 0.25  # of the time that a problem takes
 # Seconds after a limit, or a tenth of it; what is promised on a quiet machine, and what holds on any.
 late = pytest.mark.parametrize("late", [pytest.param(0.2, marks=pytest.mark.slow), 5.0])
 late_after_ctrl_c = pytest.mark.parametrize("late", [pytest.param(0.5, marks=pytest.mark.slow), 5.0])
@@ -124,7 +124,7 @@ LONG = {
 
 @pytest.fixture(params=LONG, scope="module")
 def long(request):
-    """A problem that takes long, and the options with which it does."""
+    """A problem that takes long, and its options."""
     build, options = LONG[request.param]
     clock.seconds_for(1)  # measures the machine, once in a process
     with threadpool_limits(1):
@@ -135,7 +135,7 @@ def long(request):
 
 @contextmanager
 def ctrl_c(monkeypatch, after):
-    """Send Ctrl-C so many seconds of processor time after the start of a solve; yields when it came."""
+    """Send Ctrl-C after some seconds of processor time of a solve; yield the time at which it came."""
     sent = []
 
     def send(*_):
@@ -183,7 +183,7 @@ def assert_answer(solution, problem):
 
 
 def in_time(problem, limit, late, options):
-    """Return the answer under a limit and its time: of three tries, where others use the machine."""
+    """Return the answer under a limit and its time, in up to three tries, as other processes may delay it."""
     for _ in range(3):
         solution, used = timed(problem, time_limit=limit, **options)
         if used <= max(1.1 * limit, limit + late):

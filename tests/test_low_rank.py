@@ -1,4 +1,4 @@
-"""Low rank: the same answers as full rank on the range, nothing n x n, and explicit rank decisions."""
+"""Low rank: the answers of full rank on the range, no n x n matrix, and explicit rank decisions."""
 
 import subprocess
 import sys
@@ -176,7 +176,7 @@ def test_soft_rows_that_vanish_on_the_range(method, z):
         assert sol.status == "optimal"
         assert sol.value == pytest.approx(
             without.value + 0.5, rel=1e-5
-        )  # both penalties come to this at zero
+        )  # both penalties have this value at zero
     with pytest.raises(bo.InfeasibleRowError, match="always 0"):
         bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(G))), [bo.soft(row, gamma=1.0)]).solve(
             method=method

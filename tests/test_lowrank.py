@@ -17,7 +17,7 @@ from bregopt.routes.burer_monteiro.surface import Tangent, read_surface
 
 
 def graph_of(n, edges, weights):
-    """Return an adjacency matrix; parallel edges add up, loops go."""
+    """Return an adjacency matrix; parallel edges add up, loops are dropped."""
     i, j = np.reshape(np.array(edges, dtype=int), (-1, 2)).T
     kept = i != j
     half = sp.csr_array((np.asarray(weights, dtype=float)[kept], (i[kept], j[kept])), (n, n))
@@ -53,7 +53,7 @@ def balanced(graph, most=None):
 
 
 def agree(problem, tol=1e-7, **options):
-    """Solve by both routes; a graph may have no edge, so that the value is relative to its weights too."""
+    """Solve by both routes; as a graph may have no edge, the tolerance is relative to its weights too."""
     low = problem.solve(solver="lowrank", tol=tol, **options)
     path = problem.solve(solver="path", tol=1e-8)
     cost = problem.program().blocks[0].cost
@@ -139,7 +139,7 @@ def test_any_graph(drawn):
 
 
 def test_one_edge_that_no_balanced_cut_needs():
-    """The bound is zero, and what an earlier point proves is above it by round-off of the balance's price."""
+    """The bound is zero; an earlier point proves more by round-off of the multiplier of the balance."""
     graph = graph_of(4, [(0, 2)], [0.34558419])
     solution = balanced(graph).solve(solver="lowrank", tol=1e-6)
     assert solution.status == "optimal"
@@ -185,7 +185,7 @@ class TestBound:
     def test_a_wrong_y_never_beats_the_optimum(self, make, size, monkeypatch):
         from bregopt.certify import certificate
 
-        monkeypatch.setattr(certificate, "_SMALL", 1)  # as for large orders
+        monkeypatch.setattr(certificate, "_SMALL", 1)  # the branch of large orders
         problem = make()
         sol = problem.solve(solver="path", tol=1e-9)
         program, y = problem.program(), problem.solution._raw.duals
@@ -406,9 +406,9 @@ class TestRouting:
         assert bo.read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
             value, rel=1e-5
         )
-        bo.write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
-        listed = bo.read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
-        assert listed.status == "optimal"  # e'Xe, listed term by term, is seen to be a square
+        write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
+        listed = read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
+        assert listed.status == "optimal"  # e'Xe, listed term by term, is recognized as a square
         X = cp.Variable((25, 25), PSD=True)
         L = laplacian(random_graph(25, 60, 13)).toarray() / 4
         theirs = cp.Problem(cp.Maximize(cp.trace(L @ X)), [cp.diag(X) == 1])

@@ -1,4 +1,4 @@
-"""Newton's methods: their derivatives by finite differences, their systems against each other, hard cases."""
+"""Newton's methods: derivatives against finite differences, systems against each other, hard cases."""
 
 from dataclasses import replace
 
@@ -160,7 +160,7 @@ class TestSystems:
             np.testing.assert_allclose((step.u + at.D_u * dz)[held], pull.r_u[held], atol=1e-8)
 
     def test_rows_of_free_variables_alone(self, rng):
-        """Where no matrix holds a row the Schur matrix is singular, and the whole system is solved."""
+        """If a row has no matrix, the Schur complement is singular, and the whole system is solved."""
         A = linear_map(4, rng).slice(np.arange(2))
         A = LinearMap(3, A.orders, A.terms)
         B = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 2.0]]))
@@ -300,7 +300,7 @@ class TestBends:
         of_response = 1 / falls(bounds, a)
         np.testing.assert_allclose(r, value - a, rtol=1e-12)
         np.testing.assert_allclose(D**2, -of_bend / of_response, rtol=1e-6)
-        # Rows inside their bounds ask for nothing; with a multiplier left, it goes.
+        # Rows inside their bounds need no step; a remaining multiplier goes to zero.
         inside = np.array([0.4, 2.5, 1.0, 3.0])
         r, D = bounds.meet(inside, np.zeros(4), bounds.side(inside, np.zeros(4)))
         assert (r == 0).all()
@@ -486,7 +486,7 @@ def test_dear_soft_rows_on_features_of_very_different_sizes(gamma):
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 10.0, 1e3])
 def test_soft_rows_far_from_their_bounds(scale):
-    """From where none acts Newton's method came nearer by halves."""
+    """From a point without active rows Newton's method only halved the distance in each step."""
     Z = np.random.default_rng(0).normal(size=(30, 8))
 
     X = bo.PSD(8)
@@ -499,7 +499,7 @@ def test_soft_rows_far_from_their_bounds(scale):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_round_off_near_an_ill_conditioned_start_does_not_stop_soft_rows(seed):
-    """Objectives that differ by round-off alone shortened steps to nothing."""
+    """Objectives that differ by round-off only shortened steps to zero."""
     rng = np.random.default_rng(seed)
     n, m = 20, 60
     Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
@@ -517,7 +517,7 @@ def test_round_off_near_an_ill_conditioned_start_does_not_stop_soft_rows(seed):
 
 @pytest.mark.parametrize("bound", [1e-200, 1e-300])
 def test_bounds_near_the_end_of_doubles(bound):
-    """Complementarity of zero was divided by."""
+    """A complementarity of zero was a divisor."""
     X, (i, j) = bo.PSD(3), np.triu_indices(3, 1)
     sol = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(3))), [bo.soft(X[i, j] >= bound)]).solve("bregman")
     assert sol.status == "optimal"
@@ -525,7 +525,7 @@ def test_bounds_near_the_end_of_doubles(bound):
 
 
 def breast_cancer_pairs(pairs, features):
-    """Return differences of points of one class and of two classes, and how far apart they shall be."""
+    """Return differences of points of one class and of two classes, and bounds on their lengths."""
     data = pytest.importorskip("sklearn.datasets").load_breast_cancer()
     points, label = data.data[:, :features] / data.data[:, :features].std(axis=0), data.target
     rng = np.random.default_rng(0)
@@ -536,7 +536,7 @@ def breast_cancer_pairs(pairs, features):
 
 
 def breast_cancer(pairs, gamma, features=30):
-    """Return a metric to learn: pairs of one class at most, of two classes at least so far apart."""
+    """Return a metric problem: upper bounds for pairs of one class, lower bounds for pairs of two classes."""
     near, far, upper, lower = breast_cancer_pairs(pairs, features)
     X = bo.PSD(features)
     rows = [bo.quad_form(near, X) <= upper, bo.quad_form(far, X) >= lower]
@@ -545,7 +545,7 @@ def breast_cancer(pairs, gamma, features=30):
 
 
 def left_to_gain(X, X0, families, gamma):
-    """Return half the square of the gradient in the metric of X: where that is little, no more is left."""
+    """Return half the squared gradient in the metric of X, an estimate of the remaining decrease."""
     X = np.asarray(X)
     gradient, L = np.linalg.inv(X0) - np.linalg.inv(X), np.linalg.cholesky(X)
     for Z, bound, side in families:
@@ -719,7 +719,7 @@ def test_real_broken_correlation_matrices(data, name):
     if len(A) > 30:
         return
     lifted = bo.nearest_correlation(A, min_eigenvalue=1e-3, tol=1e-8).X
-    limit = 0.98 * np.abs(lifted - np.eye(len(A))).max()  # so that some rows act
+    limit = 0.98 * np.abs(lifted - np.eye(len(A))).max()  # so that some rows are active
     for divergence in ("logdet", "von_neumann"):
         near = bo.nearest_correlation(lifted, divergence, upper=limit, lower=-limit)
         assert near.status == "optimal"
@@ -732,7 +732,7 @@ def test_real_patterns_of_fixed_entries(data, name):
     pattern = np.asarray(read_matrix(data / "nearcorr" / f"{name}_pattern.csv").values) != 0
     A, pattern = (A + A.T) / 2, pattern | pattern.T
     sol = bo.nearest_correlation(A, fixed=pattern)
-    if sol.status == "infeasible":  # some patterns leave no correlation matrix: proven, not merely not found
+    if sol.status == "infeasible":  # some patterns have no correlation matrix, which is proven
         return
     assert sol.status == "optimal"
     np.testing.assert_allclose(sol.X[pattern], A[pattern], atol=1e-5)
@@ -833,7 +833,7 @@ def test_logdet_has_the_constants_of_the_interior_point_method():
 
 
 def test_where_the_first_start_leads_nowhere_the_central_path_does():
-    """A hinge that repeats an equation stalled the method from the start at which no row acts."""
+    """A hinge that repeats an equation stalled the method from the start without active rows."""
     n = 5
     X, (i, j) = bo.PSD(n), np.triu_indices(n, 1)
     rows = [

@@ -1,4 +1,4 @@
-"""Online learners: updates against what defines them, and what a user may rely on."""
+"""Online learners: updates against their definitions, and the interface."""
 
 import math
 import pickle
@@ -51,7 +51,7 @@ def log(W):
 
 
 def stationary(gradient_of, W0, trace=None):
-    """Solve ``gradient_of(W) = multiple of I`` (zero without a trace) for a symmetric matrix, numerically."""
+    """Solve ``gradient_of(W) = multiple of I`` (zero without a trace) numerically for a symmetric matrix."""
     n = len(W0)
     i, j = np.triu_indices(n)
 

@@ -1,4 +1,4 @@
-"""Every bound of the online learners on random streams, and broken where its conditions are."""
+"""Every bound of the online learners holds on random streams, and fails if its conditions do."""
 
 import math
 
@@ -137,7 +137,7 @@ def test_burg_is_worse_than_its_bound_at_a_rate_outside(updates):
 
 
 def test_the_inequality_in_print_does_not_hold():
-    # log(1 + z) >= z - z^2/2 fails for z < 0; what is used instead holds down to -1/2.
+    # log(1 + z) >= z - z^2/2 fails for z < 0; the inequality used instead holds down to -1/2.
     z = np.linspace(-0.5, 3, 1001)
     assert (np.log1p(z) < z - z**2 / 2 - 1e-12).any()
     assert (np.log1p(z) >= z - z**2 - 1e-15).all()
@@ -169,7 +169,7 @@ def subspace_stream(rng, n, rank, count):
             X, y = [*X, A], [*y, -1.0]
             continue
         size = np.trace(inside.T @ A @ inside)
-        if size < 0.5:  # turned towards the subspace until it is close
+        if size < 0.5:  # rotated towards the subspace until it is near
             v = inside @ rng.normal(size=rank)
             v /= np.linalg.norm(v)
             A = 0.5 * A + 0.5 * np.outer(v, v)
@@ -228,7 +228,7 @@ def test_winnow_is_worse_than_theorem_2_at_a_rate_outside():
     x, y = np.eye(n)[np.zeros(200, dtype=int)], np.ones(200)
     assert MatrixWinnow(theta=theta).fit(x, y).mistakes_ <= promised
     assert MatrixWinnow(eta=0.02, theta=theta).fit(x, y).mistakes_ > 2 * promised
-    # Far above, progress is negative, and nothing is promised.
+    # Far above, progress is negative, and there is no bound.
     assert MatrixWinnow(eta=5.0, theta=theta).fit(x, y).mistake_bound() == math.inf
 
 

@@ -1,4 +1,4 @@
-"""The experiments of the online papers run, in small."""
+"""Small runs of the experiments of the online papers."""
 
 import importlib
 from pathlib import Path

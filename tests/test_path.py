@@ -43,7 +43,7 @@ def complementary(n, rng, rank=None):
 
 
 def solve(problem, **options):
-    """Solve by `path`; whether the answer is good enough is for the test to say."""
+    """Solve by `path` without warnings; the test checks the accuracy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         return problem.solve(solver="path", **options)
@@ -204,7 +204,7 @@ def test_rows_that_hold_little_but_free_variables(shape):
 
 
 def test_two_sided_rows_do_not_spoil_the_multipliers():
-    # Their multipliers were taken from the step of the activity over a slack of 1e-8: it stalled at 1e-6.
+    # Their multipliers came from the step of the activity over a slack of 1e-8: the route stalled at 1e-6.
     for seed in range(10):
         problem, _ = known_problem(seed, senses=True)
         assert solve(problem, tol=1e-8).status == "optimal", seed
@@ -289,7 +289,7 @@ def test_faces(kind, seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bisections_that_the_bound_finds(seed):
-    """X is a cut's, of rank one; second-order terms of a step are round-off there."""
+    """X is that of a cut, of rank one, for which the second-order terms of a step are round-off."""
     n, rng = 6, np.random.default_rng(seed)
     laplacian = np.zeros((n, n))
     for i, j, weight in zip(*rng.integers(0, n, (2, 3)), rng.uniform(0.2, 2, 3), strict=True):
@@ -304,7 +304,7 @@ def test_bisections_that_the_bound_finds(seed):
 
 
 def test_what_cannot_fit_is_refused_with_the_number():
-    """Whatever the order, by arithmetic alone: asking the other routes takes no memory of its size either."""
+    """The refusal of any order takes arithmetic only; asking the other routes takes no memory of its size."""
     X = bo.PSD(60_000)
     problem = bo.Problem(bo.Maximize(bo.inner(sp.eye_array(60_000), X)), [bo.diag(X) == 1])
     with pytest.raises(bo.UnsupportedProblemError, match=r"it would need \d+\.\d GB of memory"):
@@ -312,7 +312,7 @@ def test_what_cannot_fit_is_refused_with_the_number():
 
 
 def test_dual_that_is_not_attained_is_proven_on_the_face():
-    """With X00 == 0 any multiple of the row leaves C - A*(y) indefinite, by as little as you like."""
+    """With X00 == 0, C - A*(y) is indefinite for every multiple of the row, by as little as wanted."""
     X = bo.PSD(3)
     rows = [X[0, 0] == 0, X[1, 1] == 1, X[2, 2] == 2]
     solution = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).solve(solver="path")
@@ -441,7 +441,7 @@ def test_two_sided_soft_rows():
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 @pytest.mark.parametrize("what", ["costs", "bounds", "rows", "some rows"])
 def test_scale(what, scale, seed):
-    """Costs times s: value times s; bounds times s: value and X times s; rows with their bounds: the same."""
+    """Costs scale the value, bounds scale value and X; rows scaled with their bounds change nothing."""
 
     def problem(cost=1.0, bound=1.0, row=1.0, last=1.0):
         rng = np.random.default_rng(seed)
@@ -464,7 +464,7 @@ def test_scale(what, scale, seed):
 
 
 def no_answer(problem, proof):
-    """Solve a problem that has no answer: a checked proof, or an honest refusal; never "optimal"."""
+    """Solve a problem without an optimum: the result is a checked proof or inaccurate, never "optimal"."""
     program = problem.program()
     try:
         solution = solve(problem)
@@ -482,7 +482,7 @@ def no_answer(problem, proof):
 
 @given(SEEDS, st.integers(0, 2))
 def test_infeasible_rows(seed, free):
-    """A combination of the rows is psd, but asked to be below zero."""
+    """A combination of the rows is psd, and its bound is negative."""
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(1, 7)), int(rng.integers(2, 6))
     A, b, y = np.array([symmetric(n, rng) for _ in range(m)]), rng.normal(size=m), rng.normal(size=m)
@@ -499,7 +499,7 @@ def test_infeasible_rows(seed, free):
 
 @given(SEEDS)
 def test_unbounded_costs(seed):
-    """A psd direction that the rows do not see, along which the cost falls."""
+    """A psd direction on which the rows are zero, along which the cost decreases."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 7))
     z = rng.normal(size=n)
@@ -525,7 +525,7 @@ def test_weakly_infeasible():
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 0, X[0, 1] == 1])
     with pytest.raises(bo.InfeasibleRowError, match=r"asks for 1, but it is 0 for every X"):
         solve(problem)
-    X = bo.PSD(3)  # the same, seen only in a combination: weakly infeasible, whatever is said of it
+    X = bo.PSD(3)  # the same in other coordinates
     z = np.array([1.0, 2.0, -1.0])
     rows = [bo.quad_form(z, X) <= 0, bo.inner(np.outer(z, [1, 0, 0]) + np.outer([1, 0, 0], z), X) >= 1]
     with pytest.raises(bo.InfeasibleRowError):
@@ -554,7 +554,7 @@ def test_rows_that_contradict_each_other():
 
 @pytest.mark.parametrize(("name", "status"), [("infp1", "unbounded"), ("infd1", "infeasible")])
 def test_sdplib_infeasible(data, name, status):
-    """SDPA's primal is our dual: what it calls primal infeasible is unbounded here."""
+    """SDPA's primal is our dual: SDPA's primal infeasible is unbounded here."""
     problem = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz")
     solution = solve(problem)
     assert solution.status in (status, {"unbounded": "infeasible", "infeasible": "unbounded"}[status])
@@ -777,7 +777,7 @@ def test_maximization_reports_its_own_sense():
 
 @pytest.mark.parametrize("end", [lambda X: X[0, 0] == 1, lambda X: X[0, 0] <= 1])
 def test_weakly_unbounded_costs_have_no_optimum(end):
-    # X01 grows as the root of X11 does: there is no ray, and near each point a dual one that is nearly good.
+    # X01 grows as the root of X11: there is no ray, and nearly feasible multipliers are near each point.
     X = bo.PSD(2)
     solution = solve(bo.Problem(bo.Maximize(X[0, 1]), [end(X)]))
     assert solution.status != "optimal"

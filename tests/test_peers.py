@@ -1,4 +1,4 @@
-"""What the tests' own peers prove: intervals that hold the optimum, and that a wrong point leaves."""
+"""The intervals of the peers contain the optimum, and exclude a wrong point."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A plug-in divergence, row family or route gets no certificate that it did not earn, however it tries."""
+"""A wrong plug-in divergence, row family or route gets no valid certificate."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class Boastful(Undeclared):
 
 
 class Enormous(Undeclared):
-    """Claims a scale beside which every gap is small."""
+    """Claims a scale compared with which every gap is small."""
 
     def __init__(self, X0):
         super().__init__(X0)
@@ -102,14 +102,14 @@ class Foreign(DenseRows):
 
 
 class OtherAdjoint(Foreign):
-    """Its adjoint is that of other rows, for which the multipliers would prove more."""
+    """Its adjoint is that of other rows, for which the multipliers prove a higher bound."""
 
     def adjoint(self, y):
         return 2 * super().adjoint(y)
 
 
 class SmallActivity(Foreign):
-    """Its rows look met wherever they are looked at."""
+    """Its rows seem to be met at every matrix."""
 
     def apply(self, X):
         return super().apply(X) / 2
@@ -123,7 +123,7 @@ class LargeNorms(Foreign):
 
 
 class LargeReach(Foreign):
-    """It says that its rows could be enormous."""
+    """It claims that its rows can be enormous."""
 
     def magnitude(self, s):
         return 1e9 * super().magnitude(s)
@@ -153,7 +153,7 @@ class TestRowFamilies:
 
 
 class Claims:
-    """A route that hands over whatever it is made with, and says that it converged."""
+    """A route that returns a given answer, and claims that it converged."""
 
     summary: ClassVar[str] = "claims"
     citation: ClassVar[str] = "none"
@@ -187,7 +187,7 @@ def status_of(problem, **parts):
 
 
 class Disguised(bo.LowRank):
-    """A low-rank matrix that shows another one to those who ask for its entries."""
+    """A low-rank matrix whose dense entries are those of another matrix."""
 
     __slots__ = ()
 
@@ -218,7 +218,7 @@ class TestRoutes:
             INDEFINITE,  # at distance zero, outside the cone
             np.full((3, 3), np.nan),
             np.triu(np.ones((3, 3))),  # not symmetric
-            0.999 * np.eye(3),  # off its rows
+            0.999 * np.eye(3),  # violates its rows
             Disguised(np.eye(3)),
         ],
     )

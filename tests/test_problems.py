@@ -33,7 +33,7 @@ def positive_definite(n, seed):
 
 
 def confirm(sol, A, rows=lambda X: [], H=None, t=0.0):
-    """Compare an answer with CVXPY's, and have CVXPY say that ours is feasible and worth its value."""
+    """Compare an answer with CVXPY's, and check in CVXPY that ours is feasible and has its value."""
     X = cp.Variable(A.shape, symmetric=True)
     distance = X - A if H is None else cp.multiply(np.sqrt(H), X - A)
     n = len(A)
@@ -97,7 +97,7 @@ class TestNearestCorrelation:
 
     @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
     def test_divergences_meet_their_optimality_condition(self, divergence):
-        # The gradient of D(., A) at the answer is diagonal, as only the diagonal is held.
+        # The gradient of D(., A) at the answer is diagonal, as only the diagonal is fixed.
         A = positive_definite(5, 10)
         sol = bo.nearest_correlation(A, divergence, tol=1e-10)
         if divergence == "logdet":
@@ -143,7 +143,7 @@ class TestNearestCorrelation:
 
     @pytest.mark.parametrize("divergence", ["frobenius", "von_neumann"])
     def test_optimality_conditions_with_bounds(self, divergence):
-        # Stationarity with multipliers of the signs their bounds allow, none where a bound is slack.
+        # Stationarity; multipliers have the signs of their bounds, and are zero if a bound is slack.
         A = positive_definite(6, 63)
         sol = bo.nearest_correlation(A, divergence, lower=-0.1, upper=0.1, tol=1e-9)
         if divergence == "frobenius":
@@ -291,7 +291,7 @@ class TestNearestCorrelation:
 class TestIndefiniteFixedBlocks:
     """They make the problem infeasible, and the answer names the block and its eigenvalue."""
 
-    BLOCK = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])  # of eigenvalue -0.119
+    BLOCK = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])  # it has an eigenvalue of -0.119
 
     def planted(self, n, at):
         A, mask = np.eye(n), np.zeros((n, n), dtype=bool)
@@ -305,7 +305,7 @@ class TestIndefiniteFixedBlocks:
     )
     def test_the_block_is_named(self, at, options):
         A, mask = self.planted(7, at)
-        mask[0, 5] = mask[5, 0] = True  # one more pair, of a block that is fine
+        mask[0, 5] = mask[5, 0] = True  # one more pair, of a definite block
         sol = bo.nearest_correlation(A, fixed=mask, **options)
         assert sol.status == "infeasible"
         least = np.linalg.eigvalsh(self.BLOCK)[0]
@@ -342,7 +342,7 @@ class TestIndefiniteFixedBlocks:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_all_blocks_of_chordal_patterns_are_found(self, seed):
-        """Each vertex joins some of a clique that is there, which makes every chordal pattern."""
+        """Each vertex joins a part of an earlier clique, which gives every chordal pattern."""
         rng = np.random.default_rng(seed)
         n, known = 12, [{0}]
         pattern = np.zeros((n, n), dtype=bool)

@@ -1,4 +1,4 @@
-"""Matrix generation against Clarabel, its bound, and every way a master can end."""
+"""Matrix generation against Clarabel, its bound, and every status of a master."""
 
 import dataclasses
 import signal
@@ -20,7 +20,7 @@ from bregopt.routes.progress import Progress
 
 
 def reward_of(H):
-    """Return a reward that is the matrix given."""
+    """Return a reward equal to the given matrix."""
     X = bo.PSD(len(H))
     return Reward(bo.Problem(bo.Maximize(bo.inner(H, X)), [bo.trace(X) == 1]).program(), np.zeros(1))
 
@@ -90,11 +90,11 @@ def test_best_bound_never_gets_worse_and_is_valid_all_along():
     assert len(bound) > 3
     assert (np.diff(bound) <= 1e-12).all()
     assert (bound >= sol.value - 1e-9).all()
-    assert (np.diff(sol.history["primal"]) >= -1e-7).all()  # the master only gains directions
+    assert (np.diff(sol.history["primal"]) >= -1e-7).all()  # the master only gets more directions
 
 
 def test_max_cut_from_an_infeasible_first_master(rng):
-    # No combination of the first directions has a unit diagonal: Farkas pricing has to find those that do.
+    # No combination of the first directions has a unit diagonal: Farkas pricing has to find others.
     n = 8
     W = np.triu(rng.random((n, n)) < 0.5, 1) * rng.integers(1, 4, (n, n)).astype(float)
     W = W + W.T

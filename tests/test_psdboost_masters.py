@@ -1,4 +1,4 @@
-"""Both masters on random problems against Clarabel, the oracle's bound, and problems at the edge."""
+"""Both masters on random problems against Clarabel, the oracle's bound, and degenerate problems."""
 
 import warnings
 from dataclasses import replace
@@ -40,7 +40,7 @@ def test_random_margins_agree_with_clarabel(options, R, D, price, seed):
 @given(n=st.integers(2, 6), m=st.integers(3, 8), exact=st.booleans(), seed=SEEDS)
 @pytest.mark.parametrize("options", MASTERS)
 def test_random_bounded_problems_agree_with_clarabel(options, n, m, exact, seed):
-    # Rows of every sense about a matrix that meets them, one of them soft, and a variable in a box.
+    # Rows of every sense around a feasible matrix, one of them soft, and a variable in a box.
     rng = np.random.default_rng(seed)
     A, C, G = symmetric(rng, m, n, n), symmetric(rng, n, n), rng.normal(size=(n, n))
     F = G @ G.T / np.trace(G @ G.T)
@@ -96,7 +96,7 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     peer = margin_by_clarabel(far, near, 3 / 60)
     rng = np.random.default_rng(0)
 
-    def poor(reward, face, count, start, tol, tuning):  # noise: estimates far below, directions at random
+    def poor(reward, face, count, start, tol):  # noise: estimates far too low, random directions
         V, _ = np.linalg.qr(rng.normal(size=(face.order, count)))
         return np.sort(np.einsum("ik,ik->k", V, reward.dense() @ V))[::-1], V
 
@@ -121,7 +121,7 @@ def test_time_limit_keeps_a_feasible_point_and_a_bound(options, limit, ticking):
     optimum = problem.solve(solver="path", tol=1e-7)
     assert sol.status == "user_limit"
     assert sol.dual_value >= optimum.value - optimum.error
-    if limit >= 10:  # the first column is there
+    if limit >= 10:  # the first column exists
         assert sol.primal_residual <= 1e-9
         assert sol.X.trace() == pytest.approx(1)
         assert sol.value <= optimum.value + optimum.error

@@ -1,4 +1,4 @@
-"""The route `cvxpy`: every kind of objective, row and penalty against what was worked out without it."""
+"""The route `cvxpy`: every kind of objective, row and penalty against independent results."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def solve(problem, tol=1e-8, **options):
     return sol
 
 
-# A gap of 1e-8 is of second order in X and the multipliers: these are known to its root.
+# A gap of 1e-8 is of second order in X and the multipliers, which are accurate to its root.
 KNOWN = 1e-4
 
 
@@ -130,7 +130,7 @@ def test_soft_row(divergence, penalty, row):
 
 
 def test_soft_rows_of_a_linear_objective_take_the_hinge():
-    # min 3 x + 5 |x - 2|: the hinge is the dearer one.
+    # min 3 x + 5 |x - 2|: the hinge has the larger price.
     X = bo.PSD(1)
     sol = solve(bo.Problem(bo.Minimize(3 * bo.trace(X)), [bo.soft(X[0, 0] >= 2.0, gamma=5.0)]))
     assert sol.X[0, 0] == pytest.approx(2.0, abs=1e-6)
@@ -211,7 +211,7 @@ def test_matrices_with_and_without_divergence():
 
 
 def test_ordinary_variables_in_their_box():
-    # min logdet(x, 1) + u/5 with x + u >= 3, 0 <= u <= 1: the row's multiplier 1 - 1/2 pays for all of u.
+    # min logdet(x, 1) + u/5 with x + u >= 3, 0 <= u <= 1: the multiplier 1 - 1/2 exceeds 1/5, so that u = 1.
     X, u = bo.PSD(1), bo.Variable(lower=0.0, upper=1.0, name="u")
     problem = bo.Problem(bo.Minimize(bo.logdet_div(X, [[1.0]]) + 0.2 * u + 7.0), [X[0, 0] + u >= 3.0])
     sol = solve(problem)
@@ -420,14 +420,14 @@ print(problem.solve("cvxpy").status)
 
 @pytest.mark.parametrize("at", [10, 200])
 def test_ctrl_c_during_the_import_leaves_no_half_of_cvxpy(at):
-    """In a solve it brings an answer, elsewhere it is raised after the import; the process still solves."""
+    """During a solve Ctrl-C gives an answer, elsewhere it is raised after the import; later solves work."""
     solved = after_ctrl_c_in_the_import(at, 'print(problem.solve("cvxpy").status)')
     assert solved == ["user_limit", "optimal"]
     assert after_ctrl_c_in_the_import(at, "problem.to_cvxpy()") == ["KeyboardInterrupt", "optimal"]
 
 
 def test_asked_again_in_the_users_units(data):
-    """In ours Clarabel stops at 57 for this one; its optimum is known."""
+    """In our units Clarabel stops at 57 for this problem, whose optimum is known."""
     problem = bo.read_sdpa(data / "sdplib" / "control1.dat-s.gz")
     assert solve(problem, tol=1e-7, backend="CLARABEL").value == pytest.approx(17.78463, rel=1e-6)
 
@@ -435,7 +435,7 @@ def test_asked_again_in_the_users_units(data):
 @pytest.mark.parametrize("backend", ["CLARABEL", "SCS"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_backends_word_is_no_proof(backend, steps):
-    """Cut short, backends call feasible problems infeasible; what is held then is an iterate."""
+    """Backends at a limit call feasible problems infeasible; the answer is then an iterate."""
     X = bo.PSD(3)
     feasible = bo.Problem(
         bo.Minimize(bo.logdet_div(X, 1e3 * np.eye(3))), [X[0, 0] <= 1e-3, X[0, 1] >= 1, X[1, 1] <= 1e4]

@@ -30,7 +30,7 @@ def weighted(X):
 
 
 class Lazy:
-    """A plug-in that does nothing and says it is done."""
+    """A plug-in that does nothing and claims to have converged."""
 
     name = "lazy"
     summary = "returns X0"
@@ -224,7 +224,7 @@ class TestSolution:
         rows = [bo.diag(X)[:2] + u >= 2, X[0, 1] == 0.1]
         sol = kept(bo.Problem(bo.Minimize(bo.logdet_div(X, X0) + bo.sum(u)), rows).solve(solver="bregman"))
         held = X0 if isinstance(X0, np.ndarray) else None
-        assert held is None or held.flags.writeable  # the user's own array stays the user's
+        assert held is None or held.flags.writeable  # the user's array stays writeable
         matrix = sol.X.factor if isinstance(sol.X, bo.LowRank) else sol.X
         for array in (matrix, sol.u["u"], sol.duals[0], *sol.history.values(), sol._raw.u, sol._raw.duals):
             before = array.copy()

@@ -1,4 +1,4 @@
-"""The release script refuses what does not fit together; `make release` runs it whole."""
+"""The release script refuses inconsistent files; `make release` runs the whole script."""
 
 import importlib.util
 import zipfile

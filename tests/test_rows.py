@@ -188,7 +188,7 @@ def test_sparse_slice_against_dense(seed, m, count):
 
 @dataclass(frozen=True, eq=False)
 class Squares(RowFamily):
-    """A plug-in that says nothing of its structure: ``A_k = w_k U_k U_k'``, closed under restriction."""
+    """A plug-in that declares no structure: ``A_k = w_k U_k U_k'``, closed under restriction."""
 
     U: np.ndarray  # shape (m, n, r)
     weight: np.ndarray
@@ -264,7 +264,7 @@ ROUTES = [
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: "-".join(map(str, route.values())))
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("form", ["many", "soft", "apart"])
-@pytest.mark.filterwarnings("ignore:cvxpy:bregopt.ConvergenceWarning")  # a peer's last digits are its own
+@pytest.mark.filterwarnings("ignore:cvxpy:bregopt.ConvergenceWarning")  # a peer may miss the last digits
 def test_a_plug_in_family_is_as_good_as_its_dense_rows(objective, form, route):
     rng = np.random.default_rng(3)
     n = 4

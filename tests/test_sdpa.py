@@ -1,4 +1,4 @@
-"""SDPA sparse files: read, written, judged by the DIMACS errors, and refused with the line that is wrong."""
+"""SDPA sparse files: reading, writing, DIMACS errors, and refusals that name the wrong line."""
 
 import gzip
 import json
@@ -261,7 +261,7 @@ def files(draw):
         n = abs(sizes[b])
         i, j = i % n, (i if sizes[b] < 2 else j) % n
         entries.setdefault((k, b, *sorted((i, j))), f"{k} {b + 1} {i + 1} {j + 1} {draw(number)!r}")
-    entries[1, len(sizes) - 1, 0, 0] = f"1 {len(sizes)} 1 1 1.0"  # so that something is there
+    entries[1, len(sizes) - 1, 0, 0] = f"1 {len(sizes)} 1 1 1.0"  # so that there is an entry
     c = draw(st.lists(number, min_size=m, max_size=m))
     head = [str(m), str(len(sizes)), " ".join(map(str, sizes)), " ".join(map(repr, c))]
     return "\n".join([*head, *entries.values(), ""])
@@ -381,7 +381,7 @@ def test_dimacs_errors_are_those_of_the_formulas(tmp_path):
 
 
 def test_dimacs_errors_of_rows_boxes_and_free_variables():
-    """Against the standard form that is written for the same problem: the slacks are among its variables."""
+    """Compare with the standard form written for the same problem, which has the slacks as variables."""
     from bregopt.certify import dimacs_errors
 
     problem = linear_problem(np.random.default_rng(2), bo.Minimize)
@@ -389,7 +389,7 @@ def test_dimacs_errors_of_rows_boxes_and_free_variables():
     assert np.abs(bo.dimacs_errors(problem, solution)).max() < 1e-6
     program, raw = problem.program(), solution._raw
     b, C = 1 + 50, 1 + max(*(np.abs(block.C).max() for block in program.blocks), np.abs(program.c).max())
-    # v[1] is bounded by rows only: a cost that no multiplier pays for is an error of the free variables.
+    # v[1] is bounded by rows only: a cost without a multiplier is an error of the free variables.
     y = raw.duals.copy()
     y[-1] += 0.5
     assert dimacs_errors(program, raw.X, raw.u, y)[2] == pytest.approx(0.5 / C, rel=1e-4)

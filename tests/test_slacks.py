@@ -1,4 +1,4 @@
-"""Slack variables, folded into the rows of the route `path`, against the same problem as it is written."""
+"""Slack variables, eliminated into rows by the route `path`, against the problem as written."""
 
 import cvxpy as cp
 import numpy as np
@@ -43,10 +43,10 @@ def test_margins_of_either_writing_agree(seed, price, scale):
 def test_only_slack_variables_are_folded():
     X, u = bo.PSD(2), bo.Variable(7, nonneg=True, name="u")
     rows = [
-        X[0, 0] - u[0] <= 1,  # folded: relieves the upper bound
+        X[0, 0] - u[0] <= 1,  # eliminated: relaxes the upper bound
         X[1, 1] + u[1] <= 1,  # the wrong sign
         bo.between(X[0, 1] + u[2], 0, 1),  # a bound on the other side
-        X[0, 0] + 2 * u[3] >= 3,  # folded
+        X[0, 0] + 2 * u[3] >= 3,  # eliminated
         X[0, 0] + u[4] == 2,  # an equality
         X[0, 0] + u[5] >= 1,  # also in the next row
         X[1, 1] + u[5] >= 1,

@@ -196,7 +196,7 @@ def test_garbage_raises_value_or_type_error_only(text):
 
 
 def expressions():
-    """Well-formed texts, most of them senseless."""
+    """Well-formed texts, most of them without meaning."""
     leaves = st.sampled_from([*names(), "0", "1", "2.5", "[0, 1]", "[[1, 2], [2, 1]]"])
 
     def extended(inner):
@@ -545,14 +545,14 @@ def test_data_come_from_files_beside_the_spec(tmp_path, rng):
     X0, Y0 = (block.nearness.X0 for block in problem.program().blocks)
     np.testing.assert_array_equal(X0.factor, G)
     np.testing.assert_array_equal(Y0.factor, [[1], [2], [3]])
-    # And all of them fit into the spec itself.
+    # All of them fit into the spec itself.
     whole = self_contained(written(tmp_path, text))
     (tmp_path / "elsewhere").mkdir()
     assert "file" not in whole
     for twin in (written(tmp_path / "elsewhere", whole), written(tmp_path / "elsewhere", whole)):
         blocks = load_spec(twin).problem.program().blocks
         np.testing.assert_array_equal(blocks[0].nearness.X0.factor, G)
-        whole = self_contained(twin)  # once more, of what is inside already
+        whole = self_contained(twin)  # once more, with included data
     v, w = problem.variables
     assert (v.shape, w.shape) == ((2,), ())
     np.testing.assert_array_equal(v.lower, [0, 1])

@@ -1,4 +1,4 @@
-"""Small problems keep BLAS to one thread, in every library of it, and leave the numbers as they were."""
+"""Small problems limit every BLAS library to one thread, and restore the numbers of threads."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ for library in threadpool_info():
 
 
 def printed(code):
-    """Return what a new process prints."""
+    """Return the output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True
     )
@@ -39,9 +39,9 @@ def printed(code):
 
 @cache
 def libraries():
-    """Return what reads the number of threads of each BLAS library of NumPy and SciPy.
+    """Return the controllers of the BLAS libraries of NumPy and SciPy.
 
-    Another process names them, as peers load libraries of their own here, some without threads.
+    Another process names the libraries, as peers load their own ones here, some without threads.
     """
     paths = printed(NAMES).splitlines()
     return [library for library in ThreadpoolController().lib_controllers if library.filepath in paths]
@@ -166,7 +166,7 @@ def test_many_threads_leave_the_numbers_as_they_were():
 
     def one(_):
         with threads_for(3):
-            met.wait(60)  # all four are inside at once
+            met.wait(60)  # all four are inside at the same time
             seen.append(numbers())
             met.wait(60)
 
@@ -282,7 +282,7 @@ def test_small_matrices_are_factorized_by_one_thread(call, monkeypatch):
 
         return noting
 
-    call()  # imports and the first look at the libraries are done
+    call()  # imports, and finds the libraries
     for name in ("eigh", "eigvalsh", "svd", "inv", "solve"):
         monkeypatch.setattr(np.linalg, name, watched(getattr(np.linalg, name)))
     call()

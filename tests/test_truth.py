@@ -1,4 +1,4 @@
-"""Problems of known truth: whatever a route claims of them is true, and the well posed ones end optimal."""
+"""Problems of known truth: all claims of a route are true, and well-posed problems end optimal."""
 
 from pathlib import Path
 

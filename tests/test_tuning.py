@@ -1,4 +1,4 @@
-"""The numerical constants of the methods: passed by experts, checked, and without influence on the truth."""
+"""The numerical constants of the methods: they are checked, and answers are true whatever their values."""
 
 import warnings
 from dataclasses import fields, replace

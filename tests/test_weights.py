@@ -1,4 +1,4 @@
-"""Nearness weighted entry by entry: closed forms, bounds by numpy alone, and every pattern of weights."""
+"""Nearness with entrywise weights: closed forms, bounds computed by NumPy, and every pattern of weights."""
 
 import cvxpy as cp
 import numpy as np
@@ -19,7 +19,7 @@ def broken(n, seed):
 
 
 def weighted_bound(X, A, H, y):
-    """Return a lower bound on the sum of squares of H o (X - A) over correlation matrices, by numpy alone.
+    """Return a lower bound on the sum of squares of H o (X - A) over correlation matrices, by NumPy.
 
     Any psd S gives one: the minimum, entry by entry in [-1, 1], of the squares minus <S, X>. Here S is made
     of the gradient at `X` and the multipliers `y` of the diagonal.
@@ -65,7 +65,7 @@ PATTERNS = (
 
 
 def audited():
-    """Yield problems on which version 0.1.0 found the answer and proved nothing."""
+    """Yield problems for which version 0.1.0 found the answer without a proof."""
     A = np.array([[1, 0.9, -0.4], [0.9, 1, 0.3], [-0.4, 0.3, 1]])
     H = np.ones((3, 3))
     H[0, 1] = H[1, 0] = 10
@@ -83,7 +83,7 @@ def audited():
 
 
 class TestWeightsOfEntries:
-    """The distance weighted entry by entry, weights of zero among them."""
+    """The distance with entrywise weights, some of them zero."""
 
     @pytest.mark.parametrize(("A", "H"), list(audited()), ids=["three", "ten", "a block of 100", "sixty"])
     def test_ends_with_its_proof(self, A, H):
@@ -166,7 +166,7 @@ class TestWeightsOfEntries:
         assert bo.Problem(bo.Minimize(D), rows).solve(tol=1e-7).value == pytest.approx(first.value, rel=1e-5)
 
     def test_a_completion(self):
-        # Two entries that fit together leave room for the third: from 0.62 to 1.
+        # Two consistent entries leave an interval for the third, from 0.62 to 1.
         A = np.array([[1, 0.9, -1], [0.9, 1, 0.9], [-1, 0.9, 1]])
         H = np.ones((3, 3))
         H[0, 2] = H[2, 0] = 0
@@ -239,7 +239,7 @@ class TestWeightsOfEntries:
 
 
 class TestGeneralRows:
-    """Weights beside rows that are not those of a correlation matrix."""
+    """Weights with rows other than those of a correlation matrix."""
 
     @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
     @pytest.mark.parametrize("n", [5, 30])
@@ -337,7 +337,7 @@ class TestBound:
             assert value >= bound - 1e-9 * abs(bound)
 
     def test_an_answer_has_it_from_the_multiplier_of_psd(self):
-        # By numpy: the least of each entry of the Lagrangian, at the answer's multipliers.
+        # By NumPy: the minimum of each entry of the Lagrangian, at the answer's multipliers.
         n = 8
         A, H = broken(n, 9), of_entries(n, np.random.default_rng(9), "one or ten")
         X = bo.PSD(n)
@@ -349,6 +349,6 @@ class TestBound:
         least = np.sum(y) + np.vdot(R, A) - np.sum((R / H) ** 2) / 4
         assert np.linalg.eigvalsh(S)[0] >= -1e-12 * np.linalg.norm(S)
         assert sol.dual_value == pytest.approx(least, rel=1e-9)
-        alone = certify(program, raw.X, raw.u, y)  # without it the gradient stands in
+        alone = certify(program, raw.X, raw.u, y)  # without S the gradient replaces it
         assert alone.dual <= sol.value * (1 + 1e-9)
         assert alone.dual == pytest.approx(sol.value, rel=1e-2)

@@ -1,4 +1,4 @@
-"""Working sets of rows on the route `path`: the same answers as with all rows, whatever the first guess."""
+"""Working sets of rows on the route `path`: the answers of all rows, from any first working set."""
 
 import signal
 import warnings
@@ -21,8 +21,14 @@ from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.working_set_start import _best_variables
 from bregopt.routes.working_set import ActiveSet
 
-# Takes a working set from a dozen rows on.
-SMALL = replace(bo.tuning("path"), sample_rows=6, sample_orders=1, sample_ratio=1, working_set_flops=1.0)
+
+@pytest.fixture
+def small(monkeypatch):
+    """Use a working set from about a dozen rows."""
+    monkeypatch.setattr(route, "_MANY", 6)
+    monkeypatch.setattr(route, "_ORDERS", 1)
+    monkeypatch.setattr(route, "_TIMES", 1)
+    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
 
 
 def comparisons(seed, R, D, apart=1.0):
@@ -145,7 +151,7 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
 
 
 def test_a_stalled_round_is_no_answer(monkeypatch):
-    """A method that gives up on few rows gets more of them."""
+    """A method that stalls on few rows gets more of them."""
     far, near = comparisons(5, 60, 4)
 
     def weak(program, settings, start, progress):
