@@ -25,35 +25,6 @@ def test_every_route_gives_its_constants(solver):
     assert {field.name for field in fields(tuning)} <= documented
 
 
-def test_a_constant_of_the_wrong_kind_is_refused():
-    tuning = bo.tuning("path")
-    with pytest.raises(TypeError, match=r"rounds is 2\.5; expected an integer"):
-        replace(tuning, rounds=2.5)
-    with pytest.raises(TypeError, match="first_tol is 'small'; expected a number"):
-        replace(tuning, first_tol="small")
-    with pytest.raises(ValueError, match=r"first_tol is -1\.0; expected a positive number"):
-        replace(tuning, first_tol=-1.0)
-    with pytest.raises(ValueError, match="first_tol is nan; expected a positive number"):
-        replace(tuning, first_tol=float("nan"))
-    with pytest.raises(TypeError, match="interior is None; expected a InteriorPointTuning"):
-        replace(bo.tuning("bregman"), interior=None)
-
-
-def test_the_constants_of_another_method_are_refused():
-    A = np.array([[1.0, 0.9, 0.3], [0.9, 1.0, 0.9], [0.3, 0.9, 1.0]])
-    with pytest.raises(TypeError, match=r"expected ProjectionTuning, such as bo\.tuning\(solver\)"):
-        bo.nearest_correlation(A, solver="bregman", tuning=bo.tuning("path"))
-
-
-def test_the_constants_of_a_method_select_its_route(capsys):
-    X = bo.PSD(3, name="X")
-    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1])
-    assert problem.solve(tuning=bo.tuning("path")).solver == "path"
-    assert problem.solve(tuning=bo.tuning("cvxpy")).solver == "cvxpy"
-    problem.explain(tuning=bo.tuning("cvxpy"))
-    assert "it has no option 'tuning' of type ReferenceTuning" in capsys.readouterr().out
-
-
 def shaken(value, rng):
     """Return a constant multiplied by a factor from 1/4 to 4; a fraction has its odds multiplied by it."""
     factor = 4 ** rng.uniform(-1, 1)
@@ -118,3 +89,32 @@ def judged(case, solver, tol, tuning):
         except bo.InfeasibleRowError:
             return truth.judge(case, tol, "infeasible", np.inf, np.inf, np.nan)
     return truth.judge(case, tol, sol.status, sol.value, sol.dual_value, sol.error)
+
+
+def test_a_constant_of_the_wrong_kind_is_refused():
+    tuning = bo.tuning("path")
+    with pytest.raises(TypeError, match=r"rounds is 2\.5; expected an integer"):
+        replace(tuning, rounds=2.5)
+    with pytest.raises(TypeError, match="first_tol is 'small'; expected a number"):
+        replace(tuning, first_tol="small")
+    with pytest.raises(ValueError, match=r"first_tol is -1\.0; expected a positive number"):
+        replace(tuning, first_tol=-1.0)
+    with pytest.raises(ValueError, match="first_tol is nan; expected a positive number"):
+        replace(tuning, first_tol=float("nan"))
+    with pytest.raises(TypeError, match="interior is None; expected a InteriorPointTuning"):
+        replace(bo.tuning("bregman"), interior=None)
+
+
+def test_the_constants_of_another_method_are_refused():
+    A = np.array([[1.0, 0.9, 0.3], [0.9, 1.0, 0.9], [0.3, 0.9, 1.0]])
+    with pytest.raises(TypeError, match=r"expected ProjectionTuning, such as bo\.tuning\(solver\)"):
+        bo.nearest_correlation(A, solver="bregman", tuning=bo.tuning("path"))
+
+
+def test_the_constants_of_a_method_select_its_route(capsys):
+    X = bo.PSD(3, name="X")
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1])
+    assert problem.solve(tuning=bo.tuning("path")).solver == "path"
+    assert problem.solve(tuning=bo.tuning("cvxpy")).solver == "cvxpy"
+    problem.explain(tuning=bo.tuning("cvxpy"))
+    assert "it has no option 'tuning' of type ReferenceTuning" in capsys.readouterr().out
