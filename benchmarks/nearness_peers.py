@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from nearness_problems import Array, Make, correlation_problem, start_matrix
 
 import bregopt as bo
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.routes.reference.translate import Translation, joined
 
 Fixed = tuple[Array, Array, Array] | None
@@ -81,7 +81,8 @@ def by_model(make: Make, backend: str, **options: Any) -> Entrant:
         return model
 
     def judge(model: Translation) -> Verdict:
-        certificate = certify(program, (_psd(model.matrices()[0]),), np.zeros(0), model.multipliers())
+        X = _psd(model.matrices()[0])
+        certificate = certify(PrimalDualPoint(program, (X,), np.zeros(0), model.multipliers()))
         steps = model.problem.solver_stats.num_iters
         return Verdict(certificate.gap, certificate.primal_residual, steps)
 
@@ -262,7 +263,7 @@ def _judge(divergence: str, X0: Array, fixed: Fixed) -> Callable[..., Verdict]:
         X = _psd(X)
         d = 1 / np.sqrt(np.diag(X))
         X = d[:, None] * X * d
-        certificate = certify(problem.program(), ((X + X.T) / 2,), np.zeros(0), y)
+        certificate = certify(PrimalDualPoint(problem.program(), ((X + X.T) / 2,), np.zeros(0), y))
         return Verdict(certificate.gap, certificate.primal_residual, steps)
 
     return judge

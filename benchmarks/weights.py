@@ -23,7 +23,7 @@ from nearness_peers import Entrant, Verdict
 from nearness_problems import Array, uniform_matrix
 
 import bregopt as bo
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 
 _ORDERS = (10, 20, 50, 120, 200, 500)
 _QUICK = (10, 20, 50)
@@ -82,7 +82,7 @@ def _peer(A: Array, H: Array, backend: str, options: dict[str, Any]) -> Entrant:
         K /= np.sqrt(np.outer(K.diagonal(), K.diagonal()))
         S = (S + S.T) / 2
         y = (2 * H**2 * (K - A) - S).diagonal()
-        certificate = certify(program, (K,), np.zeros(0), y, S=(S,))
+        certificate = certify(PrimalDualPoint(program, (K,), np.zeros(0), y, S=(S,)))
         return Verdict(certificate.gap, certificate.primal_residual, steps)
 
     return Entrant(f"CVXPY+{backend}", run, judge)

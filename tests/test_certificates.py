@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from instances import random_nearness
 
 import bregopt as bo
-from bregopt.certify import certify, is_farkas, is_ray, trace_bound
+from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray, trace_bound
 from bregopt.program import Bounds, Penalty
 
 
@@ -43,7 +43,7 @@ def test_any_multipliers_give_a_lower_bound(divergence, soft):
     best = -np.inf
     for _ in range(200):
         y = program.bounds.clip(sol._raw.duals + 0.3 * rng.normal(size=program.m) * rng.random())
-        certificate = certify(program, (sol.X,), np.zeros(0), y)
+        certificate = certify(PrimalDualPoint(program, (sol.X,), np.zeros(0), y))
         assert certificate.dual <= sol.value + 1e-7
         assert certificate.primal == pytest.approx(sol.value)
         best = max(best, certificate.dual)
@@ -60,7 +60,7 @@ def test_gap_is_a_divergence_plus_complementarity(divergence):
     program = problem.program()
     rng = np.random.default_rng(1)
     y = program.bounds.clip(sol._raw.duals * (1 + 0.2 * rng.normal(size=program.m)))
-    certificate = certify(program, (sol.X,), np.zeros(0), y)
+    certificate = certify(PrimalDualPoint(program, (sol.X,), np.zeros(0), y))
     D = divergence_of(program.blocks[0].nearness)
     X_y = D.minimizer(-program.A.adjoint(y), 1.0)
     a = program.A.apply((sol.X,))
@@ -83,14 +83,15 @@ def test_violations_are_reported_relative_to_their_size():
             bo.Minimize(bo.frobenius_div(X, scale * np.eye(2))), [X[0, 0] == 2 * scale, X[0, 1] == 0.0]
         )
         point = scale * np.array([[1.9, 0.01], [0.01, 1.0]])
-        certificate = certify(problem.program(), (point,), np.zeros(0), np.zeros(2))
+        certificate = certify(PrimalDualPoint(problem.program(), (point,), np.zeros(0), np.zeros(2)))
         assert certificate.primal_residual == pytest.approx(0.05, rel=1e-9)
 
 
 def test_indefinite_answers_are_not_psd():
     X = bo.PSD(2)
     program = bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) == 1]).program()
-    certificate = certify(program, (np.array([[1.0, 1.5], [1.5, 1.0]]),), np.zeros(0), np.ones(2))
+    indefinite = np.array([[1.0, 1.5], [1.5, 1.0]])
+    certificate = certify(PrimalDualPoint(program, (indefinite,), np.zeros(0), np.ones(2)))
     assert certificate.primal_residual == pytest.approx(0.5)
 
 
@@ -149,7 +150,7 @@ def test_finite_differences_of_the_dual_function():
         up, down = y.copy(), y.copy()
         up[k] += h
         down[k] -= h
-        values = [certify(program, (sol.X,), np.zeros(0), t).dual for t in (up, down)]
+        values = [certify(PrimalDualPoint(program, (sol.X,), np.zeros(0), t)).dual for t in (up, down)]
         X_y = divergence_of(program.blocks[0].nearness).minimizer(-program.A.adjoint(y), 1.0)
         bound = program.bounds.lo[k] if y[k] > 0 else program.bounds.hi[k]
         slope = bound - program.A.apply((X_y,))[k]
@@ -162,8 +163,8 @@ def test_a_sharp_bound_uses_eigenvalues_above_zero(rng):
     C = G @ G.T + np.eye(4)
     X = bo.PSD(4)
     program = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.trace(X) == 2]).program()
-    point, none = (np.eye(4) / 2,), np.zeros(0)
-    sharp, unsharp = (certify(program, point, none, np.zeros(1), sharp=s) for s in (True, False))
+    at = (np.eye(4) / 2,), np.zeros(0), np.zeros(1)
+    sharp, unsharp = (certify(PrimalDualPoint(program, *at, sharp=s)) for s in (True, False))
     assert sharp.dual == pytest.approx(2 * np.linalg.eigvalsh(C)[0])
     assert unsharp.dual == 0
 

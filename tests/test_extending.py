@@ -15,7 +15,7 @@ from scipy.linalg import toeplitz
 from scipy.optimize import check_grad
 
 import bregopt as bo
-from bregopt.certify import certify, is_ray
+from bregopt.certify import PrimalDualPoint, certify, is_ray
 from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
 
 EXTENDING = Path(__file__).parents[1] / "docs" / "extending"
@@ -187,12 +187,12 @@ class TestDivergence:
         problem = bo.Problem(bo.Minimize(bo.bregman_div(X, X0, "burg")), [bo.diag(X) == 1])
         sol = problem.solve(tol=1e-9)
         program, y = problem.program(), sol._raw.duals
-        assert certify(program, (sol.X,), np.zeros(0), y).meets(1e-8)
-        assert not certify(program, (np.eye(4),), np.zeros(0), y).meets(1e-3)
+        assert certify(PrimalDualPoint(program, (sol.X,), np.zeros(0), y)).meets(1e-8)
+        assert not certify(PrimalDualPoint(program, (np.eye(4),), np.zeros(0), y)).meets(1e-3)
         outside = sol.X + 0.05 * (np.ones((4, 4)) - np.eye(4))
         outside += 3 * (outside - np.diag(outside.diagonal()))  # of the right diagonal, beyond the cone
         assert np.linalg.eigvalsh(outside)[0] < -0.1
-        assert certify(program, (outside,), np.zeros(0), y).primal_residual > 0.1
+        assert certify(PrimalDualPoint(program, (outside,), np.zeros(0), y)).primal_residual > 0.1
 
     def test_no_answer_is_proven(self):
         X = bo.PSD(3)

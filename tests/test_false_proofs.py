@@ -7,7 +7,7 @@ import peers
 import pytest
 
 import bregopt as bo
-from bregopt.certify import Certificate, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 
 
 def program(constraints, objective):
@@ -104,7 +104,7 @@ class TestGaps:
     def test_free_variable_whose_cost_no_row_carries(self):
         X, u = bo.PSD(1), bo.Variable()
         p = program([u >= -5, 1e-12 * X[0, 0] >= 1e-12], X[0, 0] + u)
-        found = certify(p, (np.eye(1),), np.zeros(1), np.array([0.0, 1e12]))
+        found = certify(PrimalDualPoint(p, (np.eye(1),), np.zeros(1), np.array([0.0, 1e12])))
         assert not found.meets(1e-3)
 
     @pytest.mark.parametrize("rows", [lambda X: [], lambda X: [X[0, 1] <= 1], lambda X: [bo.diag(X) >= 0]])

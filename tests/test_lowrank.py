@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.certify import certify, lowest, smallest_eigenvalue
+from bregopt.certify import PrimalDualPoint, certify, lowest, smallest_eigenvalue
 from bregopt.program import SparsePlusLowRank, sparse_plus_low_rank
 from bregopt.routes.burer_monteiro.surface import Tangent, read_surface
 
@@ -183,9 +183,9 @@ class TestBound:
     )
     @pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0, 100.0])
     def test_a_wrong_y_never_beats_the_optimum(self, make, size, monkeypatch):
-        from bregopt.certify import certificate
+        from bregopt.certify import point
 
-        monkeypatch.setattr(certificate, "_SMALL", 1)  # the branch of large orders
+        monkeypatch.setattr(point, "LARGEST_FORMED", 1)  # the branch of large orders
         problem = make()
         sol = problem.solve(solver="path", tol=1e-9)
         program, y = problem.program(), problem.solution._raw.duals
@@ -193,7 +193,8 @@ class TestBound:
         optimum, rng = problem.objective.sign * sol.value, np.random.default_rng(0)
         for _ in range(20):
             wrong = y + size * rng.normal(size=len(y))
-            assert certify(program, (X,), np.zeros(0), wrong).dual <= optimum + 1e-8 * abs(optimum)
+            found = certify(PrimalDualPoint(program, (X,), np.zeros(0), wrong))
+            assert found.dual <= optimum + 1e-8 * abs(optimum)
 
     @pytest.mark.parametrize("way", ["computed", "inertia", "cholesky", "polynomial"])
     @pytest.mark.parametrize("seed", range(3))
@@ -201,9 +202,9 @@ class TestBound:
         from bregopt.certify import eigenvalue_bound
 
         if way != "computed":
-            monkeypatch.setattr(eigenvalue_bound, "_DECOMPOSED", 1)
+            monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
         monkeypatch.setattr(eigenvalue_bound, "_stays_sparse", lambda W: way == "inertia")
-        monkeypatch.setattr(eigenvalue_bound, "_LARGEST_DENSE", 1 if way == "polynomial" else 5000)
+        monkeypatch.setattr(eigenvalue_bound, "LARGEST_DENSE", 1 if way == "polynomial" else 5000)
         rng = np.random.default_rng(seed)
         n = 200
         S = laplacian(random_graph(n, 500, seed)) + sp.diags_array(0.1 * rng.normal(size=n))
@@ -406,8 +407,8 @@ class TestRouting:
         assert bo.read_sdpa(tmp_path / "cut.dat-s").solve(solver="lowrank").value == pytest.approx(
             value, rel=1e-5
         )
-        write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
-        listed = read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
+        bo.write_sdpa(balanced(grid(4, 6)), tmp_path / "balanced.dat-s")
+        listed = bo.read_sdpa(tmp_path / "balanced.dat-s").solve(solver="lowrank")
         assert listed.status == "optimal"  # e'Xe, listed term by term, is recognized as a square
         X = cp.Variable((25, 25), PSD=True)
         L = laplacian(random_graph(25, 60, 13)).toarray() / 4

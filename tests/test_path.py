@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.certify import certify, is_farkas, is_ray
+from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
@@ -215,7 +215,7 @@ def test_multipliers_that_cancel_in_dependent_rows_are_no_unit():
     X = bo.PSD(2)
     rows = [bo.trace(X) == 1, bo.trace(X) == 1]
     program = bo.Problem(bo.Minimize(bo.inner(np.diag([1.0, 2.0]), X)), rows).program()
-    certificate = certify(program, (np.eye(2) / 2,), np.zeros(0), np.array([1e9 + 1, -1e9]))
+    certificate = certify(PrimalDualPoint(program, (np.eye(2) / 2,), np.zeros(0), np.array([1e9 + 1, -1e9])))
     assert (certificate.primal, certificate.dual) == pytest.approx((1.5, 1.0))
     assert certificate.gap > 0.1
 
@@ -321,8 +321,9 @@ def test_dual_that_is_not_attained_is_proven_on_the_face():
     np.testing.assert_allclose(solution.X[0], 0, atol=1e-12)
     p = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).program()
     y = np.array([0.0, -1 / np.sqrt(2), -0.25 * np.sqrt(2)])
-    assert not certify(p, (solution.X,), np.zeros(0), y).meets(1e-6)
-    assert certify(p, (solution.X,), np.zeros(0), y, Faces().apply(p, None).program.faces).meets(1e-6)
+    assert not certify(PrimalDualPoint(p, (solution.X,), np.zeros(0), y)).meets(1e-6)
+    faces = Faces().apply(p, None).program.faces
+    assert certify(PrimalDualPoint(p, (solution.X,), np.zeros(0), y, faces=faces)).meets(1e-6)
 
 
 @pytest.mark.parametrize("kind", FACES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.divergences import DIVERGENCES, Frobenius
 from bregopt.program import Answer, LinearMap, Nearness, Program, StopReason, Term
 from bregopt.program.rows import DenseRows
@@ -72,7 +72,7 @@ class TestDivergences:
     def test_an_unknown_divergence_is_checked_for_the_cone(self, monkeypatch):
         monkeypatch.setitem(DIVERGENCES, "undeclared", Undeclared)
         program = with_divergence(correlation().program(), "undeclared")
-        found = certify(program, (INDEFINITE,), np.zeros(0), np.zeros(3))
+        found = certify(PrimalDualPoint(program, (INDEFINITE,), np.zeros(0), np.zeros(3)))
         assert found.primal_residual == pytest.approx(-np.linalg.eigvalsh(INDEFINITE)[0], rel=1e-6)
         assert not found.meets(0.1)
 
@@ -80,20 +80,20 @@ class TestDivergences:
         monkeypatch.setitem(DIVERGENCES, "boastful", Boastful)
         program = with_divergence(correlation().program(), "boastful")
         optimum = correlation().solve().value
-        found = certify(program, (np.eye(3),), np.zeros(0), np.zeros(3))
+        found = certify(PrimalDualPoint(program, (np.eye(3),), np.zeros(0), np.zeros(3)))
         assert found.dual <= optimum
         assert not found.meets(1e-2)
 
     def test_a_scale_beyond_the_divergence_hides_no_gap(self, monkeypatch):
         monkeypatch.setitem(DIVERGENCES, "enormous", Enormous)
         program = with_divergence(correlation().program(), "enormous")
-        assert not certify(program, (np.eye(3),), np.zeros(0), np.zeros(3)).meets(1e-2)
+        assert not certify(PrimalDualPoint(program, (np.eye(3),), np.zeros(0), np.zeros(3))).meets(1e-2)
 
     def test_the_true_answer_is_certified_all_the_same(self, monkeypatch):
         monkeypatch.setitem(DIVERGENCES, "undeclared", Undeclared)
         sol = correlation().solve(tol=1e-9)
         program = with_divergence(correlation().program(), "undeclared")
-        assert certify(program, (sol.X,), np.zeros(0), sol._raw.duals).meets(1e-8)
+        assert certify(PrimalDualPoint(program, (sol.X,), np.zeros(0), sol._raw.duals)).meets(1e-8)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.program import Face
 from bregopt.routes.matrix_generation import PSDBoost, PSDBoostSettings, generation
 from bregopt.routes.matrix_generation.oracle import Reward, leading
@@ -291,7 +291,7 @@ def test_any_multipliers_give_a_valid_bound(rng):
         y[:30] /= y[:30].sum()
         if y.max() > 2 / 30:
             continue
-        bound = -certify(program, (np.eye(4) / 4,), np.zeros(program.k), y).dual
+        bound = -certify(PrimalDualPoint(program, (np.eye(4) / 4,), np.zeros(program.k), y)).dual
         assert bound >= best - 1e-8
 
 

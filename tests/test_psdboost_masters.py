@@ -96,7 +96,7 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     peer = margin_by_clarabel(far, near, 3 / 60)
     rng = np.random.default_rng(0)
 
-    def poor(reward, face, count, start, tol):  # noise: estimates far too low, random directions
+    def poor(reward, face, count, start, tol, tuning):  # noise: estimates far too low, random directions
         V, _ = np.linalg.qr(rng.normal(size=(face.order, count)))
         return np.sort(np.einsum("ik,ik->k", V, reward.dense() @ V))[::-1], V
 

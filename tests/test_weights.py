@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 import bregopt.cvxpy
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.divergences import WeightedFrobenius
 
 
@@ -349,6 +349,6 @@ class TestBound:
         least = np.sum(y) + np.vdot(R, A) - np.sum((R / H) ** 2) / 4
         assert np.linalg.eigvalsh(S)[0] >= -1e-12 * np.linalg.norm(S)
         assert sol.dual_value == pytest.approx(least, rel=1e-9)
-        alone = certify(program, raw.X, raw.u, y)  # without S the gradient replaces it
+        alone = certify(PrimalDualPoint(program, raw.X, raw.u, y))  # without S the gradient replaces it
         assert alone.dual <= sol.value * (1 + 1e-9)
         assert alone.dual == pytest.approx(sol.value, rel=1e-2)

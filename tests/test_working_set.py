@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.presolve.slacks import Slacks
 from bregopt.program import StopReason
 from bregopt.routes import working_set
@@ -21,14 +21,8 @@ from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.working_set_start import _best_variables
 from bregopt.routes.working_set import ActiveSet
 
-
-@pytest.fixture
-def small(monkeypatch):
-    """Use a working set from about a dozen rows."""
-    monkeypatch.setattr(route, "_MANY", 6)
-    monkeypatch.setattr(route, "_ORDERS", 1)
-    monkeypatch.setattr(route, "_TIMES", 1)
-    monkeypatch.setattr(route, "_HARD_WORK", 0.0)
+# Takes a working set from a dozen rows on.
+SMALL = replace(bo.tuning("path"), sample_rows=6, sample_orders=1, sample_ratio=1, working_set_flops=1.0)
 
 
 def comparisons(seed, R, D, apart=1.0):
@@ -208,7 +202,7 @@ def test_many_rows_and_the_multipliers_of_all():
     y = sol.duals[0]
     assert abs(y).sum() == pytest.approx(1, abs=1e-6)
     raw = sol._raw
-    assert certify(problem.program(), raw.X, raw.u, raw.duals).gap <= 1e-7
+    assert certify(PrimalDualPoint(problem.program(), raw.X, raw.u, raw.duals)).gap <= 1e-7
 
 
 def test_best_margin_is_the_quantile(rng):

@@ -1,26 +1,18 @@
 """Certificates of answers and proofs of infeasibility and unboundedness, from the data alone."""
 
-from bregopt.certify.certificate import (
-    Certificate,
-    bound_inside,
-    certificate_inside,
-    certificate_of,
-    certify,
-    objective_size,
-    primal_residual,
-)
+from bregopt.certify.certificate import Certificate, certify, objective_size
 from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
+from bregopt.certify.point import Known, PrimalDualPoint
 from bregopt.certify.proofs import is_farkas, is_ray
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
 __all__ = [
     "Certificate",
+    "Known",
+    "PrimalDualPoint",
     "TraceBound",
-    "bound_inside",
-    "certificate_inside",
-    "certificate_of",
     "certify",
     "check_families",
     "dimacs_errors",
@@ -28,7 +20,6 @@ __all__ = [
     "is_ray",
     "lowest",
     "objective_size",
-    "primal_residual",
     "proven_bound",
     "smallest_eigenvalue",
     "trace_bound",

@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.certify.constants import CHECKED_ROWS, DESCENT_STEPS, FAMILY_NOISE, LARGEST_CHECKED_STEP
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
 from bregopt.program.rows import FAMILIES, Rows
 
 __all__ = ["check_families", "growth_seen", "least_seen"]
-
-_TRIED = 50  # rows of a family that are checked one by one
-_CLOSE = 1e-9  # relative difference up to which two numbers are taken as equal
-_DESCENT = 30  # steps of the projected gradient method that checks a bound on the minimum
-_FAR = 10.0 ** np.arange(0, 9)  # step lengths along a direction at which a recession function is checked
 
 
 def check_families(program: Program) -> None:
@@ -48,7 +44,7 @@ def _contradiction(rows: Rows) -> str | None:
     rng, n = np.random.default_rng(0), rows.n
     F, s = rng.normal(size=(n, max(1, min(n, 3)))), rng.random(n)
     X = F @ F.T
-    tried = rng.permutation(rows.m)[:_TRIED]
+    tried = rng.permutation(rows.m)[:CHECKED_ROWS]
     matrices = np.array([rows.adjoint(np.eye(rows.m)[k]) for k in tried]).reshape(-1, n, n)
     if not np.array_equal(matrices, matrices.transpose(0, 2, 1)):
         return "adjoint(y) is not symmetric"
@@ -71,7 +67,8 @@ def _contradiction(rows: Rows) -> str | None:
     ]
     for message, found, wanted in expected:
         size = max(float(np.abs(flat).max(initial=0.0)) * float(np.trace(X)), TINY)
-        if np.shape(found) != np.shape(wanted) or not (np.abs(found - wanted) <= _CLOSE * size * n).all():
+        noise = FAMILY_NOISE * size * n
+        if np.shape(found) != np.shape(wanted) or not (np.abs(found - wanted) <= noise).all():
             return message
     return None
 
@@ -91,7 +88,7 @@ def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
 
     Y = psd_part(X)
     least, step = objective(Y), 1.0
-    for _ in range(_DESCENT):
+    for _ in range(DESCENT_STEPS):
         slope = W + mu * divergence.gradient(Y)
         size = float(np.linalg.norm(slope))
         if not 0 < size < np.inf:
@@ -110,5 +107,6 @@ def growth_seen(divergence: Divergence, X: Array, start: Array) -> float:
     if type(divergence) in BUILT_IN:
         return -np.inf
     first = divergence.value(start)
-    slopes = [(divergence.value(start + t * X) - first) / t for t in _FAR]
+    steps = 10.0 ** np.arange(LARGEST_CHECKED_STEP + 1)
+    slopes = [(divergence.value(start + t * X) - first) / t for t in steps]
     return max((slope for slope in slopes if not np.isnan(slope)), default=np.inf)

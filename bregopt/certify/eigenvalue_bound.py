@@ -26,37 +26,36 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify.constants import (
+    BORDER_WEIGHT,
+    BOUND_DISTANCE,
+    CACHED_BOUNDS,
+    CORNER_ERROR,
+    DEGREES,
+    DENSE_PROOF_TIME,
+    FINE_RATIO,
+    FINE_STEP,
+    FIRST_DENSE_STEP,
+    FIRST_STEP,
+    HEAVY_VECTOR,
+    LANCZOS_STEPS,
+    LARGEST_BORDER,
+    LARGEST_DENSE,
+    LARGEST_ENTRY,
+    LARGEST_FORMED,
+    LARGEST_PROFILE,
+    LARGEST_PROFILE_SHARE,
+    ORTHOGONAL,
+    PROOF_STEPS,
+    ROUND_OFF,
+    SPARSE_PROOF_TIME,
+    STEP_GROWTH,
+)
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
-
-_DECOMPOSED = 500  # the order up to which all eigenvalues are computed
-_LARGEST_DENSE = 5_000  # the order up to which the matrix may be formed
-_LARGEST_PROFILE = 5e7  # entries in the profile after reordering, up to which the matrix is factorized
-_NARROW = 0.1  # fraction of the n^2 entries in the profile, up to which the matrix is factorized
-_MOST_VECTORS = 20  # that border the factorized matrix
-_FINE = 1e-9  # fraction of the size: steps up to this are not refined
-_CLOSE = 1.5  # ratio of a proven step to one that failed, at which refinement stops
-_FINEST, _DENSE_FINEST = 1e-13, 1e-10  # fraction of the size: the first step below the estimate
-_WIDER = 10.0  # factor of a step whose bound was not proven
-_TRIALS = 12  # steps at most
-_LIGHTER = 0.9  # factor of the weights of vectors in the border
-_CORNER = 0.01  # largest error of the corner -I for which a factorization is accepted
-_LANCZOS = 60  # steps
-_DEGREES = (250, 500, 1_000, 2_000, 4_000)  # degrees of the polynomial, until the bound is near enough
-_NEAR_ENOUGH = 0.5  # largest distance of the bound from the estimate, relative to the estimate
-_HEAVY = 100.0  # times the size of the sparse part: heavier vectors are left out of the polynomial
-_HUGE = 1e100  # entry above which the polynomial's vectors are scaled down
-_ORTHOGONAL = 1e-12  # the neglected probability that the random vector is too near orthogonal
-_UNIT = EPS
-_ROUND_OFF = 4 * _UNIT
-
-# Times relative to the eigendecomposition of the same matrix. `_DENSE_PROOF` is for two Cholesky
-# factorizations, `_SPARSE_WORK` for n^3 multiplications in a sparse factor.
-_DENSE_PROOF, _SPARSE_WORK = 0.25, 5.0
-_KEPT = 4  # bounds that are cached: the certificate of an answer repeats its route's last proofs
 
 _Proof = Callable[[float], float | None]
 _found_lately: tuple[tuple[bytes, float], ...] = ()
@@ -70,7 +69,7 @@ def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
     limit leaves no time for a factor, the proof is that of larger orders. After the time limit, the bound is
     that of Gershgorin's discs.
     """
-    if W.n <= _DECOMPOSED:
+    if W.n <= LARGEST_FORMED:
         return float(np.linalg.eigvalsh(W.dense())[0])
     size = max(map(abs, W.ends()))
     if size == 0:
@@ -88,7 +87,7 @@ def _found_now(W: SparsePlusLowRank, size: float, key: bytes) -> float:
     except CutShort:
         return W.ends()[0]
     if remaining() > 0:
-        _found_lately = (*_found_lately, (key, found))[-_KEPT:]
+        _found_lately = (*_found_lately, (key, found))[-CACHED_BOUNDS:]
     return found
 
 
@@ -106,22 +105,22 @@ def _by_proof(W: SparsePlusLowRank, size: float) -> float:
     found = None
     if _stays_sparse(W):
         found = _proven(lambda t: _by_inertia(W, t), estimate, size)
-    if found is None and W.n <= _LARGEST_DENSE and affords(W.n, _DENSE_PROOF):
+    if found is None and W.n <= LARGEST_DENSE and affords(W.n, DENSE_PROOF_TIME):
         H = -W.dense()
-        return -proven_bound(H, -estimate, _DENSE_FINEST * size, _TRIALS)
+        return -proven_bound(H, -estimate, FIRST_DENSE_STEP * size, PROOF_STEPS)
     return _by_polynomial(W, estimate) if found is None else found
 
 
 def _proven(proof: _Proof, estimate: float, size: float) -> float | None:
     """Return a proven bound: the step below the estimate grows until it is proven, then is refined."""
-    step, found = _FINEST * size, None
-    for _ in range(_TRIALS):
+    step, found = FIRST_STEP * size, None
+    for _ in range(PROOF_STEPS):
         found = proof(estimate - step)
         if found is not None:
             break
-        step *= _WIDER
-    wider = _WIDER
-    while found is not None and step > _FINE * size and wider > _CLOSE:
+        step *= STEP_GROWTH
+    wider = STEP_GROWTH
+    while found is not None and step > FINE_STEP * size and wider > FINE_RATIO:
         wider = np.sqrt(wider)
         better = proof(estimate - step / wider)
         if better is not None:
@@ -136,17 +135,17 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
     the unit round-off times ``n + 2`` times the trace is added (Rump 2006).
     """
     n = len(H)
-    step = max(slack, _ROUND_OFF * n * abs(estimate), TINY)
+    step = max(slack, ROUND_OFF * n * abs(estimate), TINY)
     for _ in range(trials):
         t = estimate + step
         shifted = -H
         shifted[np.diag_indices(n)] += t
         size = float(np.abs(shifted.diagonal()).sum())
         if factorized(shifted)[1]:
-            return t + _ROUND_OFF * (n + 2) * size
-        step *= _WIDER
+            return t + ROUND_OFF * (n + 2) * size
+        step *= STEP_GROWTH
     checkpoint(n)
-    return float(scipy.linalg.eigvalsh(H)[-1]) + _ROUND_OFF * float(np.linalg.norm(H))
+    return float(scipy.linalg.eigvalsh(H)[-1]) + ROUND_OFF * float(np.linalg.norm(H))
 
 
 def _stays_sparse(W: SparsePlusLowRank) -> bool:
@@ -154,7 +153,7 @@ def _stays_sparse(W: SparsePlusLowRank) -> bool:
 
     The profile of a mesh is small. The factorization is one call, which cannot be interrupted.
     """
-    if len(W.w) > _MOST_VECTORS or (W.w < 0).any():
+    if len(W.w) > LARGEST_BORDER or (W.w < 0).any():
         return False
     order = reverse_cuthill_mckee(W.S, symmetric_mode=True)
     place = np.empty(W.n, dtype=np.intp)
@@ -163,8 +162,8 @@ def _stays_sparse(W: SparsePlusLowRank) -> bool:
     first = np.arange(W.n)
     np.minimum.at(first, place[coo.row], place[coo.col])
     width = (np.arange(W.n) - first).astype(float)
-    narrow = float(width.sum()) <= min(_LARGEST_PROFILE, _NARROW * W.n**2)
-    return narrow and affords(W.n, _SPARSE_WORK * float(width @ width) / W.n**3)
+    narrow = float(width.sum()) <= min(LARGEST_PROFILE, LARGEST_PROFILE_SHARE * W.n**2)
+    return narrow and affords(W.n, SPARSE_PROOF_TIME * float(width @ width) / W.n**3)
 
 
 def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
@@ -177,7 +176,7 @@ def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
     n, q = W.n, len(W.w)
     K = sp.csc_array(W.S - t * sp.eye_array(n))
     if q:
-        border = W.U * np.sqrt(_LIGHTER * W.w)
+        border = W.U * np.sqrt(BORDER_WEIGHT * W.w)
         K = sp.csc_array(sp.block_array([[K, border], [border.T, -np.eye(q)]]))
     try:
         lu = splu(K, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False})
@@ -187,9 +186,9 @@ def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
     if (lu.perm_r != lu.perm_c).any() or (d == 0).any() or (d < 0).sum() != q:
         return None
     inside, across, corner = _missed(K, lu, n)
-    if not corner < _CORNER:
+    if not corner < CORNER_ERROR:
         return None
-    spare = (1 - corner) / _LIGHTER - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
+    spare = (1 - corner) / BORDER_WEIGHT - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
     return t - inside - (1 + 1 / spare) * across**2 / (1 - corner)
 
 
@@ -201,13 +200,13 @@ def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
     size, U = len(lu.perm_c), abs(lu.U)
     L = abs(lu.L)
     skew = abs(lu.U - sp.diags_array(lu.U.diagonal()) @ lu.L.T)
-    gamma = (int(np.diff(L.tocsr().indptr).max()) + 4) * _UNIT * (1 + 1e-9)
+    gamma = (int(np.diff(L.tocsr().indptr).max()) + 4) * EPS * (1 + 1e-9)
 
     def rows_of(columns: Any) -> Array:
         one = np.zeros(size)
         one[lu.perm_c[columns]] = 1.0
         rows: Array = (L @ (gamma * (U @ one) + skew @ one))[lu.perm_c]
-        return rows + _ROUND_OFF * (abs(K)[:, columns].sum(axis=1))
+        return rows + ROUND_OFF * (abs(K)[:, columns].sum(axis=1))
 
     inside = float(rows_of(slice(0, n))[:n].max())
     if size == n:
@@ -218,7 +217,7 @@ def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
 
 
 def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
-    """Return a bound by a Chebyshev polynomial of `W` on a random vector; it may fail (``_ORTHOGONAL``).
+    """Return a bound by a Chebyshev polynomial of `W` on a random vector; it may fail (``ORTHOGONAL``).
 
     Eigenvalues in ``[a, b]``, with ``b`` above all, are mapped to ``x`` in ``[-1, 1]``. For an eigenvalue
     below ``a``, ``|T_k(x)| = cosh(k arccosh |x|)``, and ``T_k g`` is at least as long as that times the
@@ -226,7 +225,7 @@ def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
     on their orthogonal complement.
     """
     size = max(map(abs, replace(W, U=W.U[:, :0], w=W.w[:0]).ends()))
-    heavy = W.w * np.einsum("nq,nq->q", W.U, W.U) > _HEAVY * size
+    heavy = W.w * np.einsum("nq,nq->q", W.U, W.U) > HEAVY_VECTOR * size
     Q = np.linalg.qr(W.U[:, heavy])[0]
     light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
     b = light.ends()[1]
@@ -236,9 +235,9 @@ def _by_polynomial(W: SparsePlusLowRank, a: float) -> float:
     try:
         for degree, logarithm in _growth(light, Q, a, b):
             # arccosh(r) <= log(2 r)
-            angle = max(logarithm - np.log(_ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
+            angle = max(logarithm - np.log(ORTHOGONAL * np.sqrt(np.pi / 2)) + np.log(2), 0.0) / degree
             below = a - (np.cosh(angle) - 1) * (b - a) / 2
-            if a - below <= _NEAR_ENOUGH * abs(a):
+            if a - below <= BOUND_DISTANCE * abs(a):
                 break
     except CutShort:
         if below == -np.inf:
@@ -257,13 +256,13 @@ def _growth(W: SparsePlusLowRank, Q: Array, a: float, b: float) -> Iterator[tupl
     g = np.random.default_rng(0).normal(size=(W.n, 1))
     before = g - Q @ (Q.T @ g)
     now, logarithm = moved(before), 0.0
-    for degree in range(2, _DEGREES[-1] + 1):
+    for degree in range(2, DEGREES[-1] + 1):
         checkpoint()
         before, now = now, 2 * moved(now) - before
         size = float(np.abs(now).max())
-        if size > _HUGE:
+        if size > LARGEST_ENTRY:
             before, now, logarithm = before / size, now / size, logarithm + np.log(size)
-        if degree in _DEGREES:
+        if degree in DEGREES:
             yield degree, logarithm + np.log(np.linalg.norm(now))
 
 
@@ -280,7 +279,7 @@ def _with_directions(W: SparsePlusLowRank, Q: Array, below: float) -> float:
     return below - (np.hypot(apart, 2 * across) - apart) / 2
 
 
-def lowest(W: SparsePlusLowRank, count: int, steps: int = _LANCZOS) -> tuple[Array, Array]:
+def lowest(W: SparsePlusLowRank, count: int, steps: int = LANCZOS_STEPS) -> tuple[Array, Array]:
     """Return the lowest Ritz values and vectors of Lanczos's method: estimates from above.
 
     Parameters
@@ -307,7 +306,7 @@ def lowest(W: SparsePlusLowRank, count: int, steps: int = _LANCZOS) -> tuple[Arr
         for _ in range(2):  # full reorthogonalization, twice
             v -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ v)
         beta[k] = np.linalg.norm(v)
-        if k + 1 == steps or beta[k] <= _ROUND_OFF * n * np.abs(alpha[: k + 1]).max():
+        if k + 1 == steps or beta[k] <= ROUND_OFF * n * np.abs(alpha[: k + 1]).max():
             reached = k + 1
             break
         Q[:, k + 1] = v / beta[k]

@@ -8,14 +8,13 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
+from bregopt.certify.constants import LARGEST_TRACE
 from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program
 
 __all__ = ["is_farkas", "is_ray"]
-
-_BEYOND = 1e8  # times the largest trace that the bounds state: answers of a larger trace are ignored
 
 
 def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
@@ -53,7 +52,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
                 return False
             else:
                 lacking += max(value, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
-        return demand - supply > tol * magnitude and _BEYOND * lacking <= demand - supply
+        return demand - supply > tol * magnitude and LARGEST_TRACE * lacking <= demand - supply
 
     adjoints = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
     # The largest diagonal entry is at most the largest eigenvalue: it refutes most candidates cheaply.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import primal_residual
+from bregopt.certify import Known, PrimalDualPoint
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
@@ -47,7 +47,9 @@ class Whitened(Reduced):
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
         # A residual that is relatively small in these coordinates may be large in the given ones.
-        return primal_residual(self.whole, tuple(self.L @ M @ self.L.T for M in X), u, activity)
+        restored = tuple(self.L @ M @ self.L.T for M in X)
+        known = Known(activity=activity, cone_residual=0.0)
+        return PrimalDualPoint(self.whole, restored, u, np.zeros(self.whole.m), **known).primal_residual
 
 
 class Whitening:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, Mask, symmetric_matrix
-from bregopt.certify.certificate import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.modeling.atoms import diag
@@ -269,7 +269,7 @@ def _with_unit_diagonal(problem: Problem, solution: Solution, required: Array, t
     raw = solution._raw
     assert raw is not None
     with threads_for(len(Y)):
-        certificate = certify(problem.program(), (Y,), raw.u, raw.duals, S=raw._S)
+        certificate = certify(PrimalDualPoint(problem.program(), (Y,), raw.u, raw.duals, S=raw._S))
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
     return certified(solution, certificate, X=Y)

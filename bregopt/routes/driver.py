@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.certify import Certificate, certify, check_families, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify, check_families, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
@@ -146,11 +146,11 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
     sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # rarely certified otherwise
-    certificate = certify(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S)
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S))
     if certificate.meets(tol):
         return answer, certificate
     if not sharp and any(block.nearness is None for block in program.blocks):
-        certificate = certify(program, answer.X, answer.u, answer.y, S=answer.S)
+        certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, S=answer.S))
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
     try:
@@ -158,7 +158,7 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     except CutShort:
         return answer, certificate
     faces = on_faces.program.faces
-    proven = certify(program, answer.X, answer.u, answer.y_on_faces, faces)
+    proven = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
     if not proven.meets(tol):
         return answer, certificate
     return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), proven

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify import Certificate, certify, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
@@ -271,7 +271,7 @@ class _Rounds:
         if self._best is not None:
             best = self._best[1]
             candidates += [replace(answer, y=best.y), replace(best, y=answer.y)]
-        certificates = [certify(program, a.X, a.u, a.y) for a in candidates]
+        certificates = [certify(PrimalDualPoint(program, a.X, a.u, a.y)) for a in candidates]
         errors = [max(c.gap, c.primal_residual, c.dual_residual) for c in certificates]
         k = int(np.argmin(errors))
         if self._best is None or errors[k] < self._best[0]:

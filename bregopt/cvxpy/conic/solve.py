@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import certify, is_farkas, is_ray
+from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError
 from bregopt.program import StopReason
@@ -86,7 +86,7 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
     program = read_dual(conic).program
     S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
     if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
-        certificate = certify(program, S, u, x)
+        certificate = certify(PrimalDualPoint(program, S, u, x))
         near = status == "Solved" or certificate.meets(max(tol, _NEAR))
         return "Solved" if certificate.meets(tol) else "AlmostSolved" if near else status
     if status in _PROOFS:

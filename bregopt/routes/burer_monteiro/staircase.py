@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, Mask
-from bregopt.certify import Certificate, certify, lowest, objective_size
+from bregopt.certify import Certificate, PrimalDualPoint, certify, lowest, objective_size
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import turned
 from bregopt.program import Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
@@ -135,11 +135,11 @@ class Staircase:
     def _certified(self) -> Certificate:
         """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
-        certificate = certify(self._program, (LowRank(R),), np.zeros(0), y)
+        certificate = certify(PrimalDualPoint(self._program, (LowRank(R),), np.zeros(0), y))
         small = _nearly_zero_rows(R, self._tuning.zero_row)
         if small.any() and certificate.gap <= tol < certificate.primal_residual:
             other = self._L.retract(np.where(small[:, None], 0.0, R)).R
-            proven = certify(self._program, (LowRank(other),), np.zeros(0), y)
+            proven = certify(PrimalDualPoint(self._program, (LowRank(other),), np.zeros(0), y))
             R, certificate = (other, proven) if proven.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # Round-off of large multipliers may put an earlier bound above the solution.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certificate_of
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.divergences import VonNeumann
 from bregopt.program import Answer, Program, Start, StopReason
@@ -116,7 +116,9 @@ class _Projection:
         constant = self.trace_X0 - boost.trace
         # log X - log X0 = (A*(y) - C) / mu
         divergence = (float(y @ activity) - self.block.cost_value(boost.X)) / self.mu + constant
-        return certificate_of(program, boost.X, y, activity, divergence, self.mu * constant)
+        known = Known(activity=activity, divergences=(divergence,), cone_residual=0.0)
+        known["matrix_terms"] = (self.mu * constant,)
+        return certify(PrimalDualPoint(program, (boost.X,), np.zeros(0), y, **known))
 
     def multipliers(self) -> Array:
         """Return the multipliers of all rows; that of the trace follows from the level of ``log X``."""

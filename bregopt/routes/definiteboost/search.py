@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import certify, is_farkas
+from bregopt.certify import PrimalDualPoint, certify, is_farkas
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes.definiteboost.boost import Boost
@@ -137,7 +137,7 @@ class _Search:
         self.boost.reset(self.boost.y)
         self.offer(self.boost.X)
         best = self.best
-        certificate = certify(self.program, (best.X,), best.u, best.y)
+        certificate = certify(PrimalDualPoint(self.program, (best.X,), best.u, best.y))
         lo, hi = self.bounds_at(objective)
         self.progress.record(
             self.iteration,
@@ -174,7 +174,7 @@ class _Search:
         y, weight = best.y, -float(self.slope @ self.boost.y)
         if weight > 0:
             y = self.trace.with_trace_multiplier(program, self.boost.y / weight)
-        certificate = certify(program, (X,), u, y)
+        certificate = certify(PrimalDualPoint(program, (X,), u, y))
         if certificate.primal_residual <= self.settings.tol and value < best.value:
             best.X, best.u, best.value = X, u, value
         if weight > 0 and certificate.dual - program.offset > best.bound:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certificate_inside, is_ray
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import root_of
 from bregopt.program import Answer, Program, Start, StopReason, pays
 from bregopt.routes.ipm.iterate import Iterate
@@ -65,11 +65,10 @@ class _CentralPath(Method):
         self._has_no_objective = not pays(program)
 
     def certificate(self, at: Iterate) -> Certificate:
-        X = tuple(pair.X for pair in at.pairs)
-        if self._has_no_objective:
-            return certificate_inside(self._program, X, at.u, 0 * at.y, at.activity)
-        dual_residual = 0.0 if _dual_feasible(at) else at.dual_residual
-        return certificate_inside(self._program, X, at.u, at.y, at.activity, dual_residual)
+        X, y = tuple(pair.X for pair in at.pairs), 0 * at.y if self._has_no_objective else at.y
+        smallest = 0.0 if self._has_no_objective or _dual_feasible(at) else -at.dual_residual
+        known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=(smallest,) * len(X))
+        return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
         return self._engine.advance(at, 0.0)

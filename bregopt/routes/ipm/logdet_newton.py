@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certify, is_ray, primal_residual
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Answer, Face, Program, Start, StopReason
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
@@ -86,11 +86,11 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
 
 def _inactive(problem: LogDetProblem, X: Array, settings: Any, progress: Progress) -> Answer | None:
     """Return the unconstrained minimizer if it is the solution."""
-    activity = problem.program.A.apply((X,))
-    if primal_residual(problem.program, (X,), _NO_VARIABLES, activity) > settings.tol:
-        return None
     y = np.zeros(problem.program.m)
-    certificate = certify(problem.program, (X,), _NO_VARIABLES, y)
+    point = PrimalDualPoint(problem.program, (X,), _NO_VARIABLES, y)
+    if point.primal_residual > settings.tol:
+        return None
+    certificate = certify(point)
     if not certificate.meets(settings.tol):
         return None
     progress.record(0, certificate)

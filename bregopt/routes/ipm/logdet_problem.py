@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certificate_of
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.whitening import Whitened
@@ -18,10 +18,10 @@ from bregopt.program import Program
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.progress import Progress
 
-__all__ = ["Known", "LogDetProblem", "Point"]
+__all__ = ["LogDetIterate", "LogDetProblem", "LogDeterminants"]
 
 
-class Point(Protocol):
+class LogDetIterate(Protocol):
     """An iterate: a matrix, multipliers, their factors; no ``Z_root`` if the multipliers prove nothing."""
 
     @property
@@ -40,17 +40,11 @@ class Point(Protocol):
     def activity(self) -> Array: ...
 
 
-class Known(NamedTuple):
-    """Values that the method has already computed at an iterate.
+class LogDeterminants(NamedTuple):
+    """The logarithms of the determinants of ``X`` and ``Z``."""
 
-    They are the logarithms of the determinants and, over the rows, the sums of the penalties (`penalty`) and
-    of the terms of the dual function (`rows_term`).
-    """
-
-    X_log_det: float
-    Z_log_det: float
-    penalty: float | None = None
-    rows_term: float | None = None
+    X: float
+    Z: float
 
 
 class LogDetProblem:
@@ -93,15 +87,17 @@ class LogDetProblem:
         direction: Array = v @ v.T
         return direction
 
-    def certificate(self, at: Point, known: Known | None = None) -> Certificate:
+    def certificate(
+        self, at: LogDetIterate, log_det_of: LogDeterminants | None = None, **known: Unpack[Known]
+    ) -> Certificate:
         """Return the certificate of an iterate, from its factors and the values already computed."""
         n, proves = len(at.X), at.Z_root is not None
-        if known is None:
-            known = Known(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))
+        if log_det_of is None:
+            log_det_of = LogDeterminants(log_det(at.X_root), 0.0 if at.Z_root is None else log_det(at.Z_root))
         linear = float(np.vdot(self.divergence.inverse, at.X)) - n
-        divergence = linear - known.X_log_det + self._log_det
-        term = self.mu * (known.Z_log_det + self._log_det - n * math.log(self.mu)) if proves else -math.inf
-        sums = known.penalty, known.rows_term
-        found = certificate_of(self.program, at.X, at.y, at.activity, divergence, term, *sums)
+        known["divergences"] = (linear - log_det_of.X + self._log_det,)
+        term = self.mu * (log_det_of.Z + self._log_det - n * math.log(self.mu)) if proves else -math.inf
+        known |= Known(matrix_terms=(term,), activity=at.activity, cone_residual=0.0)
+        found = certify(PrimalDualPoint(self.program, (at.X,), np.zeros(0), at.y, **known))
         residual = self._progress.missed((at.X,), np.zeros(0), at.activity)
         return replace(found, primal_residual=max(found.primal_residual, residual))

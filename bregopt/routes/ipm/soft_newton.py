@@ -19,13 +19,13 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array
-from bregopt.certify import Certificate
+from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
-from bregopt.routes.ipm.logdet_problem import Known, LogDetProblem
+from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import newton_flops
@@ -156,9 +156,9 @@ class SoftNewton(Method):
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return the certificate of an iterate."""
         primal, dual = at.primal, at.dual
-        return self._problem.certificate(
-            at, Known(primal.log_det, dual.log_det, primal.penalty, dual.rows_term)
-        )
+        log_det_of = LogDeterminants(primal.log_det, dual.log_det)
+        sums = Known(penalties=primal.penalty, row_terms=dual.rows_term)
+        return self._problem.certificate(at, log_det_of, **sums)
 
     def at(self, y: Array) -> SoftIterate | None:
         """Return the iterate at the primal point of given multipliers, None if there is none."""

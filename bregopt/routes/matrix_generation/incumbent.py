@@ -6,14 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array
-from bregopt.certify import (
-    Certificate,
-    TraceBound,
-    bound_inside,
-    certificate_inside,
-    objective_size,
-    primal_residual,
-)
+from bregopt.certify import Certificate, Known, PrimalDualPoint, TraceBound, certify, objective_size
 from bregopt.program import LowRank, Program
 from bregopt.routes.matrix_generation.oracle import Leading
 from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
@@ -57,13 +50,11 @@ class Incumbent:
         Without a bound, it is better if its residual is smaller, or equal with a lower objective.
         """
         program = self._program
-        activity = program.activity((X,), u)
-        residual = max(primal_residual(program, (X,), u, activity), self._tol)
-        terms = [self._block.cost_value(X), float(program.c @ u), program.offset]
-        primal = sum(terms) + float(program.bounds.penalty(activity).sum())
-        size = max(objective_size(self._program, self._primal, self.dual), TINY)
+        point = PrimalDualPoint(program, (X,), u, np.zeros(program.m))
+        residual, primal = max(point.primal_residual, self._tol), point.primal
+        size = max(objective_size(program, self._primal, self.dual), TINY)
         if self._merit(residual, primal, size) < self._merit(self._residual, self._primal, size):
-            self.X, self.u, self._activity = X, u, activity
+            self.X, self.u, self._activity = X, u, point.activity
             self._residual, self._primal = residual, primal
 
     def _merit(self, residual: float, primal: float, size: float) -> tuple[float, float]:
@@ -81,10 +72,10 @@ class Incumbent:
         """
         if self._bound.exact or found.bound > 0:
             y = y - found.bound * self._bound.multipliers
-        dual, residual, cost = bound_inside(self._program, self.u, y)
-        residual = max(residual, self._tol)
-        if (-residual, dual - cost) > (-self._dual_residual, self.dual):
-            self.dual, self.y, self._dual_residual = dual - cost, y, residual
+        bound = PrimalDualPoint(self._program, (self.X,), self.u, y, smallest_eigenvalues=(0.0,)).bound
+        dual, residual = bound.value - bound.cost, max(bound.residual, self._tol)
+        if (-residual, dual) > (-self._dual_residual, self.dual):
+            self.dual, self.y, self._dual_residual = dual, y, residual
 
     def certificate(self) -> Certificate:
         """Return the certificate of point and multipliers."""
@@ -115,10 +106,11 @@ class Incumbent:
         return float(np.sqrt(float(s @ s) / trace)) if self._bound.exact and trace > 0 else 1.0
 
     def _certificate(self, X: LowRank, activity: Array) -> Certificate:
+        known = Known(activity=activity, smallest_eigenvalues=(0.0,))
+        point = PrimalDualPoint(self._program, (X,), self.u, self.y, **known)
         if np.isfinite(self.dual):
-            return certificate_inside(self._program, (X,), self.u, self.y, activity)
-        residual = primal_residual(self._program, (X,), self.u, activity)  # no multipliers: nothing is proven
-        return Certificate(self._primal, -np.inf, np.inf, residual, 1.0, np.inf)
+            return certify(point)
+        return Certificate(self._primal, -np.inf, np.inf, point.primal_residual, 1.0, np.inf)
 
 
 def balanced(program: Program, y: Array, tuning: MatrixGenerationTuning) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array
-from bregopt.certify import certify
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, Point, line_root
 from bregopt.program import Answer, Program, Start, StopReason, Target
@@ -68,7 +68,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     tuning: ProjectionTuning = settings.tuning
     limit = settings.max_iter or tuning.cycle_limit
     cycle = 0
-    stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+    stop = monitor.look(cycle, certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y)), y)
     try:
         while stop is None:
             cycle += 1
@@ -76,7 +76,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
             if cycle >= limit or _due(cycle, tuning.certificate_divisor):
                 # Rebuilding the point from the multipliers removes the round-off of the updates.
                 point.reset(block.C - program.A.adjoint(y))
-                stop = monitor.look(cycle, certify(program, (point.X,), _NO_VARIABLES, y), y)
+                stop = monitor.look(cycle, certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y)), y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
     except CutShort as cut:
         stop = reason(cut)

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify import Certificate, certificate_of
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences import Spectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
@@ -154,14 +154,12 @@ class _DualNewton(Method):
         return self._diagonal.scaled(at.X, np.sqrt(self._settings.tol))
 
     def certificate(self, at: _Point) -> Certificate:
-        if self._restores:
-            X = self._on_rows(at)
-            activity = self._program.A.apply((X,))
-            value = self._divergence.value(X)
-            return certificate_of(self._program, X, at.y, activity, value, at.term)
-        W = self._C - self._program.A.adjoint(at.y)
-        divergence = (at.term - float(np.vdot(W, at.X))) / self._mu
-        return certificate_of(self._program, at.X, at.y, at.activity, divergence, at.term)
+        known = Known(matrix_terms=(at.term,), cone_residual=0.0)
+        if not self._restores:
+            W = self._C - self._program.A.adjoint(at.y)
+            known["divergences"] = ((at.term - float(np.vdot(W, at.X))) / self._mu,)
+            known["activity"] = at.activity
+        return certify(PrimalDualPoint(self._program, (self._on_rows(at),), np.zeros(0), at.y, **known))
 
     def _point(self, y: Array) -> _Point | None:
         """Return the point of given multipliers, None outside the domain of the dual."""

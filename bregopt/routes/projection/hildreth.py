@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import Certificate, certify, is_farkas
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
@@ -71,7 +71,7 @@ class _Dykstra(Method):
         return _Point(y, psd_part(self._center + self._program.A.adjoint(y) / (2 * self._mu)))
 
     def certificate(self, at: _Point) -> Certificate:
-        return certify(self._program, (at.X,), np.zeros(0), at.y)
+        return certify(PrimalDualPoint(self._program, (at.X,), np.zeros(0), at.y))
 
     def advance(self, at: _Point) -> _Point:
         checkpoint(len(at.X))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certify
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
@@ -152,7 +152,7 @@ class _Weighted:
     def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
         if self._diagonal is not None:
             X = self._diagonal.scaled(X, np.sqrt(self._settings.tol))
-        certificate = certify(self._program, (X,), _NO_VARIABLES, y, S=(S,))
+        certificate = certify(PrimalDualPoint(self._program, (X,), _NO_VARIABLES, y, S=(S,)))
         return _Certified(X, y, S, certificate)
 
     def _without(self, stop: StopReason) -> Answer:

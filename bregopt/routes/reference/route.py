@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Block, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
@@ -121,7 +121,7 @@ def _certified(
     answer = replace(
         answer, y=np.zeros(program.m) if constant else _cleaned(program, answer.y, settings.tuning)
     )
-    certificate = certify(program, answer.X, answer.u, answer.y)
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
     progress.record(answer.iterations, certificate)
     return answer, certificate
 

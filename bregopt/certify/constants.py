@@ -1,0 +1,75 @@
+"""The numerical constants of certificates and proofs.
+
+No option changes them: a certificate is a function of a program and a point, and of nothing else. Those of
+the first group decide what an answer proves. Those of the second group decide how much work a proof takes.
+"""
+
+from bregopt.arrays import EPS
+
+# What an answer proves.
+
+# Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
+# of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
+NEGLIGIBLE_OBJECTIVE = 1e-2
+# Fraction of a row's norm times the scale of X: the least size that its violation is relative to. A row that
+# is zero at X is otherwise met to round-off and never to a relative tolerance.
+ROW_NOISE = 1e-9
+# Multiple of the scale of X, or of the costs, beyond which the relative residual is multiplied up: iterates
+# that diverge may meet the rows, or the cone, in the limit only (tests/test_false_proofs.py).
+DIVERGENT = 1e3
+# Fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix, above the round-off of an
+# eigendecomposition of order 1,000.
+CONE_NOISE = 1e-12
+# Times the largest trace that the bounds state: a proof of infeasibility ignores points of a larger trace.
+LARGEST_TRACE = 1e8
+# Relative difference up to which two numbers of one row family, computed in two ways, are taken as equal.
+FAMILY_NOISE = 1e-9
+# Neglected probability that a random vector is too near orthogonal to the eigenvector that it should show.
+ORTHOGONAL = 1e-12
+# Relative error of a sum of products, times its length.
+ROUND_OFF = 4 * EPS
+
+# How much work a proof takes.
+
+# Order up to which matrices are formed and all their eigenvalues are computed: 20 ms at most.
+LARGEST_FORMED = 500
+# Order up to which a sparse matrix may be formed for Cholesky's factorization: 200 MB.
+LARGEST_DENSE = 5_000
+# Entries of the profile after reordering, and their fraction of the n^2 entries, up to which a sparse matrix
+# is factorized. The factor of a larger profile takes longer than a Cholesky factorization of the full matrix.
+LARGEST_PROFILE, LARGEST_PROFILE_SHARE = 5e7, 0.1
+# Number of vectors up to which they border the factorized matrix. Each costs a solve.
+LARGEST_BORDER = 20
+# First step below the estimate of an eigenvalue, as a fraction of the size of the matrix: for sparse and
+# for dense factors, a little above the round-off of their proofs.
+FIRST_STEP, FIRST_DENSE_STEP = 1e-13, 1e-10
+# Factor of a step whose bound was not proven, and the number of steps.
+STEP_GROWTH, PROOF_STEPS = 10.0, 12
+# Steps up to this fraction of the size are not refined, and refinement stops at this ratio of a proven step
+# to one that failed. A finer bound does not show in a gap of 1e-8.
+FINE_STEP, FINE_RATIO = 1e-9, 1.5
+# Factor of the weights of the border's vectors: it leaves room for the square of the border's error.
+BORDER_WEIGHT = 0.9
+# Largest error of the corner -I of the bordered matrix for which a factorization is accepted.
+CORNER_ERROR = 0.01
+# Steps of Lanczos's method for the estimate of the smallest eigenvalue.
+LANCZOS_STEPS = 60
+# Degrees of the Chebyshev polynomial, tried in order until the bound's distance from the estimate is at most
+# this fraction of the estimate.
+DEGREES, BOUND_DISTANCE = (250, 500, 1_000, 2_000, 4_000), 0.5
+# Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
+# the root of the largest eigenvalue.
+HEAVY_VECTOR = 100.0
+# Entry above which the polynomial's vectors are scaled down, far from overflow.
+LARGEST_ENTRY = 1e100
+# Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
+# multiplications in a sparse factor.
+DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 5.0
+# Number of bounds that are cached: the certificate of an answer repeats its route's last proofs.
+CACHED_BOUNDS = 4
+# Rows of a family that are checked one by one.
+CHECKED_ROWS = 50
+# Steps of the projected gradient method that checks a divergence's bound on the minimum.
+DESCENT_STEPS = 30
+# Largest power of ten among the step lengths at which a recession function is checked.
+LARGEST_CHECKED_STEP = 8

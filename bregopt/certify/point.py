@@ -1,0 +1,341 @@
+"""A primal and a dual point, and the values that its certificate consists of.
+
+For multipliers ``y`` in their range, Lagrange's bound is
+
+    dual(y) = sum_k g_k(y_k)  +  sum over blocks min_X <C - A*(y), X> + mu D(X, X0)  +  min_u (c - B'y)'u.
+
+Each value is computed on first use. A route that already holds one hands it over, and it is not computed
+again; nothing else of a route enters a certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypedDict, Unpack
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.certify.consistency import least_seen
+from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
+from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
+from bregopt.certify.trace_bound import diagonal_bounds, trace_bounds
+from bregopt.program.anchor import divergence_of
+from bregopt.program.face import Face
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.program import Block, Program
+from bregopt.program.scale import scale_of
+from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
+
+__all__ = ["DualBound", "Known", "PrimalDualPoint", "least_eigenvalue", "slack"]
+
+# Computed once for each program; dropped with it.
+_sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
+
+
+class Known(TypedDict, total=False):
+    """Values that a route may hold, under the names of the properties of :class:`PrimalDualPoint`."""
+
+    activity: Array
+    penalties: float
+    divergences: tuple[float, ...]
+    cone_residual: float
+    row_terms: float
+    matrix_terms: tuple[float, ...]
+    smallest_eigenvalues: tuple[float, ...]
+
+
+class DualBound(NamedTuple):
+    """Lagrange's bound.
+
+    Parameters
+    ----------
+    value : float
+        ``-inf`` if the multipliers prove nothing.
+    residual : float
+        Distance of the multipliers from the domain of the bound, relative to the scale of the costs.
+    cost : float
+        First-order cost of that residual at ``X`` and ``u``.
+    """
+
+    value: float
+    residual: float
+    cost: float
+
+
+class PrimalDualPoint:
+    """A primal point ``X``, ``u`` and a dual point ``y``.
+
+    Parameters
+    ----------
+    program : Program
+        Without low-rank ``X0``: such blocks are certified on their range spaces.
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
+    u : array of shape (k,)
+    y : array of shape (m,)
+        Clipped to its range.
+    faces : sequence of Face, optional
+        The faces that the rows restrict ``X`` to (:mod:`bregopt.presolve.faces`): ``C - A*(y)`` need be psd
+        there only.
+    sharp : bool
+        Whether a positive smallest eigenvalue of ``C - A*(y)`` is computed where the trace of ``X`` is fixed.
+        It raises the bound. Otherwise a factorization is enough.
+    S : sequence of arrays of shape (n_b, n_b) or None, optional
+        Multipliers of ``X psd``, for blocks with elementwise weights: their minimum over psd matrices has no
+        closed form. Without it the gradient at ``X`` is used.
+    **known
+        Values that the caller holds: properties of this class by name (:class:`Known`).
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        X: Sequence[Matrix],
+        u: Array,
+        y: Array,
+        *,
+        faces: Sequence[Face] | None = None,
+        sharp: bool = True,
+        S: Sequence[Array | None] | None = None,
+        **known: Unpack[Known],
+    ) -> None:
+        self.program, self.X, self.u, self.y = program, X, u, program.bounds.clip(y)
+        self._faces, self._sharp, self._S = faces, sharp, S
+        vars(self).update(known)  # a cached property with a value is not computed
+
+    @cached_property
+    def activity(self) -> Array:
+        """``A(X) + B u``, an array of shape (m,)."""
+        return self.program.activity(self.X, self.u)
+
+    @cached_property
+    def penalties(self) -> float:
+        """The sum of the penalties of soft rows."""
+        return float(self.program.bounds.penalty(self.activity).sum())
+
+    @cached_property
+    def divergences(self) -> tuple[float, ...]:
+        """``D(X, X0)`` of each block, zero for a block without a divergence."""
+        return tuple(
+            0.0 if block.nearness is None else divergence_of(block.nearness).value(np.asarray(X))
+            for block, X in zip(self.program.blocks, self.X, strict=True)
+        )
+
+    @cached_property
+    def primal(self) -> float:
+        """The objective at ``X`` and ``u``."""
+        program = self.program
+        terms = [self.penalties, *(b.cost_value(X) for b, X in zip(program.blocks, self.X, strict=True))]
+        if program.k:
+            terms.append(float(program.c @ self.u))
+        for block, divergence in zip(program.blocks, self.divergences, strict=True):
+            if block.nearness is not None:
+                terms.append(block.nearness.mu * divergence)
+        return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset
+
+    @cached_property
+    def violations(self) -> Array:
+        """The violation of each hard row, an array of shape (m,)."""
+        if self.program.bounds.all_soft:
+            return np.zeros(self.program.m)
+        return self.program.bounds.missed(self.activity)
+
+    @cached_property
+    def cone_residual(self) -> float:
+        """The relative distance of ``X`` from the cone, where no divergence keeps it inside."""
+        return _cone_residual(self.program, self.X)
+
+    @cached_property
+    def primal_residual(self) -> float:
+        """The largest relative violation of a row, of the box, or of ``X psd``."""
+        program = self.program
+        residual = _row_residual(self)
+        if program.k:
+            residual = max(residual, _box_residual(program, self.u))
+        if residual:
+            residual *= _divergence_factor(program, self.X, self.u)
+        return max(residual, self.cone_residual)
+
+    @cached_property
+    def row_terms(self) -> float:
+        """``sum_k g_k(y_k)``, the rows' terms of the bound."""
+        return float(self.program.bounds.conjugate(self.y).sum())
+
+    @cached_property
+    def matrix_terms(self) -> tuple[float, ...]:
+        """``min_X <C - A*(y), X> + mu D(X, X0)`` of each block, zero for a block without a divergence."""
+        blocks = enumerate(self.program.blocks)
+        return tuple(0.0 if block.nearness is None else self._matrix_term(b) for b, block in blocks)
+
+    @cached_property
+    def smallest_eigenvalues(self) -> tuple[float, ...]:
+        """A lower bound on the eigenvalues of ``C - A*(y)`` of each block, zero for one with a divergence.
+
+        Zero may also stand for a positive bound, where that has no use.
+        """
+        blocks = enumerate(self.program.blocks)
+        return tuple(self._smallest_eigenvalue(b) if block.nearness is None else 0.0 for b, block in blocks)
+
+    @cached_property
+    def bound(self) -> DualBound:
+        """Lagrange's bound on the optimum."""
+        terms, residual, cost = [self.row_terms, *self.matrix_terms], 0.0, 0.0
+        for b, smallest in enumerate(self.smallest_eigenvalues):
+            if smallest == 0:
+                continue
+            trace = trace_bounds(self.program)[b]
+            if trace is not None:
+                terms.append(trace.least(smallest))
+            elif smallest < 0:
+                residual = max(residual, _relative_to_costs(self.program, -smallest, self.y))
+                cost -= smallest * float(self.X[b].trace())
+        box, miss, left = _box_minimum(self.program, self.u, self.y)
+        terms.append(box)
+        value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
+        return DualBound(value, max(residual, miss), cost + left)
+
+    def _matrix_term(self, b: int) -> float:
+        nearness = self.program.blocks[b].nearness
+        assert nearness is not None
+        W = self.program.blocks[b].C - self.program.A.adjoint(self.y, b)
+        divergence: Any = divergence_of(nearness)
+        X, mu = np.asarray(self.X[b]), nearness.mu
+        if getattr(divergence, "takes_multiplier", False):
+            S = None if self._S is None else self._S[b]
+            least = divergence.dual_term(W, mu, X, S, diagonal_bounds(self.program)[b])
+        else:
+            least = divergence.dual_term(W, mu, X)
+        return min(least, least_seen(divergence, W, mu, X))
+
+    def _smallest_eigenvalue(self, b: int) -> float:
+        trace = trace_bounds(self.program)[b]
+        Z = slack(self.program, b, self.y, self.X[b], self._faces)
+        return least_eigenvalue(Z, self._sharp and trace is not None and trace.exact)
+
+
+def slack(
+    program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None
+) -> Array | SparsePlusLowRank:
+    """Return ``C - A*(y)`` of a linear block; sparse plus low rank where ``X`` is large and a LowRank."""
+    block = program.blocks[b]
+    if isinstance(X, LowRank) and block.n > LARGEST_FORMED and faces is None:
+        own = _sparse_low_rank_programs(program)[b]
+        if own is not None:
+            return own.cost - own.rows.adjoint(y)
+    W = block.C - program.A.adjoint(y, b)
+    return W if faces is None else faces[b].compress(W)
+
+
+def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
+    """Return the smallest eigenvalue; if positive, it is replaced by zero unless `above_zero`.
+
+    A Cholesky factorization then replaces the eigenvalues.
+    """
+    if isinstance(S, SparsePlusLowRank):
+        return smallest_eigenvalue(S)
+    if not above_zero:
+        try:
+            np.linalg.cholesky(S)
+        except np.linalg.LinAlgError:
+            pass
+        else:
+            return 0.0
+    return float(np.linalg.eigvalsh(S)[0])
+
+
+def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
+    """Return the dual residual of the eigenvalue ``-miss``, relative to the scale of the costs.
+
+    It is multiplied up where the multipliers are far larger than that scale (see ``DIVERGENT``).
+    """
+    eta = max(scale_of(program).dual, TINY)
+    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
+    return miss / eta * max(1.0, largest / (DIVERGENT * eta))
+
+
+def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
+    """Return the minimum of ``(c - B'y)'u`` over the box, the relative residual of free ``u``, its cost."""
+    if program.k == 0:
+        return 0.0, 0.0, 0.0
+    reduced = program.c - program.Bt @ y
+    end = np.where(reduced > 0, program.u_lo, program.u_hi)
+    closed = np.isfinite(end)
+    left = np.where(closed, 0.0, np.abs(reduced))
+    column = program.column_sizes
+    size = np.where(column > 0, scale_of(program).dual * column, np.abs(program.c))
+    miss = left / np.maximum(size, TINY)
+    return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
+
+
+def _row_residual(point: PrimalDualPoint) -> float:
+    """Return the largest relative violation of a row."""
+    program, missed = point.program, point.violations
+    if not missed.any():
+        return 0.0
+    norms, sizes, rho = program.row_sizes, program.bounds.sizes, scale_of(program).primal
+    reach = np.maximum(sizes, ROW_NOISE * norms * rho)
+    if program.k:
+        reach = np.maximum(reach, program.absolute_B @ np.abs(point.u))
+    for term in program.A.terms:
+        if missed[term.place].any():
+            root = np.sqrt(np.maximum(point.X[term.block].diagonal(), 0.0))
+            reach[term.place] = np.maximum(reach[term.place], term.rows.magnitude(root))
+    stated = np.maximum(sizes, norms * rho)
+    return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
+
+
+def _box_residual(program: Program, u: Array) -> float:
+    """Return the largest violation of the box, relative to the larger of its bound and the scale of u."""
+    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
+    column = program.column_sizes
+    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
+    end = np.where(u < program.u_lo, program.u_lo, program.u_hi)
+    size = np.maximum(usual, np.where(outside > 0, np.abs(end), 0.0))
+    return float((outside / size).max())
+
+
+def _divergence_factor(program: Program, X: Sequence[Matrix], u: Array) -> float:
+    """Return the size of ``X`` and ``u`` as a multiple of ``DIVERGENT`` times their scale, at least one.
+
+    Rows that only a divergent sequence meets in the limit are met to any accuracy by large enough matrices.
+    """
+    usual = DIVERGENT * scale_of(program).primal
+    variables = float((np.abs(u) * program.column_sizes).max()) if program.k else 0.0
+    largest = max([variables, *(float(X_b.trace()) for X_b in X)])
+    if largest <= usual:
+        return 1.0
+    traces = [
+        float(X_b.trace()) for X_b, bound in zip(X, trace_bounds(program), strict=True) if bound is None
+    ]
+    return max([1.0, variables / usual, *(trace / usual for trace in traces)])
+
+
+def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
+    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside."""
+    worst = 0.0
+    for block, X_b in zip(program.blocks, X, strict=True):
+        if isinstance(X_b, LowRank) or _keeps_inside(block):
+            continue
+        average = float(np.trace(X_b)) / len(X_b)
+        smallest = least_eigenvalue(X_b + CONE_NOISE * abs(average) * np.eye(len(X_b)))
+        if smallest < 0:
+            size = min(average, scale_of(program).primal)
+            worst = max(worst, -smallest / size if size > 0 else math.inf)
+    return worst
+
+
+def _keeps_inside(block: Block) -> bool:
+    """Whether the block's divergence declares that it is infinite outside the cone."""
+    if block.nearness is None:
+        return False
+    return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
+
+
+def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
+    if program not in _sparse_low_rank:
+        blocks = range(len(program.blocks))
+        _sparse_low_rank[program] = tuple(sparse_plus_low_rank(program, b) for b in blocks)
+    return _sparse_low_rank[program]
