@@ -13,7 +13,8 @@ from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.presolve.range_space import RANK_TOL, with_complement
+from bregopt.presolve.constants import RANK_TOL
+from bregopt.presolve.range_space import with_complement
 from bregopt.program import Nearness
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank, Matrix

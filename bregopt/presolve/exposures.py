@@ -14,15 +14,11 @@ import scipy.linalg
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
+from bregopt.presolve.constants import DEFINITE_PROBES, FACE_NOISE, LARGEST_LINEAR_PROGRAM
 from bregopt.program import Face, LowRank, Program
 from bregopt.program.rows import Rows
 
-__all__ = ["ROUND_OFF", "Exposure", "exposures_of"]
-
-ROUND_OFF = 1e-12  # fraction of a matrix's size: smaller numbers count as zero
-
-_PSD_PROBES = 10  # random vectors that detect an indefinite row
-_LARGEST_PROGRAM = 1_000_000  # weights of rows on the diagonal, above which no linear program is solved
+__all__ = ["Exposure", "exposures_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +114,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     if face.codimension == 0:
         values = sign * _diagonals(rows)
     else:
-        V = face.embed(np.random.default_rng(0).normal(size=(face.order, _PSD_PROBES)))
+        V = face.embed(np.random.default_rng(0).normal(size=(face.order, DEFINITE_PROBES)))
         values = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
     mask: Mask = np.asarray((values >= 0).all(axis=1) & (values > 0).any(axis=1))
     return mask
@@ -140,9 +136,9 @@ def _diagonals(rows: Rows) -> Array:
 def _range_of(A: Array) -> Array | None:
     """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd."""
     size = float(np.abs(A).max())
-    if size <= ROUND_OFF:
+    if size <= FACE_NOISE:
         return None
-    tol = len(A) * ROUND_OFF * size
+    tol = len(A) * FACE_NOISE * size
     packed, pivot, rank, _ = scipy.linalg.lapack.dpstrf(A, tol=tol, lower=1)
     L = np.zeros((len(A), rank))
     L[pivot - 1] = np.tril(packed)[:, :rank]
@@ -156,7 +152,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     ``weight'b <= 0``, with one weight for each bound of a row.
     """
     at, W = _diagonal_rows(program, b)
-    if len(at) < 2 or W.size > _LARGEST_PROGRAM or (W != 0).sum(axis=1).max() < 2:
+    if len(at) < 2 or W.size > LARGEST_LINEAR_PROGRAM or (W != 0).sum(axis=1).max() < 2:
         return None
     from scipy.optimize import linprog  # slow to import, seldom needed
 
@@ -181,7 +177,7 @@ def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
     alone = _alone(program, b)
     places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
     for term in program.A.terms:
-        if term.block != b or term.rows.count() > _LARGEST_PROGRAM:
+        if term.block != b or term.rows.count() > LARGEST_LINEAR_PROGRAM:
             continue
         t = term.rows.coordinates()
         spoiled = np.zeros(term.rows.m, dtype=bool)

@@ -19,16 +19,12 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.trace_bound import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve.exposures import ROUND_OFF, Exposure, exposures_of
+from bregopt.presolve.constants import FACE_NOISE, MULTIPLE_MARGIN, SLACK_NOISE, VANISHING_PROBES, ZERO_BOUND
+from bregopt.presolve.exposures import Exposure, exposures_of
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Face, LowRank, Program, Start
 
 __all__ = ["Faces", "OnFaces"]
-
-_NO_BOUND = 1e-14  # fraction of a row's norm times the bounds' largest trace: smaller bounds count as zero
-_PROBES = 3  # random vectors that detect a row that does not vanish
-_SLACK = 1e-10  # fraction of the norm of C - A*(y): tolerated negative eigenvalue
-_MARGIN = 1e-3  # relative margin of the multiple of F
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,7 @@ class OnFaces(Reduced):
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        noise = (_NO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
+        noise = (ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
@@ -112,9 +108,9 @@ class OnFaces(Reduced):
         after = Face(R)
         corner = after.project(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
-        if np.linalg.norm(corner) > ROUND_OFF * size:
+        if np.linalg.norm(corner) > FACE_NOISE * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
-            slack = _SLACK * size if costs else 0.0
+            slack = SLACK_NOISE * size if costs else 0.0
             on_face = after.compress(Z) + slack * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
@@ -123,7 +119,7 @@ class OnFaces(Reduced):
         own = _symmetric(R.T @ F @ R)
         needed = float(scipy.linalg.eigh(-_symmetric(S), own, eigvals_only=True)[-1])
         scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
-        return max(needed + _MARGIN * (abs(needed) + scale), 0.0)
+        return max(needed + MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
 
 
 class Faces:
@@ -156,7 +152,8 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     """Return the mask of hard rows that are zero on the faces, tested on random matrices there."""
     rng = np.random.default_rng(0)
     X = [
-        LowRank(face.embed(rng.normal(size=(face.order, _PROBES)))) if face.order else None for face in faces
+        LowRank(face.embed(rng.normal(size=(face.order, VANISHING_PROBES)))) if face.order else None
+        for face in faces
     ]
     activity, size = np.zeros(program.m), np.zeros(program.m)
     for term in program.A.terms:
@@ -165,7 +162,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
             activity[term.at] += term.rows.apply(X_b)
             size[term.at] += term.rows.norms() * X_b.trace()
     alone = program.bounds.hard & program.alone
-    mask: Mask = alone & (np.abs(activity) <= ROUND_OFF * size)
+    mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
     return mask
 
 

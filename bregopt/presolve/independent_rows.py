@@ -16,17 +16,12 @@ from scipy.linalg import solve_triangular
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import remaining
+from bregopt.presolve.constants import DEPENDENT, INCONSISTENCY, LARGEST_QR, NEARLY_DEPENDENT, QR_SECONDS
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Bounds, LinearMap, Penalty, Program, Start, Term
 from bregopt.program.rows import DenseRows
 
 __all__ = ["Independent", "IndependentRows"]
-
-_NEAR = 1e-3  # distance of a unit row from the span of earlier ones, up to which Newton's system loses digits
-_DEPENDENT = 1e-11  # distance up to which a row counts as dependent: round-off of the data alone
-_RIGHT_SIDE = 1e-9  # fraction of the largest bound: tolerated inconsistency of a dependent row
-_LARGEST_QR = 5e8  # multiplications, above which the rows are left as they are
-_SECONDS = 1e-7  # upper estimate of QR's time per entry: rows are left as they are if time is too short
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +67,25 @@ class IndependentRows:
     def apply(self, program: Program, options: Any) -> Independent | None:
         equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
         length = sum(n * (n + 1) // 2 for n in program.A.orders) + program.k
-        if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
+        if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:
             return None
-        if remaining() < _SECONDS * len(equal) * length:
+        if remaining() < QR_SECONDS * len(equal) * length:
             return None
         sizes = program.row_sizes[equal]
         vectors = _vectors(program, equal) / sizes[:, None]
         Q, R = np.linalg.qr(vectors.T)
         distance = np.abs(R.diagonal())
-        if len(distance) < len(equal) or distance.min() > _NEAR:
+        if len(distance) < len(equal) or distance.min() > NEARLY_DEPENDENT:
             return None
-        apart = distance > _DEPENDENT
-        if not (apart & (distance <= _NEAR)).any():
+        apart = distance > DEPENDENT
+        if not (apart & (distance <= NEARLY_DEPENDENT)).any():
             return None
         b = program.bounds.lo[equal] / sizes
         if not apart.all():
             Q, R = np.linalg.qr(vectors[apart].T)
         right = solve_triangular(R, b[apart], trans=1)
         left = b[~apart] - vectors[~apart] @ (Q @ right)
-        if np.abs(left).max(initial=0.0) > _RIGHT_SIDE * np.abs(b).max():
+        if np.abs(left).max(initial=0.0) > INCONSISTENCY * np.abs(b).max():
             return None
         equal, sizes = equal[apart], sizes[apart]
         others = np.flatnonzero(~program.bounds.equal)

@@ -17,12 +17,12 @@ import scipy.linalg
 from bregopt.arrays import Array, Mask
 from bregopt.divergences import Divergence
 from bregopt.errors import InfeasibleRowError
+from bregopt.presolve.constants import CANCELLATION, RANK_TOL
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
 
 __all__ = [
-    "RANK_TOL",
     "OnRangeSpaces",
     "RangeSpace",
     "RangeSpaces",
@@ -30,9 +30,6 @@ __all__ = [
     "range_space",
     "with_complement",
 ]
-
-RANK_TOL = 1e-10  # singular values of the factor below this fraction of the largest count as zero
-_ROUND_OFF = 1e-13  # a row whose terms cancel to less than this fraction of their size is zero on the range
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +200,7 @@ def _vanishing_rows(
         zero = _vanishes(before.rows, space, term.norms)
         if zero.any():
             vanishing[term.place] = zero & alone[term.place]
-            noise[term.place] = np.where(zero, _ROUND_OFF * before.norms * _extent(space), 0.0)
+            noise[term.place] = np.where(zero, CANCELLATION * before.norms * _extent(space), 0.0)
     return vanishing, noise
 
 
@@ -269,10 +266,10 @@ def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
         return size == 0
     if rows.single:
         t, length = rows.coordinates(), np.linalg.norm(space.V, axis=1)
-        return np.minimum(length[t.i], length[t.j]) <= _ROUND_OFF * length.max()
+        return np.minimum(length[t.i], length[t.j]) <= CANCELLATION * length.max()
     if rows.rank == 1:
         forms = rows.rank_one_terms()
         assert forms is not None
         projected, terms = forms.U @ space.V, abs(forms.U) @ np.abs(space.V)
-        return np.linalg.norm(projected, axis=1) <= _ROUND_OFF * np.linalg.norm(terms, axis=1)
-    return size <= _ROUND_OFF * rows.norms() * _extent(space)
+        return np.linalg.norm(projected, axis=1) <= CANCELLATION * np.linalg.norm(terms, axis=1)
+    return size <= CANCELLATION * rows.norms() * _extent(space)

@@ -6,12 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.presolve.constants import DENSE_FRACTION, ENTRY_NOISE
 from bregopt.program.rows import Distances, RankOne, Rows, SparseRows
 
 __all__ = ["recognize"]
-
-_SAME = 1e-12  # fraction of a row's largest entry: tolerated round-off of the data
-_DENSE = 0.25  # fraction of the order: vectors with more nonzeros are stored dense
 
 
 def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
@@ -54,13 +52,13 @@ def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array,
     weight = value[:, 0]
     z = value[:, :s] / weight[:, None]
     miss = np.abs(weight[:, None] * z[:, i] * z[:, j] - value).max(axis=1)
-    same = there & (miss <= _SAME * np.abs(value).max(axis=1))
+    same = there & (miss <= ENTRY_NOISE * np.abs(value).max(axis=1))
     return at[same], place[same], z[same], weight[same]
 
 
 def _differences(z: Array) -> Mask:
     """Return the mask of vectors ``(1, -1)``; every vector begins with one."""
-    return np.abs(z[:, 1] + 1) <= _SAME if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
+    return np.abs(z[:, 1] + 1) <= ENTRY_NOISE if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
 
 
 def _family(n: int, place: IntArray, z: Array, weight: Array, distances: bool) -> Rows:
@@ -68,4 +66,4 @@ def _family(n: int, place: IntArray, z: Array, weight: Array, distances: bool) -
         return Distances(n, place[:, 0], place[:, 1], weight)
     m, s = z.shape
     Z = sp.csr_array((z.ravel(), place.ravel(), s * np.arange(m + 1)), (m, n))
-    return RankOne(Z.toarray() if s > _DENSE * n else Z, weight)
+    return RankOne(Z.toarray() if s > DENSE_FRACTION * n else Z, weight)

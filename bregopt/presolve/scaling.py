@@ -17,14 +17,12 @@ from scipy.linalg import cholesky
 
 from bregopt.arrays import Array
 from bregopt.divergences import PENALTY_DEGREES
+from bregopt.presolve.constants import REFERENCE_CONDITION
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, Block, Program
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Scaled", "Scaling"]
-
-# Condition number of X0 above which it is whitened, if possible. Whitening makes sparse rows dense.
-_WELL_CONDITIONED = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,7 @@ class Scaling:
         for b, block in enumerate(program.blocks):
             kind = None if block.nearness is None else block.nearness.kind
             X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
-            if kind is not None and kind.congruence_invariant and np.linalg.cond(X0) > _WELL_CONDITIONED:
+            if kind is not None and kind.congruence_invariant and np.linalg.cond(X0) > REFERENCE_CONDITION:
                 V.append(cholesky(X0, lower=True))
                 scaled = scaled.restrict(b, V[b], np.eye(block.n))
             elif kind is not None and kind.degree is None:

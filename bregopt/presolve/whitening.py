@@ -14,13 +14,12 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Known, PrimalDualPoint
+from bregopt.presolve.constants import WHITENED_CONDITION
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Whitened", "Whitening"]
-
-_WELL_CONDITIONED = 1e6  # the condition number of X0 up to which it is not whitened and rows stay sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class Whitening:
             return None
         divergence: Any = divergence_of(nearness)
         L: Array = divergence.L
-        if _condition(L) <= _WELL_CONDITIONED:
+        if _condition(L) <= WHITENED_CONDITION:
             return None
         return Whitened(program, program.restrict(0, L, np.eye(len(L))), L)
 

@@ -1,0 +1,57 @@
+"""The numerical constants of the reductions.
+
+No option changes them: a reduction is valid for every problem to which it applies, up to round-off, and the
+answer is certified in the user's program. Each is relative to the size of the numbers that it is compared
+with, unless its comment says otherwise.
+"""
+
+# Range space.
+
+# Singular values of a factor that count as zero; the option `rank_tol` takes another value.
+RANK_TOL = 1e-10
+# Size of a sum, relative to that of its terms, below which a row is zero on the range. A row that is only
+# round-off there would mislead any method.
+CANCELLATION = 1e-13
+
+# Faces.
+
+# Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
+FACE_NOISE = 1e-12
+# Bound of a row, relative to its norm times the bounds' largest trace, that counts as zero.
+ZERO_BOUND = 1e-14
+# Negative eigenvalue of C - A*(y) that is tolerated.
+SLACK_NOISE = 1e-10
+# Margin of the multiple of F that makes C - A*(y) psd outside the face.
+MULTIPLE_MARGIN = 1e-3
+# Number of random vectors that show that a row does not vanish on a face, and that a row is indefinite. Each
+# fails with probability zero; several keep round-off from hiding it.
+VANISHING_PROBES, DEFINITE_PROBES = 3, 10
+# Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
+LARGEST_LINEAR_PROGRAM = 1_000_000
+
+# Independent rows.
+
+# Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.
+NEARLY_DEPENDENT = 1e-3
+# That distance up to which a row counts as dependent: round-off of the data alone.
+DEPENDENT = 1e-11
+# Inconsistency of a dependent row, relative to the largest bound, that is tolerated.
+INCONSISTENCY = 1e-9
+# Multiplications of the QR factorization above which the rows are left as they are: a second.
+LARGEST_QR = 5e8
+# Seconds that QR takes for each entry, at most: rows are left as they are if the time limit leaves less.
+QR_SECONDS = 1e-7
+
+# Row recognition.
+
+# Difference of two entries, relative to the row's largest, that counts as round-off of the data.
+ENTRY_NOISE = 1e-12
+# Fraction of nonzeros above which the vectors of rank-one rows are stored dense.
+DENSE_FRACTION = 0.25
+
+# Whitening and scaling: condition numbers of X0.
+
+# Up to this one, Newton's method keeps the coordinates of the rows, in which these are sparse.
+WHITENED_CONDITION = 1e6
+# Up to this one, the reference keeps them. Its backends lose digits earlier.
+REFERENCE_CONDITION = 1e3
