@@ -32,7 +32,7 @@ class MatrixGenerationTuning(Tuning):
     default_max_iter : int
         Limit on the number of rounds where the option `max_iter` gives none.
     linear_patience : int
-        Rounds of the linear master without progress after which the method stalls. Its gap may rest for many
+        Rounds of the linear master without progress after which the method stalls. Its gap may stay for many
         rounds, as its multipliers jump between vertices.
     semidefinite_patience : int
         The same for the semidefinite master, whose multipliers are central.
