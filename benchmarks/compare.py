@@ -2,6 +2,7 @@
 
     make bench BASE=main [HEAD=.]
     python benchmarks/compare.py main [.] [--rounds 8] [--seconds 0.2] [--only max_cut]
+    python benchmarks/compare.py main [.] --tables [--data FOLDER] [--rounds 3]
 
 A version is a commit, whose files git writes to a temporary folder, or a folder with a checkout; ``.`` is the
 current state of the files. Both versions run the same calls with the same Python and dependencies. A round
@@ -47,6 +48,10 @@ def child():
     import bregopt
 
     calls = dict(threads.ready_made())
+    if sys.argv[2:]:
+        from table_calls import of_tables
+
+        calls = dict(of_tables(Path(sys.argv[2])))
     print(json.dumps([bregopt.__file__, list(calls)]), flush=True)
     for line in sys.stdin:
         print(json.dumps(timed(calls[line.rstrip("\n")])), flush=True)
@@ -55,9 +60,9 @@ def child():
 class Version:
     """A process that imports one version and times calls on request."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, arguments):
         environment = os.environ | dict.fromkeys(threads.VARIABLES, "1") | {"PYTHONPATH": str(folder)}
-        command = [sys.executable, __file__, "--child"]
+        command = [sys.executable, __file__, "--child", *arguments]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
         source, self.calls = self.answer()
@@ -111,9 +116,9 @@ def in_turns(base, head, name, seconds):
     return [statistics.median(values) for values in (*zip(*pairs, strict=True), ratios)]
 
 
-def one_round(folders, words, seconds, swapped):
+def one_round(folders, arguments, words, seconds, swapped):
     """Yield the name and times of each call in two new processes; with `swapped` the second starts first."""
-    with Version(folders[swapped]) as first, Version(folders[not swapped]) as second:
+    with Version(folders[swapped], arguments) as first, Version(folders[not swapped], arguments) as second:
         base, head = (second, first) if swapped else (first, second)
         for name in base.calls:
             if words in name:
@@ -152,7 +157,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=8, help="each has processes of its own")
     parser.add_argument("--seconds", type=float, default=0.2, help="of each call and version in a round")
     parser.add_argument("--only", default="", metavar="WORDS", help="calls whose name contains these words")
+    parser.add_argument(
+        "--tables", action="store_true", help="calls of the saved tables instead of small ones"
+    )
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="for --tables")
     options = parser.parse_args()
+    arguments = [str(options.data)] if options.tables else []
     times = {}
     if hasattr(os, "sched_setaffinity"):  # cores differ in speed, because other processes run on them
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -160,7 +170,7 @@ def main():
         names = ("base", options.base), ("head", options.head)
         folders = [checkout(version, Path(scratch) / side) for side, version in names]
         for k in range(options.rounds):
-            for name, spent in one_round(folders, options.only, options.seconds, k % 2 == 1):
+            for name, spent in one_round(folders, arguments, options.only, options.seconds, k % 2 == 1):
                 times.setdefault(name, []).append(spent)
             print(f"round {k + 1} of {options.rounds}", file=sys.stderr)
     rows, ratios = zip(*(row(name, rounds) for name, rounds in times.items()), strict=True)
@@ -171,7 +181,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--child"]:
+    if sys.argv[1:2] == ["--child"]:
         child()
     else:
         main()

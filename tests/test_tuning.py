@@ -10,7 +10,7 @@ import truth
 from problem_library import CASES
 
 import bregopt as bo
-from bregopt.routes import registry
+from bregopt.routes import routing
 from bregopt.routes.tuning import Tuning
 
 TOLS = (1e-6, 5e-2)  # the first that a route takes; DefiniteBoost searches for margins with the second
@@ -67,7 +67,7 @@ def problems_of_known_truth(solver):
 
 
 def takes(program, solver, tol):
-    return any(route.chosen for route in registry.routes(program, solver, tol=tol))
+    return any(route.chosen for route in routing.routes(program, solver, tol=tol))
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -97,7 +97,7 @@ class Monitor:
 
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
-        self._tuning = settings.tuning
+        self._asked, self._tuning = settings.tol, settings.tuning
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf
@@ -158,13 +158,23 @@ class Monitor:
                 checkpoint()
                 lost = error > self._tuning.divergence_ratio * least and not method.runs_away(at)
                 new = None if method.patience and lost else method.advance(at)
-                if (new is None or step - progressed >= self._tuning.fall_back_steps) and method.fall_back():
-                    new, progressed = method.advance(best), step
-                if new is None or (method.patience and step - progressed >= method.patience):
+                waited = step - progressed
+                if (new is None or self._is_slow(waited, least)) and method.fall_back():
+                    new, progressed, waited = method.advance(best), step, 0
+                if new is None or waited >= self._patience(method, least):
                     return Followed(best, StopReason.STALLED, step)
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
             return Followed(best, reason(cut), step)
+
+    def _is_slow(self, waited: int, least: float) -> bool:
+        """Whether round-off may be the reason for steps without progress, from the least error."""
+        return waited >= self._tuning.fall_back_steps and least <= self._tuning.fall_back_error
+
+    def _patience(self, method: Method, least: float) -> float:
+        """Return the number of steps without progress at which a method stalls, from the least error."""
+        patience = method.patience or np.inf
+        return min(patience, self._tuning.fall_back_steps) if least <= self._asked else patience
 
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
         """Return the reason to stop at a point, None if there is none."""

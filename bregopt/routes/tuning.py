@@ -35,7 +35,12 @@ class Tuning:
     progress_ratio : float
         Ratio of the error to that of the best iterate that counts as progress.
     fall_back_steps : int
-        Steps without progress after which a method falls back to its slower form.
+        Steps without progress after which a method falls back to its slower form, and after which a method
+        stops whose best iterate meets the whole tolerance.
+    fall_back_error : float
+        Error of the best iterate from which a method falls back. Far from the solution a gap may stand still
+        although the iterates move on, and no digits are lost yet: 3,000 comparisons in 20 dimensions take
+        15 s instead of 0.4 s in the slower form from the start.
     divergence_ratio : float
         Ratio of the error to that of the best iterate above which a method is stopped.
     """
@@ -46,6 +51,7 @@ class Tuning:
     stall_change: float = 1e-8
     progress_ratio: float = 0.9
     fall_back_steps: int = 4
+    fall_back_error: float = 1e-2
     divergence_ratio: float = 1e3
 
     def __post_init__(self) -> None:
