@@ -204,9 +204,11 @@ class _Terms:
     def add(self, H: Array, P: Array, Q: Array) -> None:
         """Add the products of terms with terms."""
         S, N = self._sum, len(self._row)
-        for chunk in np.array_split(np.arange(N), max(1, N * N // self._chunk)):
+        count = max(1, N * N // self._chunk)
+        for chunk in np.array_split(np.arange(N), count):
             checkpoint()
-            H += S[:, chunk] @ (S @ self._products(P, Q, chunk).T).T
+            own = S if count == 1 else S[:, chunk]  # a slice costs more than the products of small blocks
+            H += own @ (S @ self._products(P, Q, chunk).T).T
 
     def summed(self, left: Array, right: Array) -> Array:
         """Return products of rank-one terms and rows of terms, from ``U P`` and ``U Q``; shape ``(k, m)``."""
