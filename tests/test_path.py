@@ -812,3 +812,21 @@ def test_explain_tells_of_a_row_that_cannot_be_met(capsys):
     assert "it is 0 for every X" in capsys.readouterr().out
     with pytest.raises(bo.UnsupportedProblemError, match="linear objective"):
         problem.solve(solver="bregman")
+
+
+def test_a_row_that_cancels_at_the_first_point():
+    """A unit vector's row is round-off at multiples of the identity; a slack of that size starts at 1e17."""
+    rng = np.random.default_rng(3)
+    near, far = 0.3 * rng.normal(size=(30, 6)), rng.normal(size=(30, 6))
+    far /= np.linalg.norm(far, axis=1, keepdims=True)
+    W, rho = bo.PSD(7, name="W"), bo.Variable(name="rho")
+    near, far = (np.column_stack([Z, np.zeros(30)]) for Z in (near, far))
+    rows = [
+        W[6, 6] - bo.quad_form(near, W) >= rho,
+        bo.quad_form(far, W) - W[6, 6] >= rho,
+        bo.trace(W) == 1,
+    ]
+    problem = bo.Problem(bo.Maximize(rho), rows)
+    path, generation = (problem.solve(solver) for solver in ("path", "psdboost"))
+    assert path.status == generation.status == "optimal"
+    assert path.value <= generation.dual_value + 1e-9 and generation.value <= path.dual_value + 1e-9

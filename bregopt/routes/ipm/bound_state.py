@@ -199,12 +199,21 @@ class BoundState:
 
     @classmethod
     def at(
-        cls, finite: FiniteBounds, activity: Array, nu: float, y: Array, tuning: InteriorPointTuning
+        cls,
+        finite: FiniteBounds,
+        activity: Array,
+        magnitude: Array,
+        nu: float,
+        y: Array,
+        tuning: InteriorPointTuning,
     ) -> BoundState:
-        """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown)."""
+        """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown).
+
+        `magnitude` is the size of the terms of each activity, whose sum may be round-off.
+        """
         row, bound, gamma, free, h = finite.row, finite.bound, finite.gamma, finite.free, finite.hinge
         size = np.maximum(np.abs(activity[row]), np.abs(bound))
-        size[size == 0] = 1.0
+        size[size <= tuning.cancellation * magnitude[row]] = 1.0
         distance, known = finite.sign * (activity[row] - bound), ~np.isnan(y[row])
         multiplier = np.maximum(finite.sign * np.where(known, y[row], 0.0), 0.0)
         least = size.copy()

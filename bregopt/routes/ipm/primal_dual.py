@@ -33,6 +33,7 @@ from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.step_length import dual_length, primal_length
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.working_set import sizes_at
 
 __all__ = ["Linearization", "PrimalDual"]
 
@@ -117,7 +118,8 @@ class PrimalDual:
         if y is not None:
             y_near[: self._A.m] = y
         bounded_values = np.concatenate([self._program.activity(X, u), u])
-        bounds = BoundState.at(self._finite, bounded_values, nu, y_near, self._tuning)
+        magnitude = np.concatenate([sizes_at(self._program, X, u), np.abs(u)])
+        bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near, self._tuning)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds)
 
     def linearization(self, at: Iterate) -> Linearization | None:

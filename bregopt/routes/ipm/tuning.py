@@ -84,6 +84,9 @@ class InteriorPointTuning(WorkingSetTuning):
         more steps of Lanczos.
     least_first_slack : float
         Least first slack, relative to the larger of a bound and its activity.
+    cancellation : float
+        Size of a bound and its activity, relative to the terms of the activity, that counts as zero. A first
+        slack relative to round-off would give a multiplier of 1e17.
     largest_first_slack : float
         Largest first slack of a bound whose multiplier is known, in the same unit.
     warm_hinge_distance : float
@@ -230,6 +233,7 @@ class InteriorPointTuning(WorkingSetTuning):
     lanczos_tol: float = 0.01
     # bound_state.py
     least_first_slack: float = 0.1
+    cancellation: float = 1e-10
     largest_first_slack: float = 1e3
     warm_hinge_distance: float = 1e-3
     # start.py
