@@ -212,8 +212,10 @@ class BoundState:
         `magnitude` is the size of the terms of each activity, whose sum may be round-off.
         """
         row, bound, gamma, free, h = finite.row, finite.bound, finite.gamma, finite.free, finite.hinge
-        size = np.maximum(np.abs(activity[row]), np.abs(bound))
-        size[size <= tuning.cancellation * magnitude[row]] = 1.0
+        size = np.abs(activity[row])
+        size[size <= tuning.cancellation * magnitude[row]] = 0.0
+        size = np.maximum(size, np.abs(bound))
+        size[size == 0] = 1.0
         distance, known = finite.sign * (activity[row] - bound), ~np.isnan(y[row])
         multiplier = np.maximum(finite.sign * np.where(known, y[row], 0.0), 0.0)
         least = size.copy()

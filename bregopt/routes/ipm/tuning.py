@@ -85,8 +85,8 @@ class InteriorPointTuning(WorkingSetTuning):
     least_first_slack : float
         Least first slack, relative to the larger of a bound and its activity.
     cancellation : float
-        Size of a bound and its activity, relative to the terms of the activity, that counts as zero. A first
-        slack relative to round-off would give a multiplier of 1e17.
+        First activity, relative to the size of its terms, that counts as zero. A first slack relative to
+        round-off would give a multiplier of 1e17.
     largest_first_slack : float
         Largest first slack of a bound whose multiplier is known, in the same unit.
     warm_hinge_distance : float
