@@ -20,9 +20,11 @@ from bregopt.online import (
     MEG,
     BurgGradient,
     GeneralMatrixWinnow,
+    KernelWinnow,
     MatrixBurgGradient,
     MatrixWinnow,
     OnlineLogDetMetric,
+    PairWinnow,
     burg,
     general_winnow,
     gradient,
@@ -357,15 +359,25 @@ def examples(name, count=60, seed=20):
     if name == "GeneralMatrixWinnow":
         X = rng.normal(size=(count, 4, N))
         return X / np.linalg.norm(X, 2, axis=(1, 2), keepdims=True), rng.choice([-1.0, 1.0], count)
-    if name == "OnlineLogDetMetric":
-        return rng.normal(size=(count, 2, N)), rng.uniform(0, 2, count)
-    x = unit_rows(rng, count)
-    return x, rng.choice([-1.0, 1.0], count) if name == "MatrixWinnow" else rng.uniform(0, 1, count)
+    if name in ("OnlineLogDetMetric", "PairWinnow"):
+        x = rng.normal(size=(count, 2, N))
+    else:
+        x = unit_rows(rng, count)
+    return x, rng.choice([-1.0, 1.0], count) if "Winnow" in name else rng.uniform(0, 1, count)
 
 
 LEARNERS = {
     cls.__name__: cls
-    for cls in (MEG, BurgGradient, MatrixBurgGradient, OnlineLogDetMetric, MatrixWinnow, GeneralMatrixWinnow)
+    for cls in (
+        MEG,
+        BurgGradient,
+        MatrixBurgGradient,
+        OnlineLogDetMetric,
+        MatrixWinnow,
+        GeneralMatrixWinnow,
+        KernelWinnow,
+        PairWinnow,
+    )
 }
 
 

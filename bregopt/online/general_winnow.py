@@ -13,8 +13,9 @@ the divergence to a target ``P = sum u_i v_i'`` of rank ``r`` with orthonormal `
     y = -1:  -r log(cosh eta - sinh(eta) theta / tau),
     y = +1:  eta/2 - r log(cosh eta + sinh(eta) theta / tau),
 
-and it starts at ``r log(N/r)``. The best parameters give a bound that grows with ``r^2``; none is known
-without scaling.
+and it starts at ``r log(N/r)``. As in the symmetric case ``eta`` times the hinge loss is lost, which is
+``max(1/2 - tr PX', 0)`` for the label 1, and ``max(tr PX', 0)`` for the label -1. The best parameters give a
+bound that grows with ``r^2``; none is known without scaling.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def update(
     return GeneralWinnowState(S, (U * (2 * w0 * scale * sinh)) @ Vt)
 
 
-def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float) -> float:
-    """Return a bound on the mistakes of the scaled algorithm on a stream that a target of some rank labels.
+def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float, loss: float = 0.0) -> float:
+    """Return a bound on the mistakes of the scaled algorithm, for a target of some rank.
 
     Parameters
     ----------
@@ -93,9 +94,11 @@ def mistake_bound(order: int, rank: int, eta: float, theta: float, trace: float)
     eta, theta : float
     trace : float
         The trace to which ``W`` is scaled.
+    loss : float
+        Total hinge loss of the target.
     """
     inside = math.cosh(eta) - math.sinh(eta) * theta / trace
     negative = -rank * math.log(inside) if inside > 0 else math.inf
     positive = eta / 2 - rank * math.log(math.cosh(eta) + math.sinh(eta) * theta / trace)
     progress = min(negative, positive)
-    return rank * math.log(order / rank) / progress if progress > 0 else math.inf
+    return (rank * math.log(order / rank) + eta * loss) / progress if progress > 0 else math.inf
