@@ -13,11 +13,13 @@ from bregopt.learn.distance_bounds import idealised_bounds, percentile_bounds  #
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
 from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402
+from bregopt.learn.pairs import PairDefiniteBoost  # noqa: E402
 
 __all__ = [
     "KernelLearner",
     "LogDetMetricLearner",
     "NearestCorrelation",
+    "PairDefiniteBoost",
     "SoftMarginMetricLearner",
     "VonNeumannMetricLearner",
     "idealised_bounds",

@@ -53,7 +53,7 @@ class KernelWinnow(ConservativeLearner):
         Points with mistakes, whose features are linearly independent.
     W_ : array of shape (m, m)
         ``W`` in an orthonormal basis of the span of their features.
-    eta_, theta_, w0_, floor_ : float
+    eta_, theta_, w0_, floor_, gamma_ : float
     mistakes_ : int
     steps_ : int
     classes_ : array
@@ -143,6 +143,7 @@ class KernelWinnow(ConservativeLearner):
         w0 = (floor if floor > 0 else _W0) if self.w0 is None else positive_number(self.w0, "w0")
         if not 0 <= floor <= min(w0, 1.0):
             raise ValueError(f"floor is {floor:g}; expected a number from 0 to w0 = {w0:g}, at most 1")
+        self.gamma_ = positive_number(self.gamma, "gamma")
         distance = winnow.divergence(rank, np.ones(rank), w0)
         best = winnow.best_rate(distance, total_loss(self.loss_limit, "loss_limit"), w0)
         eta = best if self.eta is None else positive_number(self.eta, "eta")
@@ -173,12 +174,18 @@ class KernelWinnow(ConservativeLearner):
         if isinstance(self.kernel, str) and self.kernel == "linear":
             return X @ Z.T
         if isinstance(self.kernel, str) and self.kernel == "rbf":
-            squared = (X**2).sum(axis=1)[:, None] + (Z**2).sum(axis=1) - 2 * X @ Z.T
-            values: Array = np.exp(-positive_number(self.gamma, "gamma") * np.maximum(squared, 0.0))
-            return values
+            return np.exp(-self.gamma_ * _squared_distances(X, Z))
         if not callable(self.kernel):
             raise ValueError(f"kernel is {self.kernel!r}{did_you_mean(str(self.kernel), _KERNELS)}")
         given = finite_array(self.kernel(X, Z) if len(Z) else np.zeros((len(X), 0)), "the kernel's value")
         if given.shape != (len(X), len(Z)):
             raise ValueError(f"the kernel's value has shape {given.shape}; expected {(len(X), len(Z))}")
         return given
+
+
+def _squared_distances(X: Array, Z: Array) -> Array:
+    """Return the squared Euclidean distances of the rows of two arrays, shape ``(len(X), len(Z))``."""
+    if len(X) == 1:
+        return ((Z - X) ** 2).sum(axis=1)[None]
+    squared: Array = (X**2).sum(axis=1)[:, None] + (Z**2).sum(axis=1) - 2 * X @ Z.T
+    return np.maximum(squared, 0.0)
