@@ -162,7 +162,7 @@ def mistake_bound(
     trace : float
         Bound ``c`` on the traces of the instances.
     """
-    u = np.ones(rank) if isinstance(rank, int) else rank
+    u = rank if isinstance(rank, np.ndarray) else np.ones(rank)
     if normalize:
         size, tau = float(u.sum()), n * w0
         distance = float(xlogy(u, u).sum() - xlogy(size, size / n))
