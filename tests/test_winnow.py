@@ -270,6 +270,20 @@ def test_nearly_dependent_features_stay_accurate():
     assert np.isfinite(learner.decision_function(x)).all()
 
 
+def test_a_point_without_features_changes_nothing():
+    learner = KernelWinnow(kernel="linear").fit([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], [1, 1, 1])
+    assert learner.mistakes_ == 3
+    assert len(learner.points_) == 1
+
+
+def test_a_kernel_that_is_not_semidefinite_is_refused():
+    def indefinite(A, B):
+        return 1 - 2 * (A - B.T) ** 2
+
+    with pytest.raises(ValueError, match=r"not positive semidefinite: the squared distance of \[0.4\]"):
+        KernelWinnow(kernel=indefinite, theta=10.0).fit([[0.0], [0.9], [0.4]], [1, 1, 1])
+
+
 # --- Batch --------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ __all__ = ["KernelWinnowState", "init", "traces", "update"]
 # A squared distance from the span below this fraction of the squared norm is zero. The condition number of L
 # is then at most about 1e5, and coordinates have ten digits.
 _RANK_TOL = 1e-10
+_INDEFINITE = 1e-6  # a squared distance below minus this is no round-off
 
 
 class KernelWinnowState(NamedTuple):
@@ -68,9 +69,19 @@ def update(
 
     ``log W`` moves by ``eta y phi(x) phi(x)'``. With a floor above 0 the eigenvalues in the span are kept in
     ``[floor, 1]``.
+
+    Raises
+    ------
+    ValueError
+        If the values are those of no positive semidefinite kernel.
     """
     q = state.inverse @ row
     rest = square - float(q @ q)
+    if rest < -_INDEFINITE * max(square, 1.0):
+        raise ValueError(
+            f"the kernel is not positive semidefinite: the squared distance of {x} from the span of the "
+            f"{len(q)} points before is {rest:.2g}"
+        )
     if rest > _RANK_TOL * square:
         state = _extended(state, x, q, math.sqrt(rest), w0)
         q = np.append(q, math.sqrt(rest))
