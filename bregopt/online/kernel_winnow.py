@@ -63,7 +63,14 @@ def traces(state: KernelWinnowState, rows: Array, squares: Array, w0: float) -> 
 
 
 def update(
-    state: KernelWinnowState, x: Array, row: Array, square: float, y: float, eta: float, w0: float, floor: float = 0.0
+    state: KernelWinnowState,
+    x: Array,
+    row: Array,
+    square: float,
+    y: float,
+    eta: float,
+    w0: float,
+    floor: float = 0.0,
 ) -> KernelWinnowState:
     """Learn from a mistake at the point `x`, whose kernel values with the state's points are `row`.
 
