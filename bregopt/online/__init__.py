@@ -9,10 +9,12 @@ from bregopt.errors import require
 
 require("sklearn.base", "learn")  # says what to install, before the modules below look for it
 
-from bregopt.online.burg_learners import BurgGradient, MatrixBurgGradient  # noqa: E402
+from bregopt.online.burg_learner import BurgGradient  # noqa: E402
 from bregopt.online.conversion import OnlineToBatch  # noqa: E402
 from bregopt.online.general_winnow_learner import GeneralMatrixWinnow  # noqa: E402
 from bregopt.online.kernel_winnow_learner import KernelWinnow  # noqa: E402
+from bregopt.online.losses import Loss, huber  # noqa: E402
+from bregopt.online.matrix_burg_learner import MatrixBurgGradient  # noqa: E402
 from bregopt.online.meg_learner import MEG  # noqa: E402
 from bregopt.online.metric import OnlineLogDetMetric  # noqa: E402
 from bregopt.online.pair_winnow import PairWinnow  # noqa: E402
@@ -23,9 +25,11 @@ __all__ = [
     "BurgGradient",
     "GeneralMatrixWinnow",
     "KernelWinnow",
+    "Loss",
     "MatrixBurgGradient",
     "MatrixWinnow",
     "OnlineLogDetMetric",
     "OnlineToBatch",
     "PairWinnow",
+    "huber",
 ]

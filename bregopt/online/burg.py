@@ -1,14 +1,20 @@
-"""The Burg gradient for positive weights and the square loss (Jain, Kulis, Dhillon 2007, §2).
+"""The Burg gradient for positive weights (Jain, Kulis, Dhillon 2007, §2).
 
-The rates and the bound differ from the paper's. With ``e = w'x - y`` and ``z = 2 eta e w x``, entry by entry,
-an update reduces the divergence to any ``u > 0`` by
+The rates and the bound differ from the paper's. With the derivative ``g`` of the loss at ``w'x``, which is
+``2 (w'x - y)`` for the square loss, and ``z = eta g w x``, entry by entry, an update reduces the divergence
+to any ``u > 0`` by
 
-    D(u, w) - D(u, w+) = sum log(1 + z) - 2 eta e u'x >= 2 eta e (w'x - u'x) - 4 eta^2 e^2 sum (w x)^2,
+    D(u, w) - D(u, w+) = sum log(1 + z) - eta g u'x >= eta g (w'x - u'x) - eta^2 g^2 sum (w x)^2,
 
 since ``log(1 + z) >= z - z^2`` for ``z >= -1/2``. (The ``z - z^2 / 2`` of the paper's Lemma 1 is too large
-for ``z < 0``.) With ``4 eta sum (w x)^2 <= 1`` and ``2 e f <= s e^2 + f^2 / s``, where ``f = u'x - y``,
+for ``z < 0``.) An implicit update with ``z >= -1/2`` meets the other inequality of
+:mod:`bregopt.online.regret`, with the same ``C = sum (w x)^2``: with ``t = z / (1 + z) >= -1``, ``D(w+, w)``
+is ``sum -log(1 - t) - t``, at least ``sum t^2 / 4``, and ``w'x - w+'x`` is ``sum w x t``.
 
-    (1 - s) eta e^2 <= eta f^2 / s + D(u, w) - D(u, w+)    for every s between 0 and 1.
+For an explicit update and a loss whose derivative has the Lipschitz constant ``beta`` (2 for the square
+loss), the rates satisfy ``q = 2 beta eta C <= 1``, so that
+
+    (1 - s) eta l(w'x) <= eta l(u'x) / s + D(u, w) - D(u, w+)    for every s between 0 and 1.
 
 The sum over all trials bounds the loss for any rates. So a rate may increase again after a trial with a small
 one; in the paper rates only decrease.
@@ -17,12 +23,50 @@ one; in the paper rates only decrease.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.online.losses import SQUARE, Loss, implicit_step
 
-__all__ = ["divergence", "init", "largest_rate", "loss_bound", "predict", "update"]
+__all__ = [
+    "Trial",
+    "divergence",
+    "implicit",
+    "init",
+    "largest_rate",
+    "loss_bound",
+    "move",
+    "predict",
+    "rate_limit",
+    "trial",
+    "update",
+]
+
+
+class Trial(NamedTuple):
+    """An instance in the current state; shared with :mod:`bregopt.online.matrix_burg`.
+
+    Attributes
+    ----------
+    prediction, square : float
+        The prediction before the update, which is ``sum shares``, and ``C = sum shares^2``.
+    lowest, highest : float
+        A step ``b`` stays in the domain if ``1 + b lowest`` and ``1 + b highest`` are positive.
+    shares : array or float
+        ``w x``, or the eigenvalues of ``Z'WZ``. After a step ``b`` the prediction is
+        ``sum shares / (1 + b shares)``.
+    factors : tuple
+        What a step of a matrix needs.
+    """
+
+    prediction: float
+    square: float
+    lowest: float
+    highest: float
+    shares: Any
+    factors: tuple[tuple[Array, Any], ...] = ()
 
 
 def init(n: int) -> Array:
@@ -36,27 +80,74 @@ def predict(w: Array, X: Array) -> Array:
     return predictions
 
 
-def largest_rate(w: Array, x: Array, y: float) -> float:
-    """Return the largest rate for which ``w`` stays positive (``z >= -1/2``) and the bound holds."""
-    share = w * x
-    fall = float((-(share.sum() - y) * share).max())
-    square = float(share @ share)
-    return min(1 / (4 * square) if square else math.inf, 1 / (4 * fall) if fall > 0 else math.inf)
+def trial(w: Array, x: Array) -> Trial:
+    """Return one instance in the state `w`."""
+    shares = w * x
+    # In short arrays the places of the extremes are found faster than their values.
+    lowest, highest = float(shares[shares.argmin()]), float(shares[shares.argmax()])
+    return Trial(float(shares.sum()), float(shares @ shares), lowest, highest, shares)
 
 
-def update(w: Array, x: Array, y: float, eta: float) -> Array:
-    """Learn from one instance: ``1/w+ = 1/w + 2 eta (w'x - y) x``, Algorithm 1.
+def move(w: Array, seen: Trial, step: float) -> Array:
+    """Return ``w+`` with ``1/w+ = 1/w + step x``."""
+    moved: Array = w / (1 + step * seen.shares)
+    return moved
+
+
+def rate_limit(seen: Trial, slope: float, smoothness: float = math.inf) -> float:
+    """Return the largest rate with ``z >= -1/2`` and, for a smooth loss, ``2 smoothness eta C <= 1``.
+
+    Parameters
+    ----------
+    seen : Trial
+    slope : float
+        The derivative of the loss.
+    smoothness : float
+        A Lipschitz constant of it; infinite for no second condition.
+    """
+    fall = -slope * (seen.highest if slope < 0 else seen.lowest)
+    positive = 1 / (2 * fall) if fall > 0 else math.inf
+    if seen.square == 0 or smoothness == math.inf:
+        return positive
+    return min(1 / (2 * smoothness * seen.square), positive)
+
+
+def largest_rate(w: Array, x: Array, y: float, loss: Loss = SQUARE) -> float:
+    """Return the largest rate for which `w` stays positive (``z >= -1/2``) and the bound holds."""
+    seen = trial(w, x)
+    return rate_limit(seen, loss.derivative(seen.prediction, y), loss.smoothness)
+
+
+def update(w: Array, x: Array, y: float, eta: float, loss: Loss = SQUARE) -> Array:
+    """Learn from one instance: ``1/w+ = 1/w + eta l'(w'x) x``, Algorithm 1.
 
     Raises
     ------
     ValueError
         If a weight would not stay positive; this does not happen up to :func:`largest_rate`.
     """
-    growth = 1 + 2 * eta * float(w @ x - y) * w * x
-    if growth.min() <= 0:
+    seen = trial(w, x)
+    step = eta * loss.derivative(seen.prediction, y)
+    if min(step * seen.lowest, step * seen.highest) <= -1:
         raise ValueError(f"eta is {eta:g}, with which a weight would not stay positive")
-    moved: Array = w / growth
-    return moved
+    return move(w, seen, step)
+
+
+def implicit(seen: Trial, y: float, eta: float, loss: Loss = SQUARE) -> tuple[float, float]:
+    """Return the step of the implicit update, with ``z >= -1/2``, and the rate of which it is the step.
+
+    The step is ``eta g`` with ``g`` a subgradient at the prediction after it (Tsuda et al. 2005, eq. 3.3).
+    The rate is less than `eta` if ``z`` would be less than ``-1/2``.
+    """
+
+    def prediction(step: float) -> float:
+        return float(np.sum(seen.shares / (1 + step * seen.shares)))
+
+    slope = loss.derivative(seen.prediction, y)
+    farthest = min(eta, rate_limit(seen, slope)) * slope
+    step = implicit_step(loss, y, eta, prediction, farthest)
+    reached = loss.derivative(prediction(step), y) if step == farthest else 0.0
+    return step, min(eta, step / reached) if reached * step > 0 else eta
 
 
 def divergence(u: Array, w: Array) -> float:

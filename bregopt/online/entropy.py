@@ -26,9 +26,13 @@ def exponential(G: Array, trace: float | None = None) -> Array:
     theta, V = np.linalg.eigh(G)
     if trace is None and theta[-1] > _LARGEST:
         raise OverflowError(f"the exponential of the eigenvalue {theta[-1]:g} overflows; lower eta")
-    half = V * np.exp((theta - (0.0 if trace is None else theta[-1])) / 2)
-    W: Array = hermitian(half @ half.conj().T)
-    return W if trace is None else W * (trace / float(np.trace(W).real))
+    if trace is None:
+        roots = np.exp(theta / 2)
+    else:
+        roots = np.exp((theta - theta[-1]) / 2)
+        roots *= np.sqrt(trace / (roots @ roots))
+    half = V * roots
+    return hermitian(half @ half.conj().T)
 
 
 def logarithm(W: Array) -> Array:
@@ -39,7 +43,7 @@ def logarithm(W: Array) -> Array:
 
 def add_instance(G: Array, step: float, x: Array) -> Array:
     """Return ``G + step X`` for an instance ``X``, or ``G + step x x'`` for a vector ``x``."""
-    X = np.outer(x, x.conj()) if x.ndim == 1 else x
+    X = np.multiply.outer(x, x.conj()) if x.ndim == 1 else x
     sum_: Array = G + step * X
     return sum_
 

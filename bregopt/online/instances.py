@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 
-from bregopt.arrays import Array, finite_array, rectangular
+from bregopt.arrays import EPS, Array, finite_array, rectangular
 from bregopt.threads import threads_for
 
 __all__ = [
     "activities",
+    "factors",
     "finite_stack",
     "hermitian",
     "instances",
@@ -18,6 +20,7 @@ __all__ = [
     "positive_definite",
     "signs",
     "spectrum_ends",
+    "vectors",
 ]
 
 _ROUND_OFF = 1e-10  # round-off of users' eigenvalues, relative to the largest
@@ -45,7 +48,7 @@ def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) ->
 
 def hermitian(X: Array) -> Array:
     """Return the Hermitian part of a matrix or of each of a stack; for real matrices the symmetric part."""
-    part: Array = (X + np.conj(np.swapaxes(X, -1, -2))) / 2
+    part: Array = (X + X.conj().swapaxes(-1, -2)) / 2
     return part
 
 
@@ -65,6 +68,54 @@ def instances(value: Any, order: int | None) -> Array:
 def _same_order(found: int, order: int | None) -> None:
     if order is not None and found != order:
         raise ValueError(f"X has instances of order {found}; expected {order}, as before")
+
+
+def vectors(value: Any, order: int | None) -> Array:
+    """Return real vectors, shape ``(T, n)``."""
+    X = finite_array(value, "X", ndim=2)
+    if X.size == 0:
+        raise ValueError(f"X is empty, of shape {X.shape}; expected (T, n)")
+    _same_order(X.shape[1], order)
+    return X
+
+
+def factors(value: Any, order: int | None) -> Array:
+    """Return instances ``X = Z Z'`` as the vectors ``Z``, shape ``(T, n)``, or factors, ``(T, n, k)``.
+
+    Matrices, shape ``(T, n, n)``, are factored in ``O(n^2 k)`` each, with ``k`` the largest rank.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the shape is wrong, an entry is NaN or Inf, or a matrix is not positive semidefinite.
+    """
+    expected = "(T, n) for vectors, (T, n, k) with k < n for factors, or (T, n, n) for matrices"
+    X = finite_array(value, "X")
+    if X.ndim not in (2, 3) or (X.ndim == 3 and X.shape[2] > X.shape[1]):
+        raise ValueError(f"X has shape {X.shape}; expected {expected}")
+    if X.size == 0:
+        raise ValueError(f"X is empty, of shape {X.shape}; expected {expected}")
+    _same_order(X.shape[1], order)
+    return _factored(X) if X.ndim == 3 and X.shape[1] == X.shape[2] else X
+
+
+def _factored(X: Array) -> Array:
+    """Return `Z` of shape ``(T, n, k)`` with ``X_t = Z_t Z_t'``, by Cholesky's factorization with pivots."""
+    n = X.shape[1]
+    Z, largest = np.zeros_like(X), 1
+    for t, matrix in enumerate(X):
+        lower, pivots, rank, _ = dpstrf(matrix, tol=n * EPS * np.abs(matrix).max(), lower=1)
+        Z[t, pivots - 1, :rank] = np.tril(lower)[:, :rank]
+        largest = max(largest, rank)
+    Z = Z[:, :, :largest].copy()
+    missed = np.abs(X - Z @ Z.swapaxes(1, 2)).max(axis=(1, 2)) > _ROUND_OFF * np.abs(X).max(axis=(1, 2))
+    if missed.any():
+        t = int(np.flatnonzero(missed)[0])
+        raise ValueError(
+            f"X[{t}] is not symmetric positive semidefinite; expected such a matrix, or a factor Z of Z Z' "
+            "with fewer columns than rows"
+        )
+    return Z
 
 
 def labels(value: Any, count: int) -> Array:
@@ -87,9 +138,9 @@ def signs(value: Any, count: int) -> Array:
 def activities(W: Array, X: Array) -> Array:
     """Return ``tr(W X_t)`` for a Hermitian ``W`` and each instance, shape ``(T,)``."""
     if X.ndim == 2:
-        forms: Array = (np.conj(X) * (X @ W.T)).sum(axis=1).real
+        forms: Array = (X.conj() * (X @ W.T)).sum(axis=1).real
         return forms
-    traces: Array = np.tensordot(X, np.conj(W), axes=2).real
+    traces: Array = (X.reshape(len(X), -1) @ W.conj().ravel()).real
     return traces
 
 

@@ -1,25 +1,28 @@
-"""The Burg gradient for positive definite matrices and rank-one instances (Jain, Kulis, Dhillon 2007, §3).
+"""The Burg gradient for positive definite matrices (Jain, Kulis, Dhillon 2007, §3).
 
-The analysis for vectors (:mod:`bregopt.online.burg`) applies, with the LogDet divergence and ``z'Wz`` in
+Instances are ``X = Z Z'`` of any rank ``k``, which the paper leaves open (§6). The analysis for vectors
+(:mod:`bregopt.online.burg`) applies, with the LogDet divergence and the eigenvalues ``m`` of ``Z'WZ`` in
 place of ``w x``:
 
-    D(U, W) - D(U, W+) = log(1 + beta p) - beta z'Uz,    beta = 2 eta (p - y),  p = z'Wz.
+    D(U, W) - D(U, W+) = sum log(1 + b m) - b tr(UX),    b = eta l'(p),  p = tr(WX) = sum m.
 
 ``W`` is stored as ``F F'``, so that it is positive definite by construction. An update is one product with
-``I - gamma v v'``: Sherman and Morrison's formula for the factor, in ``O(n^2)``. If ``W`` must stay below
+``I - V diag(c) V'``, the inverse square root of ``I + b F'XF``, in ``O(n^2 k)``. If ``W`` must stay below
 ``c I``, the matrix ``inv(inv(W) - I/c) = H H'`` is stored in the same way: it limits the growth of ``W``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.online.burg import Trial, rate_limit
+from bregopt.online.losses import SQUARE, Loss
 
-__all__ = ["MatrixBurgState", "divergence", "init", "largest_rate", "predict", "update"]
+__all__ = ["MatrixBurgState", "divergence", "init", "largest_rate", "move", "predict", "trial", "update"]
 
 
 class MatrixBurgState(NamedTuple):
@@ -47,26 +50,60 @@ def init(W1: Array, ceiling: float | None = 1.0) -> MatrixBurgState:
 
 
 def predict(state: MatrixBurgState, Z: Array) -> Array:
-    """Return ``z'Wz`` for instances ``z z'``, the vectors in the rows of `Z`; shape ``(T,)``."""
-    forms: Array = ((Z @ state.F) ** 2).sum(axis=1)
-    return forms
+    """Return ``tr(W X_t)`` for ``X_t = Z_t Z_t'``, the `Z` of shape ``(T, n)`` or ``(T, n, k)``."""
+    if Z.ndim == 2:
+        forms: Array = ((Z @ state.F) ** 2).sum(axis=1)
+        return forms
+    traces: Array = ((Z.swapaxes(1, 2) @ state.F) ** 2).sum(axis=(1, 2))
+    return traces
 
 
-def largest_rate(state: MatrixBurgState, z: Array, y: float) -> float:
+def trial(state: MatrixBurgState, Z: Array) -> Trial:
+    """Return one instance ``Z Z'``, ``Z`` of shape ``(n,)`` or ``(n, k)``, in the current state."""
+    factors = tuple(_eigen(F, Z) for F in state if F is not None)
+    shares = factors[0][1]
+    # With a ceiling the last factor is H's, with the larger eigenvalues but for round-off.
+    if Z.ndim == 1:
+        return Trial(shares, shares**2, shares, max(shares, factors[-1][1]), shares, factors)
+    lowest, highest = float(shares[0]), max(float(shares[-1]), float(factors[-1][1][-1]))
+    return Trial(float(shares.sum()), float(shares @ shares), lowest, highest, shares, factors)
+
+
+def _eigen(F: Array, Z: Array) -> tuple[Array, Any]:
+    """Return ``V`` and ``m`` with ``F'ZZ'F = V V'`` and ``V'V = diag(m)``; ``m`` is a number for a vector."""
+    V = Z.T @ F
+    if V.ndim == 1:
+        return V, float(V @ V)
+    m, Q = np.linalg.eigh(V @ V.T)
+    return V.T @ Q, np.maximum(m, 0.0)
+
+
+def move(state: MatrixBurgState, seen: Trial, step: float) -> MatrixBurgState:
+    """Return the state of ``W+`` with ``inv(W+) = inv(W) + step Z Z'``."""
+    H = None if state.H is None else _moved(state.H, *seen.factors[1], step)
+    return MatrixBurgState(_moved(state.F, *seen.factors[0], step), H)
+
+
+def _moved(F: Array, V: Array, m: Any, step: float) -> Array:
+    """Return ``F (I + step V V')^(-1/2)``, where ``V'V = diag(m)``."""
+    root = (1 + step * m) ** 0.5
+    left = F @ V * (step / (root * (1 + root)))
+    moved: Array = F - (np.multiply.outer(left, V) if V.ndim == 1 else left @ V.T)
+    return moved
+
+
+def largest_rate(state: MatrixBurgState, Z: Array, y: float, loss: Loss = SQUARE) -> float:
     """Return the largest rate for which the bound holds and ``W`` stays definite and below its ceiling.
 
     It is at most half of the limit of the ceiling, as in Algorithm 2: ``inv(W+) - I/c``, which is
-    ``inv(H H') + beta z z'``, is positive definite if and only if ``beta z'HH'z > -1``.
+    ``inv(H H') + b Z Z'``, is positive definite if and only if the eigenvalues of ``b Z'HH'Z`` are above -1.
     """
-    p = float(predict(state, z[None])[0])
-    if p == 0:
-        return math.inf
-    v = z @ (state.F if state.H is None else state.H)
-    return min(1 / (4 * p**2), 1 / (4 * (y - p) * float(v @ v)) if p < y else math.inf)
+    seen = trial(state, Z)
+    return rate_limit(seen, loss.derivative(seen.prediction, y), loss.smoothness)
 
 
-def update(state: MatrixBurgState, z: Array, y: float, eta: float) -> MatrixBurgState:
-    """Learn from one instance: ``inv(W+) = inv(W) + 2 eta (z'Wz - y) z z'``, Algorithm 2.
+def update(state: MatrixBurgState, Z: Array, y: float, eta: float, loss: Loss = SQUARE) -> MatrixBurgState:
+    """Learn from one instance: ``inv(W+) = inv(W) + eta l'(tr(WX)) X``, Algorithm 2.
 
     Raises
     ------
@@ -74,20 +111,11 @@ def update(state: MatrixBurgState, z: Array, y: float, eta: float) -> MatrixBurg
         If the matrix would not stay positive definite, or below its ceiling; this does not happen up to
         :func:`largest_rate`.
     """
-    beta = 2 * eta * (float(predict(state, z[None])[0]) - y)
-    H = None if state.H is None else _moved(state.H, z, beta, eta)
-    return MatrixBurgState(_moved(state.F, z, beta, eta), H)
-
-
-def _moved(F: Array, z: Array, beta: float, eta: float) -> Array:
-    """Return ``F+`` with ``inv(F+ F+') = inv(F F') + beta z z'``."""
-    v = z @ F
-    growth = 1 + beta * float(v @ v)
-    if growth <= 0:
+    seen = trial(state, Z)
+    step = eta * loss.derivative(seen.prediction, y)
+    if min(step * seen.lowest, step * seen.highest) <= -1:
         raise ValueError(f"eta is {eta:g}, with which the matrix would not stay in its domain")
-    root = math.sqrt(growth)
-    moved: Array = F - np.outer(beta / (root * (1 + root)) * (F @ v), v)
-    return moved
+    return move(state, seen, step)
 
 
 def divergence(U: Array, W: Array) -> float:

@@ -1,4 +1,4 @@
-"""Matrix exponentiated gradient: a learner of real labels under the square loss."""
+"""Matrix exponentiated gradient: a learner of real labels."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from bregopt.arrays import Array, positive_number
 from bregopt.online import meg
 from bregopt.online.entropy import relative_entropy
-from bregopt.online.instances import instances, labels, positive_definite, spectrum_ends, total_loss
-from bregopt.online.learner import OnlineLearner
+from bregopt.online.instances import instances, positive_definite, spectrum_ends, total_loss
+from bregopt.online.loss_learner import LossLearner
+from bregopt.online.losses import Loss, find_loss
 
 __all__ = ["MEG"]
 
 _SLACK = 1 + 1e-9  # factor of the bounds on instances and comparators, for round-off
 
 
-class MEG(RegressorMixin, OnlineLearner):
+class MEG(LossLearner):
     """Matrix exponentiated gradient: learns a positive definite ``W`` from ``y_t = tr(W X_t)``.
 
     Parameters
     ----------
     eta : float, optional
-        Learning rate. By default the best one by Lemma 3.2, from `r` and `loss_limit`.
+        Learning rate. By default the best one by Lemma 3.2, from `r` and `loss_limit`; a loss that is not
+        smooth requires `eta`.
     r : float or None
         Bound on the range (largest minus smallest) of the eigenvalues of the instances, which they must meet;
         ``|x|^2`` for a vector. None means no bound, and requires `eta`.
@@ -34,21 +35,26 @@ class MEG(RegressorMixin, OnlineLearner):
     normalize : bool
         Whether ``W`` keeps trace one (eq. 3.5); otherwise it is only positive definite (eq. 3.4).
     W1 : array_like of shape (n, n), optional
-        Initial matrix, positive definite; ``I/n`` by default.
+        Initial matrix, Hermitian and positive definite; ``I/n`` by default.
+    loss : str or Loss
+        The loss of a prediction: ``"square"``, ``"huber"``, ``"absolute"`` or ``"hinge"`` (labels 1 and -1,
+        the loss is ``max(0, 1 - y tr(W X))``), or a :class:`Loss` such as ``huber(0.1)``.
+    update : {"explicit", "implicit"}
+        Whether the gradient is the one before or after the update (eq. 3.3).
 
     Attributes
     ----------
     W_ : array of shape (n, n)
     eta_ : float
     loss_ : float
-        Total square loss of the predictions so far, each before its label was known.
+        Total loss of the predictions so far, each before its label was known.
     steps_ : int
 
     Notes
     -----
     Instances are matrices, shape ``(T, n, n)``, replaced by their symmetric (if complex, Hermitian) parts, or
-    vectors ``x`` for ``x x'``, shape ``(T, n)``: with vectors, a trial costs ``O(n^2)`` and one
-    eigendecomposition.
+    vectors ``x`` for ``x x*``, shape ``(T, n)``: with vectors, a trial costs ``O(n^2)`` and one
+    eigendecomposition. An implicit update takes some 10 eigendecompositions.
 
     References
     ----------
@@ -72,8 +78,11 @@ class MEG(RegressorMixin, OnlineLearner):
         loss_limit: float = 0.0,
         normalize: bool = True,
         W1: Any = None,
+        loss: Any = "square",
+        update: str = "explicit",
     ) -> None:
         self.eta, self.r, self.loss_limit, self.normalize, self.W1 = eta, r, loss_limit, normalize, W1
+        self.loss, self.update = loss, update
 
     @property
     def W_(self) -> Array:
@@ -86,24 +95,30 @@ class MEG(RegressorMixin, OnlineLearner):
         return meg.predict(self.state_, instances(X, len(self.W_)))
 
     def loss_bound(self, U: Any, loss: float = 0.0) -> float:
-        """Return the bound of Lemma 3.2 on `loss_`, in terms of a comparator.
+        """Return a proven bound on `loss_`, in terms of a comparator: Lemma 3.2 for smooth losses.
 
         Parameters
         ----------
         U : array_like of shape (n, n)
-            The comparator, positive semidefinite of trace one.
+            The comparator, Hermitian positive semidefinite of trace one.
         loss : float
-            Its total square loss on the same trials, or a bound on it.
+            Its total loss on the same trials, or a bound on it.
 
         Returns
         -------
         float
-            Infinite if ``eta > 2 / r**2``.
+            For explicit updates with a smooth loss, infinite if ``eta > 4 / (beta r^2)`` with ``beta`` the
+            loss's smoothness, 2 for the square and Huber's loss.
 
         Raises
         ------
         TypeError, ValueError
-            If the comparator is bad, or the Lemma does not apply because `r` or `normalize` is not set.
+            If the comparator is bad, or no bound is known because `r` or `normalize` is not set.
+
+        Notes
+        -----
+        ``bregopt.online.regret`` derives the bounds of the other losses, and of implicit updates. The bound
+        of a loss that is not smooth has a sum over the trials so far.
         """
         if not self.normalize or self.r is None:
             raise ValueError("loss_bound needs normalize=True and a bound r on the instances' eigenvalues")
@@ -111,9 +126,11 @@ class MEG(RegressorMixin, OnlineLearner):
         trace = float(np.trace(U).real)
         if abs(trace - 1) > _SLACK - 1:
             raise ValueError(f"U has trace {trace:g}; expected a comparator of trace one")
-        return meg.loss_bound(
-            relative_entropy(U, self._start(len(U))), total_loss(loss, "loss"), self.eta_, float(self.r)
-        )
+        distance, loss = relative_entropy(U, self._start(len(U))), total_loss(loss, "loss")
+        smoothness = self.loss_function_.smoothness
+        if self._implicit or smoothness == math.inf:
+            return self._general_bound(distance, loss)
+        return meg.loss_bound(distance, loss, self.eta_, float(self.r), smoothness)
 
     def _start(self, n: int) -> Array:
         if self.W1 is None:
@@ -124,15 +141,20 @@ class MEG(RegressorMixin, OnlineLearner):
             raise ValueError(f"W1 has trace {trace:g}; expected one, or normalize=False")
         return W1
 
-    def _rate(self, W1: Array) -> float:
+    def _rate(self, W1: Array, loss: Loss) -> float:
         limit = total_loss(self.loss_limit, "loss_limit")
         if self.eta is not None:
             return positive_number(self.eta, "eta")
         if self.r is None:
             raise ValueError("eta and r are both None; expected a learning rate, or what to choose it by")
+        if loss.smoothness == math.inf:
+            raise ValueError(
+                "eta is None; expected a learning rate, as the loss is not smooth: for T trials with "
+                "|l'| <= g, the best one by the bound is sqrt(8 log(n) / T) / (g r)"
+            )
         # The farthest comparator of trace one projects on the eigenvector of the smallest eigenvalue.
         farthest = -math.log(float(np.linalg.eigvalsh(W1)[0]))
-        return meg.learning_rate(positive_number(self.r, "r"), farthest, limit)
+        return meg.learning_rate(positive_number(self.r, "r"), farthest, limit, loss.smoothness)
 
     def _examples(self, X: Any, y: Any) -> tuple[Array, Array]:
         checked = instances(X, len(self.W_) if hasattr(self, "state_") else None)
@@ -144,14 +166,21 @@ class MEG(RegressorMixin, OnlineLearner):
                 raise ValueError(
                     f"X[{t}] has eigenvalues of range {largest[t] - least[t]:g}; expected at most {r}"
                 )
-        return checked, labels(y, len(checked))
+        return checked, self._labels(y, len(checked))
 
     def _begin(self, X: Array) -> None:
-        W1 = self._start(X.shape[1])
-        self.eta_ = self._rate(W1)
-        self.state_, self.loss_, self.n_features_in_ = meg.init(W1), 0.0, X.shape[1]
+        W1, loss = self._start(X.shape[1]), find_loss(self.loss)
+        eta = self._rate(W1, loss)
+        self._begin_losses((eta, 0.0))
+        self.eta_, self.state_, self.n_features_in_ = eta, meg.init(W1), X.shape[1]
 
     def _step(self, x: Array, y: float) -> None:
-        error = float(meg.predict(self.state_, x[None])[0]) - y
-        self.state_ = meg.update(self.state_, x, y, self.eta_, self.normalize)
-        self.loss_ += error**2
+        value, slope = self._evaluated(float(meg.predict(self.state_, x[None])[0]), y)
+        if self._implicit:
+            self.state_ = meg.implicit_update(
+                self.state_, x, y, self.eta_, self.normalize, self.loss_function_
+            )
+        else:
+            self.state_ = meg.move(self.state_, x, self.eta_ * slope, self.normalize)
+        curvature = 0.0 if self.r is None else float(self.r) ** 2 / 8
+        self._record(value, slope, self.eta_, curvature)

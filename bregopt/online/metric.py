@@ -8,7 +8,8 @@ import numpy as np
 
 from bregopt.arrays import Array, finite_array
 from bregopt.online import matrix_burg
-from bregopt.online.burg_learners import MatrixBurgGradient
+from bregopt.online.instances import vectors
+from bregopt.online.matrix_burg_learner import MatrixBurgGradient
 
 __all__ = ["OnlineLogDetMetric"]
 
@@ -24,14 +25,15 @@ class OnlineLogDetMetric(MatrixBurgGradient):
         Strict upper bound on the eigenvalues of ``A``; None, the default, for no bound.
     W1 : array_like of shape (d, d), optional
         The initial metric; the Euclidean one by default.
+    loss, update, rates
+        As for :class:`MatrixBurgGradient`.
 
     Attributes
     ----------
     W_ : array of shape (d, d)
         The matrix ``A`` of the metric.
     eta_, rates_, loss_, steps_
-        The maximal rate, the smallest and the largest rate so far, the total square loss and the number of
-        pairs.
+        The maximal rate, the smallest and the largest rate so far, the total loss and the number of pairs.
 
     References
     ----------
@@ -48,8 +50,16 @@ class OnlineLogDetMetric(MatrixBurgGradient):
     True
     """
 
-    def __init__(self, eta: float = 0.25, ceiling: float | None = None, W1: Any = None) -> None:
-        super().__init__(eta, ceiling, W1)
+    def __init__(
+        self,
+        eta: float = 0.25,
+        ceiling: float | None = None,
+        W1: Any = None,
+        loss: Any = "square",
+        update: str = "explicit",
+        rates: str = "adaptive",
+    ) -> None:
+        super().__init__(eta, ceiling, W1, loss, update, rates)
 
     def transform(self, X: Any) -> Array:
         """Return points in coordinates in which the metric is Euclidean, shape ``(m, d)``."""
@@ -60,12 +70,12 @@ class OnlineLogDetMetric(MatrixBurgGradient):
         transformed: Array = points @ self.state_.F
         return transformed
 
-    def _vectors(self, X: Any) -> Array:
+    def _instances(self, X: Any) -> Array:
         """Return the differences of pairs of points, given in shape ``(T, 2, d)``."""
         pairs = finite_array(X, "X")
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
-        return super()._vectors(pairs[:, 0] - pairs[:, 1])
+        return vectors(pairs[:, 0] - pairs[:, 1], self._order)
 
     def _first(self, n: int) -> matrix_burg.MatrixBurgState:
         if self.W1 is None and self.ceiling is None:

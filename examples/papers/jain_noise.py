@@ -4,8 +4,9 @@
 
     y_t = u'x_t (1 + v z_t),   z_t uniform on [-1/2, 1/2],
 
-with x_t on the unit sphere in 100 dimensions, and u the absolute values of a point there, which positive
-weights can reach. Each method has the learning rate that is best for it on another stream of the same kind.
+with u and x_t on the unit sphere in 100 dimensions: u with the signs dropped, which positive weights can
+reach, and u as drawn, as printed. Each method has the learning rate that is best for it on another stream of
+the same kind. The Burg gradient has the rates of this package, and the paper's, which only decrease.
 """
 
 import argparse
@@ -21,6 +22,7 @@ LEVELS = (0.0, 0.1, 0.2, 0.3)
 # Rates that are tried.
 RATES = {
     "Burg": np.geomspace(3, 3000, 8),
+    "Burg, decreasing": np.geomspace(3, 3000, 8),
     "EG": np.geomspace(0.3, 100, 8),
     "gradient descent": np.geomspace(0.02, 0.9, 8),
 }
@@ -28,31 +30,43 @@ RATES = {
 
 def main(folder, quick=False):
     """Run the methods, print their total losses and draw the curves into a folder."""
-    n, trials = (10, 100) if quick else (100, 10_000)
-    figure = Figure((9, 2.8), layout="constrained")
-    rows = []
+    size = (10, 100) if quick else (100, 10_000)
+    figure = Figure((9, 3.1), layout="constrained")
+    positive = []
     for panel, level in zip(figure.subplots(1, 4), LEVELS, strict=True):
-        cells = []
-        for name, rates in RATES.items():
-            pilot = stream(n, trials, level, seed=1)
-            rate = min(rates, key=lambda rate, name=name, pilot=pilot: run(name, rate, *pilot)[0][-1])
-            losses, away = run(name, rate, *stream(n, trials, level, seed=2))
-            panel.semilogx(np.arange(1, trials + 1), losses, label=name)
-            cells.append(f"{losses[-1]:.3f} ({away:.3f})")
+        results = {name: tuned(name, *size, level) for name in RATES}
+        for name, (losses, _) in results.items():
+            panel.semilogx(np.arange(1, len(losses) + 1), losses, label=name)
         panel.set(title=f"noise {level:.0%}", xlabel="trials")
-        rows.append([f"{level:.0%}", *cells])
+        positive.append(row(level, results))
         if level == 0:
             panel.set_ylabel("total loss")
-            panel.legend(frameon=False)
+            figure.legend(loc="outside lower center", ncols=len(RATES), frameon=False)
     figure.savefig(folder / "jain_noise.png", dpi=110)
     print("Total loss, and in brackets the distance from u at the end.\n")
-    print_table(["noise", *RATES], rows)
+    print_table(["noise", *RATES], positive)
+    print("\nThe same for u with its signs.\n")
+    signed = [row(level, {name: tuned(name, *size, level, signs=True) for name in RATES}) for level in LEVELS]
+    print_table(["noise", *RATES], signed)
 
 
-def stream(n, trials, level, seed):
+def row(level, results):
+    """Return a row of a table."""
+    return [f"{level:.0%}", *(f"{losses[-1]:.3f} ({away:.3f})" for losses, away in results.values())]
+
+
+def tuned(name, n, trials, level, signs=False):
+    """Return the total losses with the rate that is best on another stream, and the distance at the end."""
+    pilot = stream(n, trials, level, signs, seed=1)
+    rate = min(RATES[name], key=lambda rate: run(name, rate, *pilot)[0][-1])
+    return run(name, rate, *stream(n, trials, level, signs, seed=2))
+
+
+def stream(n, trials, level, signs, seed):
     """Return weights, instances and labels."""
     rng = np.random.default_rng(seed)
-    u = np.abs(rng.normal(size=n))
+    u = rng.normal(size=n)
+    u = u if signs else np.abs(u)
     X = rng.normal(size=(trials, n))
     u, X = u / np.linalg.norm(u), X / np.linalg.norm(X, axis=1, keepdims=True)
     return u, X, (X @ u) * (1 + level * rng.uniform(-0.5, 0.5, trials))
@@ -60,12 +74,17 @@ def stream(n, trials, level, seed):
 
 def run(name, rate, u, X, y):
     """Return the total loss after each trial, and how far the last weights are from `u`."""
-    w = np.full(len(u), u.mean())  # EG keeps its sum and is told it, so all of them are
+    w = np.full(len(u), np.abs(u).mean())  # EG keeps its sum and is told it, so all of them are
     losses = np.zeros(len(y))
     for t, (x, label) in enumerate(zip(X, y, strict=True)):
         losses[t] = (w @ x - label) ** 2
         if name == "Burg":
             w = burg.update(w, x, label, min(rate, burg.largest_rate(w, x, label)))
+        elif name == "Burg, decreasing":
+            seen = burg.trial(w, x)
+            slope = 2 * (seen.prediction - label)
+            rate = min(rate, burg.rate_limit(seen, slope))
+            w = burg.move(w, seen, rate * slope)
         elif name == "EG":
             w = gradient.exponentiated_gradient(w, x, label, rate)
         else:
