@@ -21,6 +21,7 @@ from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, tra
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.largest_eigenvalue import lambda_max
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,
@@ -70,6 +71,7 @@ __all__ = [
     "frobenius_div",
     "from_cvxpy",
     "inner",
+    "lambda_max",
     "learn_kernel",
     "logdet_div",
     "lovasz_theta",

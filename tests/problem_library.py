@@ -202,6 +202,66 @@ def logdet_low_rank():
     return Case(problem, logdet(M, np.eye(3)), G @ M @ G.T)
 
 
+# --- eigenvalues below a cap ------------------------------------------------------------------------
+
+
+def water_level(excess, low, high):
+    """Return the root of a decreasing function by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def capped_simplex(divergence, of, function):
+    """The nearest matrix of trace one below I/3: function(eigenvalue, shift) clipped at 1/3."""
+    X0 = positive_definite(5, 11)
+    w, Q = np.linalg.eigh(X0)
+    shift = water_level(lambda t: np.clip(function(w, t), 0, 1 / 3).sum() - 1, -50.0, 50.0)
+    solution = (Q * np.clip(function(w, shift), 0, 1 / 3)) @ Q.T
+    X = bo.PSD(5)
+    problem = bo.Problem(bo.Minimize(divergence(X, X0)), [bo.trace(X) == 1, bo.lambda_max(X) <= 1 / 3])
+    return Case(problem, of(solution, X0), solution)
+
+
+@case
+def frobenius_capped_simplex():
+    return capped_simplex(bo.frobenius_div, lambda X, X0: np.linalg.norm(X - X0) ** 2, lambda w, t: w - t)
+
+
+@case
+def von_neumann_capped_simplex():
+    return capped_simplex(bo.von_neumann_div, von_neumann, lambda w, t: w * np.exp(-t))
+
+
+@case
+def logdet_capped():
+    # Without rows the eigenvalues are clipped: D is a sum over them in the eigenvectors of X0.
+    X0 = positive_definite(4, 12)
+    w, Q = np.linalg.eigh(X0)
+    solution = (Q * np.minimum(w, 0.5)) @ Q.T
+    X = bo.PSD(4)
+    problem = bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), [bo.lambda_max(X) <= 0.5])
+    return Case(problem, logdet(solution, X0), solution)
+
+
+@case
+def linear_capped():
+    # Ky Fan: the sum of the two largest eigenvalues is the largest <A, X> with 0 <= X <= I, tr X = 2.
+    A = positive_definite(5, 13)
+    w, Q = np.linalg.eigh(A)
+    X = bo.PSD(5)
+    problem = bo.Problem(bo.Maximize(bo.inner(A, X)), [bo.lambda_max(X) <= 1, bo.trace(X) == 2])
+    return Case(problem, w[-2:].sum(), Q[:, -2:] @ Q[:, -2:].T)
+
+
+@case
+def contradiction_capped_trace():
+    X = bo.PSD(4)
+    rows = [bo.trace(X) == 1, bo.lambda_max(X) <= 0.2]
+    return Case(bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(4))), rows), status="infeasible")
+
+
 # --- von Neumann ------------------------------------------------------------------------------------
 
 

@@ -32,8 +32,9 @@ def solved(problem, route, options):
     return problem.solve(solver=route, tol=TOL, **options)
 
 
-def takes(problem, route):
-    return next(r for r in routing.routes(problem.program()) if r.solver == route).refusal is None
+def takes(problem, route, **options):
+    verdicts = routing.routes(problem.program(), **options)
+    return next(r for r in verdicts if r.solver == route).refusal is None
 
 
 PAIRS = [
@@ -41,7 +42,7 @@ PAIRS = [
     for name, make in problem_library.CASES.items()
     for route in ROUTES
     for options in METHODS[route]
-    if takes(make().problem, route)
+    if takes(make().problem, route, **options)
 ]
 
 

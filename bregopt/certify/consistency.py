@@ -73,8 +73,10 @@ def _contradiction(rows: Rows) -> str | None:
     return None
 
 
-def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
+def least_seen(divergence: Divergence, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
     """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd ``Y``; infinite for built-in divergences.
+
+    The eigenvalues of ``Y`` are at most `cap`.
 
     Every valid lower bound on the minimum is at most this. The ``Y`` are the iterates of a projected gradient
     method from `X`.
@@ -86,14 +88,15 @@ def least_seen(divergence: Divergence, W: Array, mu: float, X: Array) -> float:
         value = float(np.vdot(W, Y)) + mu * divergence.value(Y)
         return value if np.isfinite(value) else np.inf
 
-    Y = psd_part(X)
+    largest = np.inf if cap is None else cap
+    Y = psd_part(X, largest)
     least, step = objective(Y), 1.0
     for _ in range(DESCENT_STEPS):
         slope = W + mu * divergence.gradient(Y)
         size = float(np.linalg.norm(slope))
         if not 0 < size < np.inf:
             break
-        new = psd_part(Y - step * max(float(np.linalg.norm(Y)), TINY) / size * slope)
+        new = psd_part(Y - step * max(float(np.linalg.norm(Y)), TINY) / size * slope, largest)
         value = objective(new)
         Y, least, step = (new, value, 2 * step) if value < least else (Y, least, step / 4)
     return least

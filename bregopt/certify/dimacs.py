@@ -47,7 +47,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     Raises
     ------
     ValueError
-        If there is a divergence or a soft row: the measures are not defined for them.
+        If there is a divergence, a cap or a soft row: the measures are not defined for them.
 
     References
     ----------
@@ -55,6 +55,8 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     """
     if any(program.divergences) or not program.bounds.all_hard:
         raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
+    if program.capped:
+        raise ValueError("DIMACS errors are not defined for bounds on eigenvalues (lambda_max)")
     bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
     Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
     z = program.c - program.B.T @ y

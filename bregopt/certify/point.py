@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
 from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
@@ -157,7 +158,12 @@ class PrimalDualPoint:
             residual = max(residual, _box_residual(program, self.u))
         if residual:
             residual *= _divergence_factor(program, self.X, self.u)
-        return max(residual, self.cone_residual)
+        return max(residual, self.cone_residual, self.cap_violation.residual)
+
+    @cached_property
+    def cap_violation(self) -> CapViolation:
+        """The violation of ``X <= c I`` and its cost; zero for blocks without a cap."""
+        return cap_violation(self.program, self.X, self.y)
 
     @cached_property
     def row_terms(self) -> float:
@@ -166,18 +172,18 @@ class PrimalDualPoint:
 
     @cached_property
     def matrix_terms(self) -> tuple[float, ...]:
-        """``min_X <C - A*(y), X> + mu D(X, X0)`` of each block, zero for a block without a divergence."""
+        """``min_X <C - A*(y), X> + mu D(X, X0)`` by blocks; zero for one without divergence and cap."""
         blocks = enumerate(self.program.blocks)
-        return tuple(0.0 if block.nearness is None else self._matrix_term(b) for b, block in blocks)
+        return tuple(0.0 if _is_linear(block) else self._matrix_term(b) for b, block in blocks)
 
     @cached_property
     def smallest_eigenvalues(self) -> tuple[float, ...]:
-        """A lower bound on the eigenvalues of ``C - A*(y)`` of each block, zero for one with a divergence.
+        """A lower bound on the eigenvalues of ``C - A*(y)``, zero for a block with a divergence or a cap.
 
         Zero may also stand for a positive bound, where that has no use.
         """
         blocks = enumerate(self.program.blocks)
-        return tuple(self._smallest_eigenvalue(b) if block.nearness is None else 0.0 for b, block in blocks)
+        return tuple(self._smallest_eigenvalue(b) if _is_linear(block) else 0.0 for b, block in blocks)
 
     @cached_property
     def bound(self) -> DualBound:
@@ -198,9 +204,11 @@ class PrimalDualPoint:
         return DualBound(value, max(residual, miss), cost + left)
 
     def _matrix_term(self, b: int) -> float:
-        nearness = self.program.blocks[b].nearness
-        assert nearness is not None
+        nearness, cap = self.program.blocks[b].nearness, self.program.blocks[b].cap
         W = self.program.blocks[b].C - self.program.A.adjoint(self.y, b)
+        if cap is not None:
+            return capped_term(nearness, W, np.asarray(self.X[b]), cap)
+        assert nearness is not None
         divergence: Any = divergence_of(nearness)
         X, mu = np.asarray(self.X[b]), nearness.mu
         if getattr(divergence, "takes_multiplier", False):
@@ -214,6 +222,11 @@ class PrimalDualPoint:
         trace = trace_bounds(self.program)[b]
         Z = slack(self.program, b, self.y, self.X[b], self._faces)
         return least_eigenvalue(Z, self._sharp and trace is not None and trace.exact)
+
+
+def _is_linear(block: Block) -> bool:
+    """Whether the objective is linear in a matrix whose eigenvalues have no upper bound."""
+    return block.nearness is None and block.cap is None
 
 
 def slack(

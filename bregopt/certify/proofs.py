@@ -23,6 +23,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     It does if ``sum_k y_k (A_k(X) + B_k u)`` has an upper bound over psd ``X`` and ``u`` in its box, and the
     rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite up to
     round-off: so nearly that ``X`` of 1e8 times the trace that the bounds state would not meet the demand.
+    A block with a cap supplies at most the cap times the sum of the positive eigenvalues.
     """
     bounds = program.bounds
     y = np.where(bounds.hard, bounds.clip(y), 0.0)
@@ -42,11 +43,14 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
 
-    def refutes(largest: Sequence[float]) -> bool:
-        """Whether a contradiction follows if the eigenvalues of ``A*(y)`` are at most these."""
+    def refutes(spectra: Sequence[Array]) -> bool:
+        """Whether a contradiction follows if these are the eigenvalues of ``A*(y)``."""
         supply, lacking = 0.0, 0.0
-        for b, (bound, value) in enumerate(zip(bounds_on_traces, largest, strict=True)):
-            if bound is not None:
+        for b, (bound, eigenvalues) in enumerate(zip(bounds_on_traces, spectra, strict=True)):
+            value, cap = float(eigenvalues.max()), program.blocks[b].cap
+            if cap is not None:
+                supply += cap * float(np.maximum(eigenvalues, 0.0).sum())
+            elif bound is not None:
                 supply -= bound.least(-value)
             elif value > tol * size:
                 return False
@@ -54,18 +58,20 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
                 lacking += max(value, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
         return demand - supply > tol * magnitude and LARGEST_TRACE * lacking <= demand - supply
 
-    adjoints = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
-    # The largest diagonal entry is at most the largest eigenvalue: it refutes most candidates cheaply.
-    return refutes([float(S.diagonal().max()) for S in adjoints]) and refutes(
-        [float(np.linalg.eigvalsh(S)[-1]) for S in adjoints]
-    )
+    adjoints: list[Array] = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
+    # The diagonal is majorized by the eigenvalues: it supplies no more, and refutes most candidates cheaply.
+    return refutes([S.diagonal() for S in adjoints]) and refutes(list(map(_eigenvalues, adjoints)))
+
+
+def _eigenvalues(S: Array) -> Array:
+    return np.linalg.eigvalsh(S).astype(np.float64, copy=False)
 
 
 def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
     """Whether the objective is unbounded below along the psd direction `X` and the direction `u`.
 
     A divergence with a recession ``R``, such as LogDet, grows at the rate ``mu <R, X>`` along a direction.
-    The others grow faster than any linear term: in their blocks a ray is zero.
+    The others grow faster than any linear term: in their blocks a ray is zero, as in blocks with a cap.
     """
     bounds = program.bounds
     activity = program.activity(X, u)
@@ -82,6 +88,8 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     if (out > tol * np.abs(u).max(initial=0.0)).any():
         return False
     if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
+        return False
+    if any(block.cap is not None and X_b.any() for block, X_b in zip(program.blocks, X, strict=True)):
         return False
     rates, sizes = [], []
     for block, X_b in zip(program.blocks, X, strict=True):

@@ -55,6 +55,11 @@ class Divergence(ABC):
     """Whether these squares have weights."""
     exponential: ClassVar[bool] = False
     """Whether the minimizer of ``<W, X> + D(X, X0)`` is the exponential of ``log X0 - W``: von Neumann."""
+    takes_cap: ClassVar[bool] = False
+    """Whether `dual_term`, and `spectrum` if defined, also take a `cap`: an upper bound on eigenvalues.
+
+    It is their last argument, None for no bound.
+    """
     takes_multiplier: ClassVar[bool] = False
     """Whether `dual_term` also takes a multiplier of ``X psd`` and bounds on the diagonal."""
     penalty: ClassVar[Penalty | None] = None

@@ -13,7 +13,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.scalar import Penalty
-from bregopt.divergences.spectrum import PositiveSpectrum
+from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum
 from bregopt.linalg import root_of
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
@@ -22,12 +22,12 @@ _ROUND_OFF = 1e-14  # fraction of the norm: tolerated negative eigenvalue of a m
 _SHRINKINGS = 3  # times that a multiplier is scaled down, each after the effect of the one before
 
 
-def psd_part(Y: Array) -> Array:
-    """Return the nearest positive semidefinite matrix to the symmetric `Y`."""
+def psd_part(Y: Array, cap: float = math.inf) -> Array:
+    """Return the nearest matrix to the symmetric `Y` with eigenvalues from zero to `cap`."""
     eigenvalues, Q = np.linalg.eigh(Y)
     positive = eigenvalues > 0
     Q = Q[:, positive]
-    X: Array = (Q * eigenvalues[positive]) @ Q.T
+    X: Array = (Q * np.minimum(eigenvalues[positive], cap)) @ Q.T
     return X
 
 
@@ -37,6 +37,7 @@ class Frobenius(Divergence):
     name: ClassVar[str] = "frobenius"
     degree: ClassVar[int | None] = 2
     quadratic: ClassVar[bool] = True
+    takes_cap: ClassVar[bool] = True
     penalty: ClassVar[Penalty | None] = Penalty.SQUARE
     cvxpy_order: ClassVar[int] = 50
 
@@ -61,14 +62,18 @@ class Frobenius(Divergence):
     def minimizer(self, W: Array, mu: float) -> Array | None:
         return psd_part(self.X0 - W / (2 * mu))
 
-    def spectrum(self, W: Array, mu: float) -> PositiveSpectrum:
-        """Return the minimizer of ``<W, X> + mu D(X, X0)``."""
+    def spectrum(self, W: Array, mu: float, cap: float | None = None) -> PositiveSpectrum | CappedSpectrum:
+        """Return the minimizer of ``<W, X> + mu D(X, X0)``, with eigenvalues up to `cap`."""
         theta, V = np.linalg.eigh(self.X0 - W / (2 * mu))
-        return PositiveSpectrum(theta, V, mu, self.square)
+        if cap is None:
+            return PositiveSpectrum(theta, V, mu, self.square)
+        below = PositiveSpectrum(np.minimum(theta, cap), V, mu, self.square)
+        return CappedSpectrum(theta, below, 2 * mu * cap)
 
-    def dual_term(self, W: Array, mu: float, X: Array) -> float:
+    def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
         eigenvalues = np.linalg.eigvalsh(self.X0 - W / (2 * mu))
-        return mu * (self.square - float(np.sum(np.maximum(eigenvalues, 0.0) ** 2)))
+        x = np.clip(eigenvalues, 0.0, cap)
+        return mu * (self.square + float(x @ (x - 2 * eigenvalues)))
 
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         return cp.sum_squares(X - self.X0)

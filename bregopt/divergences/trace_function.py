@@ -6,13 +6,13 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.divergences.spectrum import CappedSpectrum, DifferenceSpectrum
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
 
@@ -25,6 +25,8 @@ class TraceDivergence(Divergence):
     A subclass defines four functions of arrays of numbers. The divergence and all that Newton's method on
     the dual needs follow from them. A singular ``X0`` is allowed where ``phi'`` is finite at zero.
     """
+
+    takes_cap: ClassVar[bool] = True
 
     def __init__(self, X0: Array) -> None:
         x0, Q = np.linalg.eigh(X0)
@@ -71,14 +73,20 @@ class TraceDivergence(Divergence):
         gradient: Array = (Q * self.slope(eigenvalues)) @ Q.T - self.slope_X0
         return gradient
 
-    def dual_term(self, W: Array, mu: float, X: Array) -> float:
-        spectrum = self.spectrum(W, mu)
+    def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
+        spectrum = self.spectrum(W, mu, cap)
         return -math.inf if spectrum is None else spectrum.term
 
-    def spectrum(self, W: Array, mu: float) -> TraceSpectrum | None:
+    def spectrum(
+        self, W: Array, mu: float, cap: float | None = None
+    ) -> TraceSpectrum | CappedSpectrum | None:
         theta, V = np.linalg.eigh(self.slope_X0 - W / mu)
-        x = self.conjugate_slope(theta)
-        return TraceSpectrum(theta, V, mu, x, self) if np.isfinite(x).all() else None
+        below = theta if cap is None else np.minimum(theta, self.slope(np.array([cap])))
+        x = self.conjugate_slope(below)
+        if not np.isfinite(x).all():
+            return None
+        spectrum = TraceSpectrum(below, V, mu, x, self)
+        return spectrum if cap is None else CappedSpectrum(theta, spectrum, mu * cap)
 
 
 @dataclass(frozen=True, eq=False)

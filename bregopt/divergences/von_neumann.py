@@ -12,7 +12,7 @@ from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
-from bregopt.divergences.spectrum import ExponentialSpectrum
+from bregopt.divergences.spectrum import CappedSpectrum, ExponentialSpectrum
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
 
@@ -29,6 +29,7 @@ class VonNeumann(Divergence):
     essentially_smooth: ClassVar[bool] = True
     degree: ClassVar[int | None] = 1
     exponential: ClassVar[bool] = True
+    takes_cap: ClassVar[bool] = True
     penalty: ClassVar[Penalty | None] = Penalty.VON_NEUMANN
     cvxpy_order: ClassVar[int] = 12  # it takes 2(n - 1) cones
     cvxpy_cones: ClassVar[int] = 1
@@ -64,16 +65,22 @@ class VonNeumann(Divergence):
         X: Array = (Q * np.exp(theta)) @ Q.T
         return X
 
-    def dual_term(self, W: Array, mu: float, X: Array) -> float:
-        theta, _ = self.exponent(W, mu)
-        if theta[-1] > 700:
-            return -math.inf
-        return mu * (self.trace - float(np.exp(theta).sum()))
+    def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
+        spectrum = self.spectrum(W, mu, cap)
+        return -math.inf if spectrum is None else spectrum.term
 
-    def spectrum(self, W: Array, mu: float) -> ExponentialSpectrum | None:
-        """Return the minimizer of ``<W, X> + mu D(X, X0)``, None where it overflows."""
+    def spectrum(
+        self, W: Array, mu: float, cap: float | None = None
+    ) -> ExponentialSpectrum | CappedSpectrum | None:
+        """Return the minimizer of ``<W, X> + mu D(X, X0)``, with eigenvalues up to `cap`.
+
+        Without a cap it is None where it overflows.
+        """
         theta, V = self.exponent(W, mu)
-        return None if theta[-1] > 700 else ExponentialSpectrum(theta, V, mu, self.trace)
+        if cap is None:
+            return None if theta[-1] > 700 else ExponentialSpectrum(theta, V, mu, self.trace)
+        below = ExponentialSpectrum(np.minimum(theta, math.log(cap)), V, mu, self.trace)
+        return CappedSpectrum(theta, below, mu * cap)
 
     def point(self, mu: float) -> VonNeumannPoint:
         return VonNeumannPoint(self, mu)

@@ -22,6 +22,7 @@ from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, tra
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound, lambda_max
 from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
 from bregopt.program.lowrank import LowRank
 
@@ -33,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "diag": diag,
     "frobenius_div": frobenius_div,
     "inner": inner,
+    "lambda_max": lambda_max,
     "logdet_div": logdet_div,
     "quad_form": quad_form,
     "soft": soft,
@@ -147,7 +149,7 @@ class _Evaluator(ast.NodeVisitor):
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         return self._computed(node, node.op, node.left, node.right)
 
-    def visit_Compare(self, node: ast.Compare) -> Constraint:
+    def visit_Compare(self, node: ast.Compare) -> Constraint | EigenvalueBound:
         if len(node.ops) > 1:
             self._refuse(node, "a constraint has one comparison; two bounds are between(expr, lower, upper)")
         function = _COMPARISONS.get(type(node.ops[0]))
@@ -156,7 +158,7 @@ class _Evaluator(ast.NodeVisitor):
         left, right = self.visit(node.left), self.visit(node.comparators[0])
         if not (isinstance(left, Operand) or isinstance(right, Operand)):
             self._refuse(node, "a constraint needs an affine expression of a variable on at least one side")
-        constraint: Constraint = self._apply(node, function, left, right)
+        constraint: Constraint | EigenvalueBound = self._apply(node, function, left, right)
         return constraint
 
     def visit_Call(self, node: ast.Call) -> Any:

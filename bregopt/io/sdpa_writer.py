@@ -42,7 +42,8 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
     Raises
     ------
     ValueError
-        If the problem has a divergence, a soft row, or no row at all; the message names it.
+        If the problem has a divergence, a bound on eigenvalues, a soft row, or no row at all; the message
+        names it.
     """
     path, program = Path(path), problem.program()
     _check_linear(program)
@@ -65,6 +66,11 @@ def _check_linear(program: Program) -> None:
             raise ValueError(
                 f"the objective has the {divergence} divergence of {block.name}; "
                 "an SDPA file takes linear objectives only"
+            )
+        if block.cap is not None:
+            raise ValueError(
+                f"lambda_max({block.name}) <= {block.cap:g} is no row; an SDPA file takes rows only. Declare "
+                f"S = bo.PSD({block.n}) and the rows {block.name} + S == {block.cap:g} * np.eye({block.n})"
             )
     soft = np.flatnonzero(~program.bounds.hard)
     if len(soft):

@@ -18,6 +18,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compiled import AffineBounds, Compiled, slices
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
@@ -29,7 +30,7 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
-def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> Compiled:
+def compile_problem(objective: Minimize, declared: Sequence[Constraint | EigenvalueBound]) -> Compiled:
     """Return the compiled problem.
 
     Raises
@@ -37,13 +38,16 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
     ValueError
         If there is no matrix variable, two divergences of one variable, or two variables of one name.
     """
+    constraints = [c for c in declared if isinstance(c, Constraint)]
+    caps = [c for c in declared if isinstance(c, EigenvalueBound)]
     expressions = [objective.expression.affine, *(c.body for c in constraints)]
-    matrices = _ordered([t.X for t in objective.expression.terms], *(e.psd.keys() for e in expressions))
+    mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
+    matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
     variables = _ordered(*(e.variables.keys() for e in expressions))
     if not matrices:
         raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, objective) for X in matrices)
+    blocks = tuple(_block(X, objective, caps) for X in matrices)
     template = Program(
         blocks=blocks,
         A=_linear_map(matrices, constraints),
@@ -72,7 +76,7 @@ def compile_problem(objective: Minimize, constraints: Sequence[Constraint]) -> C
     )
 
 
-def _block(X: PSD, objective: Minimize) -> Block:
+def _block(X: PSD, objective: Minimize, caps: Sequence[EigenvalueBound]) -> Block:
     terms = [t for t in objective.expression.terms if t.X is X]
     if len(terms) > 1:
         raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
@@ -80,7 +84,8 @@ def _block(X: PSD, objective: Minimize) -> Block:
     cost = objective.expression.affine.psd.get(X)
     if cost is not None and objective.sign < 0:
         cost = cost.scale(np.array([-1.0]))
-    return Block(X.name, X.n, cost, nearness)
+    cap = min((c.cap for c in caps if c.X is X), default=None)
+    return Block(X.name, X.n, cost, nearness, cap=cap)
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:

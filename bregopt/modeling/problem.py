@@ -14,6 +14,7 @@ from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
@@ -30,7 +31,7 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of Constraint, optional
+    constraints : iterable of Constraint and EigenvalueBound, optional
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -58,7 +59,9 @@ class Problem:
                 f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
             )
         self.objective = objective
-        self.constraints: tuple[Constraint, ...] = tuple(dict.fromkeys(_flattened(constraints)))
+        self.constraints: tuple[Constraint | EigenvalueBound, ...] = tuple(
+            dict.fromkeys(_flattened(constraints))
+        )
         self._compiled: Compiled = compile_problem(objective, self.constraints)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -154,9 +157,9 @@ class Problem:
     def to_cvxpy(self) -> Any:
         """Return this problem as a ``cvxpy.Problem`` with one vectorized constraint for each of this problem.
 
-        Variables and parameters in bounds keep their names; ordinary variables and parameters become vectors.
-        Other parameters are replaced by their current values. A problem with a ``LowRank`` start is returned
-        on its range space.
+        Bounds on largest eigenvalues come last. Variables and parameters in bounds keep their names; ordinary
+        variables and parameters become vectors. Other parameters are replaced by their current values. A
+        problem with a ``LowRank`` start is returned on its range space.
         """
         return routing.translate(self.program(), "cvxpy")
 
@@ -203,8 +206,8 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _flattened(constraints: Any) -> Iterable[Constraint]:
-    if isinstance(constraints, Constraint):
+def _flattened(constraints: Any) -> Iterable[Constraint | EigenvalueBound]:
+    if isinstance(constraints, Constraint | EigenvalueBound):
         yield constraints
         return
     if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray | Operand):

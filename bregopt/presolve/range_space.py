@@ -110,12 +110,14 @@ def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[in
     spaces: dict[int, RangeSpace] = {}
     for b, block in enumerate(program.blocks):
         if block.nearness is not None and isinstance(block.nearness.X0, LowRank):
-            spaces[b] = range_space(block.nearness.X0, block.nearness.kind, rank_tol)
+            spaces[b] = range_space(block.nearness.X0, block.nearness.kind, rank_tol, block.cap is not None)
             program = program.restrict(b, spaces[b].V, spaces[b].M0)
     return program, spaces
 
 
-def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL) -> RangeSpace:
+def range_space(
+    X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL, orthonormal: bool = False
+) -> RangeSpace:
     """Return the range space of `X0`, with ``V`` scaled for the divergence.
 
     Parameters
@@ -125,6 +127,8 @@ def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL)
         One that keeps the range.
     rank_tol : float
         Singular values of the factor below this fraction of the largest count as zero.
+    orthonormal : bool
+        Whether the columns of ``V`` must be orthonormal, so that ``X`` and ``M`` have the same eigenvalues.
 
     Raises
     ------
@@ -137,7 +141,7 @@ def range_space(X0: LowRank, kind: type[Divergence], rank_tol: float = RANK_TOL)
         raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
     r = int(np.sum(s > rank_tol * s[0]))
     V, s = Q @ left[:, :r], s[:r]
-    if kind.congruence_invariant:
+    if kind.congruence_invariant and not orthonormal:
         return RangeSpace(V * s, np.eye(r))
     return RangeSpace(V, np.diag(s**2))
 

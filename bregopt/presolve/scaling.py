@@ -60,7 +60,8 @@ class Scaling:
         for b, block in enumerate(program.blocks):
             kind = None if block.nearness is None else block.nearness.kind
             X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
-            if kind is not None and kind.congruence_invariant and np.linalg.cond(X0) > REFERENCE_CONDITION:
+            free = kind is not None and kind.congruence_invariant and block.cap is None
+            if free and np.linalg.cond(X0) > REFERENCE_CONDITION:
                 V.append(cholesky(X0, lower=True))
                 scaled = scaled.restrict(b, V[b], np.eye(block.n))
             elif kind is not None and kind.degree is None:
@@ -87,7 +88,7 @@ def _resized(program: Program, b: int, size: float) -> Program:
         mu=block.nearness.mu * size ** (block.nearness.kind.degree or 0),
     )
     blocks = tuple(
-        replace(block, cost=cost, nearness=nearness) if k == b else other
+        replace(block, cost=cost, nearness=nearness, cap=block.cap and block.cap / size) if k == b else other
         for k, other in enumerate(program.blocks)
     )
     terms = tuple(

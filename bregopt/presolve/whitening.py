@@ -61,7 +61,7 @@ class Whitening:
         nearness = program.blocks[0].nearness
         if len(program.blocks) > 1 or nearness is None or isinstance(nearness.X0, LowRank):
             return None
-        if not nearness.kind.barrier:
+        if not nearness.kind.barrier or program.capped:  # a congruence changes the eigenvalues
             return None
         divergence: Any = divergence_of(nearness)
         L: Array = divergence.L

@@ -1,7 +1,7 @@
 """The problem as a solver receives it: plain arrays, compiled from the declarations of a user.
 
     minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   penalties of soft rows
-    subject to  lo <= A(X) + B u <= hi,   X psd,   u_lo <= u <= u_hi
+    subject to  lo <= A(X) + B u <= hi,   0 <= X (<= cap I),   u_lo <= u <= u_hi
 
 A :class:`Program` always minimizes; the modeling layer negates the objective of a maximization.
 """
@@ -71,6 +71,8 @@ class Block:
         None for a linear objective.
     face : Face, optional
         The face that ``X`` is on, where the rows leave the cone no interior; None for the whole cone.
+    cap : float, above 0, optional
+        Upper bound on the eigenvalues, ``X <= cap I``; None for no bound.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Block:
     cost: Rows | None = None
     nearness: Nearness | None = None
     face: Face | None = None
+    cap: float | None = None
 
     def cost_value(self, X: Matrix) -> float:
         """Return ``<C, X>``."""
@@ -165,6 +168,11 @@ class Program:
         return len(self.c)
 
     @property
+    def capped(self) -> bool:
+        """Whether a block has an upper bound on its eigenvalues."""
+        return any(block.cap is not None for block in self.blocks)
+
+    @property
     def divergences(self) -> tuple[str | None, ...]:
         """The divergence of each block, None where the objective is linear in it."""
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
@@ -243,9 +251,13 @@ class Program:
         return activity + u @ self.Bt if self.k else activity
 
     def restrict(self, block: int, V: Array, X0: Array) -> Program:
-        """Return the program in ``M`` for ``X_block = V M V'``; the new ``X0`` is in these coordinates."""
+        """Return the program in ``M`` for ``X_block = V M V'``; the new ``X0`` is in these coordinates.
+
+        Where the block has a cap, the columns of `V` must be orthonormal: then ``M`` has the same cap.
+        """
         old = self.blocks[block]
         assert old.nearness is not None
+        assert old.cap is None or np.allclose(V.T @ V, np.eye(V.shape[1]))
         cost = None if old.cost is None else old.cost.restrict(V)
         new = replace(old, n=V.shape[1], cost=cost, nearness=replace(old.nearness, X0=X0), face=None)
         blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))

@@ -46,6 +46,8 @@ class Capabilities:
         Whether ordinary variables may occur.
     penalties : frozenset of Penalty
         Penalties that soft rows may have.
+    caps : bool
+        Whether blocks may have an upper bound on their eigenvalues.
     needs_trace_bound : bool
         Whether the rows must bound the trace of each block.
     matrices : int
@@ -60,6 +62,7 @@ class Capabilities:
     blocks: int | None = None
     variables: bool = True
     penalties: frozenset[Penalty] = frozenset(Penalty)
+    caps: bool = False
     needs_trace_bound: bool = False
     matrices: int = 0
     reductions: tuple[str, ...] = ()
@@ -72,6 +75,8 @@ class Capabilities:
             objective = self._not_taken(block.nearness)
             if objective is not None:
                 return f"it does not take {objective} (of {block.name})"
+            if block.cap is not None and not self.caps:
+                return f"it does not take a bound on eigenvalues (lambda_max of {block.name})"
         if program.k and not self.variables:
             return f"it does not take ordinary variables (the problem has {program.k})"
         for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:

@@ -129,12 +129,12 @@ class Solution:
 
     @cached_property
     def dimacs(self) -> Array | None:
-        """The six DIMACS errors, see :func:`dimacs_errors`; None for divergences, soft rows and no answer."""
+        """The six DIMACS errors, see :func:`dimacs_errors`; None where they are not defined."""
         raw = self if self._raw is None else self._raw
         program = raw._program
         if program is None or raw.X is None or raw.duals is None:
             return None
-        if any(program.divergences) or not program.bounds.all_hard:
+        if any(program.divergences) or program.capped or not program.bounds.all_hard:
             return None
         errors = dimacs_errors(program, raw.X, raw.u, raw.duals)
         errors.setflags(write=False)

@@ -94,6 +94,7 @@ class Bregman:
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"barrier", "spectrum", "point", "weights"}),
         blocks=1,
+        caps=True,
         matrices=8,
         reductions=("slacks",),
     )
@@ -106,6 +107,8 @@ class Bregman:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
         if _algorithm(kind, _method(program, settings)) is None:
             return f"method {settings.method!r} does not take {kind.phrase()}"
+        if program.capped and not _takes_cap(kind, _method(program, settings)):
+            return f"with {kind.phrase()} and method {settings.method!r} it takes no bound on eigenvalues"
         if settings.method == "cyclic" and kind.offers("recession") and not _has_start(program):
             return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
         for penalty in program.bounds.penalties:
@@ -161,6 +164,11 @@ def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None
         if name == method and all(map(kind.offers, needs)):
             return run, citation
     return None
+
+
+def _takes_cap(kind: type[Divergence], method: str) -> bool:
+    """Whether a method takes an upper bound on the eigenvalues: Newton's method on a spectrum does."""
+    return method == "newton" and kind.takes_cap and kind.offers("spectrum")
 
 
 def _has_start(program: Program) -> bool:

@@ -69,6 +69,7 @@ class _DualNewton(Method):
         assert nearness is not None
         divergence = divergence_of(nearness)
         self._divergence, self._mu, self._C = divergence, nearness.mu, block.C
+        self._cap = {} if block.cap is None else {"cap": block.cap}
         self._X0 = np.asarray(nearness.X0)
         self._hessian = _Hessian(program, self._tuning)
         self._definite = np.zeros(program.m, dtype=bool)
@@ -78,14 +79,14 @@ class _DualNewton(Method):
         bounds = program.bounds
         self._lower, self._upper = bounds.dual_range()
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
-        self._diagonal = bounded_diagonal(program) if divergence.quadratic else None
+        self._diagonal = bounded_diagonal(program) if divergence.quadratic and block.cap is None else None
         self._restores = restore and self._diagonal is not None and self._diagonal.alone
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the last point."""
         first = self._first(start)
         if first is None:
-            unconstrained = self._divergence.spectrum(0 * self._C, self._mu)
+            unconstrained = self._divergence.spectrum(0 * self._C, self._mu, **self._cap)
             assert unconstrained is not None
             return Answer((unconstrained.X,), np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         monitor = Monitor(self._program, self._settings, self._progress)
@@ -164,7 +165,7 @@ class _DualNewton(Method):
     def _point(self, y: Array) -> _Point | None:
         """Return the point of given multipliers, None outside the domain of the dual."""
         checkpoint(len(self._C))
-        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu)
+        spectrum = self._divergence.spectrum(self._C - self._program.A.adjoint(y), self._mu, **self._cap)
         return None if spectrum is None else self._point_of(y, spectrum)
 
     def _point_of(self, y: Array, spectrum: Spectrum) -> _Point | None:

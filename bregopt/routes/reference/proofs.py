@@ -71,7 +71,7 @@ def _cost_of_direction(block: Block) -> Block:
     R = _recession(block)
     if R is not None and block.nearness is not None:
         cost = cost + block.nearness.mu * R
-    return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None)
+    return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None, cap=None)
 
 
 def _recession(block: Block) -> Array | None:
@@ -79,8 +79,9 @@ def _recession(block: Block) -> Array | None:
 
 
 def largest_trace(block: Block) -> float:
-    """Return the largest trace of a direction: zero if the divergence outgrows every linear term."""
-    return 1.0 if block.nearness is None or _recession(block) is not None else 0.0
+    """Return the largest trace of a direction: zero for a cap, or a divergence that outgrows linear terms."""
+    unbounded = block.nearness is None or _recession(block) is not None
+    return 1.0 if unbounded and block.cap is None else 0.0
 
 
 def recession_box(program: Program) -> tuple[Array, Array]:

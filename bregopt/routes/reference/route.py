@@ -69,6 +69,7 @@ class Reference:
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"linear", "cvxpy_expression"}),
+        caps=True,
         matrices=20,
     )
     Settings: ClassVar[type[base.Settings]] = ReferenceSettings
@@ -244,11 +245,12 @@ def _without_noise(X: Array, zero: float) -> Array:
 
 
 def _psd(block: Block, X: Array, interior: float) -> Array:
-    """Return the nearest psd matrix, just inside the cone if the divergence is finite only there."""
+    """Return the nearest psd matrix below the cap, just inside the cone if the divergence is finite there."""
     eigenvalues, Q = np.linalg.eigh(X)
     inside = block.nearness is not None and not block.nearness.kind.finite_on_boundary
     floor = interior * max(eigenvalues[-1], 1.0) if inside else 0.0
-    if eigenvalues[0] >= floor:
+    largest = np.inf if block.cap is None else block.cap
+    if eigenvalues[0] >= floor and eigenvalues[-1] <= largest:
         return X
-    nearest: Array = (Q * np.maximum(eigenvalues, floor)) @ Q.T
+    nearest: Array = (Q * np.clip(eigenvalues, floor, largest)) @ Q.T
     return nearest

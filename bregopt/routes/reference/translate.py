@@ -134,7 +134,7 @@ def _translated(
     terms += [program.c[place] @ part for place, part in _placed(u) if program.c[place].any()]
     objective = functools.reduce(operator.add, terms)
     goal = cp.Maximize(-objective) if program.maximize else cp.Minimize(objective)
-    problem = cp.Problem(goal, [side.constraint for side in sides])
+    problem = cp.Problem(goal, [*(side.constraint for side in sides), *_caps(program, X)])
     return Translation(problem, X, u, tuple(sides), program.m)
 
 
@@ -236,6 +236,12 @@ def _relaxed(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[An
     relaxation = cp.Variable(len(rows), name="bend")  # keeps parameters in the row and out of the penalty
     costs = cp.abs(relaxation) if hinge else SCALARS[kind].cvxpy(cp, relaxation, 0.0)
     return end + relaxation, [gamma @ costs]
+
+
+def _caps(program: Program, X: Sequence[Any]) -> list[Any]:
+    """Return the upper bounds on eigenvalues."""
+    blocks = zip(program.blocks, X, strict=True)
+    return [block.cap * np.eye(block.n) >> X_b for block, X_b in blocks if block.cap is not None]
 
 
 def _objective(block: Block, X: Any) -> Any:

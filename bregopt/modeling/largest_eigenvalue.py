@@ -1,0 +1,97 @@
+"""The largest eigenvalue of a matrix variable, and the one constraint that it takes: an upper bound."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from bregopt.arrays import finite_array
+from bregopt.modeling.expressions import Operand
+from bregopt.modeling.variables import PSD, Parameter
+
+__all__ = ["EigenvalueBound", "LargestEigenvalue", "lambda_max"]
+
+_RULE = "expected bo.lambda_max(X) <= c with a number c above 0, alone on its side"
+
+
+def lambda_max(X: PSD) -> LargestEigenvalue:
+    """Return the largest eigenvalue of `X`, to be bounded from above: ``bo.lambda_max(X) <= c``.
+
+    It is not affine, so it takes no arithmetic, no other comparison, and no place in an objective.
+
+    Raises
+    ------
+    TypeError
+        If `X` is not a variable as a whole.
+    """
+    if not isinstance(X, PSD):
+        raise TypeError(
+            f"X of lambda_max is {type(X).__name__}; expected a bo.PSD variable as a whole. For the largest "
+            "eigenvalue of an expression, declare a second variable and rows that equate the two"
+        )
+    return LargestEigenvalue(X)
+
+
+class EigenvalueBound:
+    """The constraint ``X <= cap I``, built by ``bo.lambda_max(X) <= cap``.
+
+    It is no row, so it has no multiplier: `dual_value` stays None.
+
+    Attributes
+    ----------
+    X : PSD
+    cap : float
+    """
+
+    size = 0  # rows
+    dual_value = None
+
+    def __init__(self, X: PSD, cap: float) -> None:
+        self.X, self.cap = X, cap
+
+    @property
+    def label(self) -> str:
+        """The constraint in messages."""
+        return f"lambda_max({self.X.name}) <= {self.cap:g}"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a constraint has no truth value")
+
+    def __repr__(self) -> str:
+        return f"EigenvalueBound({self.label})"
+
+
+class LargestEigenvalue(Operand):
+    """The largest eigenvalue of a variable, for an upper bound."""
+
+    def __init__(self, X: PSD) -> None:
+        self.X = X
+
+    def __le__(self, cap: Any) -> EigenvalueBound:  # type: ignore[override]
+        if isinstance(cap, Parameter):
+            raise TypeError(
+                f"lambda_max({self.X.name}) <= a Parameter is not supported; {_RULE}, and a new Problem for "
+                "each value of it"
+            )
+        if isinstance(cap, Operand):
+            self.expression()
+        number = float(finite_array(cap, f"the bound of lambda_max({self.X.name})", ndim=0))
+        if number <= 0:
+            raise ValueError(
+                f"lambda_max({self.X.name}) <= {number:g} leaves X = 0 at most; expected a bound above 0"
+            )
+        return EigenvalueBound(self.X, number)
+
+    def __ge__(self, other: Any) -> NoReturn:
+        raise TypeError(f"lambda_max({self.X.name}) >= ... is not convex; {_RULE}")
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError(f"lambda_max({self.X.name}) == ... is not convex; {_RULE}")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def expression(self) -> NoReturn:
+        """Refuse any use as an affine expression."""
+        raise TypeError(f"lambda_max({self.X.name}) is not affine; {_RULE}")
+
+    def __repr__(self) -> str:
+        return f"lambda_max({self.X.name})"
