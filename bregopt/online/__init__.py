@@ -2,7 +2,7 @@
 
 The learners follow scikit-learn: ``partial_fit``, ``predict``, ``score``. Underneath, the modules `meg`,
 `burg`, `matrix_burg`, `winnow`, `general_winnow` and `kernel_winnow` hold pure functions on arrays, such as
-``init``, ``predict`` and ``update``, and `gradient` two updates to compare with.
+``init``, ``predict`` and ``update``, `pca` those of on-line PCA, and `gradient` two updates to compare with.
 """
 
 from bregopt.errors import require
@@ -18,6 +18,7 @@ from bregopt.online.matrix_burg_learner import MatrixBurgGradient  # noqa: E402
 from bregopt.online.meg_learner import MEG  # noqa: E402
 from bregopt.online.metric import OnlineLogDetMetric  # noqa: E402
 from bregopt.online.pair_winnow import PairWinnow  # noqa: E402
+from bregopt.online.pca_learner import OnlinePCA  # noqa: E402
 from bregopt.online.winnow_learner import MatrixWinnow  # noqa: E402
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "MatrixBurgGradient",
     "MatrixWinnow",
     "OnlineLogDetMetric",
+    "OnlinePCA",
     "OnlineToBatch",
     "PairWinnow",
     "huber",

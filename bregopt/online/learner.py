@@ -49,7 +49,10 @@ class OnlineLearner(BaseEstimator, ABC):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Reset the learner, and learn from the examples once; see :meth:`partial_fit`."""
-        self.__dict__ = vars(clone(self).partial_fit(X, y))
+        learned = vars(clone(self).partial_fit(X, y))
+        # Attributes that are not learned stay: scikit-learn's pipelines set some before they call this.
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = {**kept, **learned}
         return self
 
     @abstractmethod
