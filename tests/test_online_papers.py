@@ -15,6 +15,7 @@ PAPERS = Path(__file__).parents[1] / "examples" / "papers"
 PICTURES = {
     "tsuda_kernels": ["tsuda_figure2", "tsuda_figure3"],
     "warmuth_mistakes": ["warmuth_mistakes"],
+    "warmuth_pca": ["warmuth_pca"],
     "jain_noise": ["jain_noise"],
 }
 

@@ -191,8 +191,8 @@ def test_bound_on_a_shifting_stream(seed, n, shifts, share):
 @given(st.integers(2, 30), st.floats(1e-3, 1e6))
 def test_rate_gives_the_lemma(n, loss):
     for m in range(1, n):
-        bound = pca.loss_bound(n, m, loss, pca.learning_rate(n, m, loss))
-        distance = m * math.log(n / m)
+        distance = pca.distance(n, m)
+        bound = pca.loss_bound(distance, loss, pca.learning_rate(distance, loss))
         assert bound <= (loss + math.sqrt(2 * distance * loss) + distance) * (1 + 1e-9)
         assert distance <= n - m  # the dimension of the subspace, at most
 

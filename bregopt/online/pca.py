@@ -29,6 +29,7 @@ __all__ = [
     "PCAState",
     "capped",
     "corners",
+    "distance",
     "expected_loss",
     "init",
     "learning_rate",
@@ -131,37 +132,47 @@ def corners(w: Array, m: int) -> tuple[Array, Mask]:
     return np.array(probability) / math.fsum(probability), np.array(members)
 
 
-def learning_rate(n: int, m: int, loss: float) -> float:
-    """Return a rate for a comparator whose loss is at most `loss` above 0, on instances of norm at most one.
+def distance(n: int, m: int, shifts: float = 0.0, share: float = 0.0, trials: int = 0) -> float:
+    """Return the ``D`` of the bound: how far comparators are from the start, and from each other.
 
-    With ``D = m log(n/m)`` it is ``log(1 + sqrt(2 D / loss))``, for which the bound is at most
-    ``loss + sqrt(2 D loss) + D`` (Freund and Schapire 1997, Lemma 4).
-    """
-    return math.log1p(math.sqrt(2 * m * math.log(n / m) / loss))
-
-
-def loss_bound(
-    n: int, m: int, loss: float, eta: float, shifts: int = 0, share: float = 0.0, trials: int = 0
-) -> float:
-    """Return the bound on the expected loss, for instances of norm at most one.
-
-    It is ``(eta loss + m D) / (1 - exp(-eta))``, with ``D = log(n/m)`` without shares, and otherwise
-    ``D = (shifts + 1) log(n/m) - shifts log(share) - trials log(1 - share)``.
+    It is ``m log(n/m)`` for one subspace and no share, and in general ``m`` times ``(shifts + 1) log(n/m) -
+    shifts log(share) - trials log(1 - share)``; infinite for shifts without a share.
 
     Parameters
     ----------
     n, m : int
-    loss : float
-        Of the comparators: subspaces of dimension ``n - m``.
-    eta : float
-    shifts : int
-        How often the comparator changes; the bound is infinite for any without a share.
+        Dimension of the instances, and of the complement of the subspace.
+    shifts : float
+        How often the subspace changes.
     share : float
+        Weight of ``I/n`` after each trial.
     trials : int
         Number of trials.
     """
     if shifts and not share:
         return math.inf
-    distance = (shifts + 1) * math.log(n / m) - trials * math.log1p(-share)
-    distance -= shifts * math.log(share) if shifts else 0.0
-    return (eta * loss + m * distance) / -math.expm1(-eta)
+    moves = shifts * math.log(1 / share) if shifts else 0.0
+    return m * ((shifts + 1) * math.log(n / m) + moves - trials * math.log1p(-share))
+
+
+def learning_rate(distance: float, loss: float) -> float:
+    """Return a rate for comparators whose loss is at most `loss` above 0, on instances of norm at most one.
+
+    It is ``log(1 + sqrt(2 D / loss))``, for which the bound is at most ``loss + sqrt(2 D loss) + D`` (Freund
+    and Schapire 1997, Lemma 4).
+    """
+    return math.log1p(math.sqrt(2 * distance / loss))
+
+
+def loss_bound(distance: float, loss: float, eta: float) -> float:
+    """Return ``(eta loss + D) / (1 - exp(-eta))``, which bounds the loss on instances of norm at most one.
+
+    Parameters
+    ----------
+    distance : float
+        ``D``, of :func:`distance`.
+    loss : float
+        Of the comparators, on the same trials.
+    eta : float
+    """
+    return (eta * loss + distance) / -math.expm1(-eta)

@@ -31,16 +31,17 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
     n_components : int
         Dimension of the subspace, below that of the instances.
     eta : float, optional
-        Learning rate. By default it is chosen by `loss_limit`, or by `horizon`.
+        Learning rate. By default it is chosen by `loss_limit`, `horizon` and `share`.
     loss_limit : float, above 0, optional
-        A bound on the total loss of the best subspace, if one is known.
+        A bound on the total loss of the best subspace, if one is known. By default it is that on the mean
+        loss of all subspaces, ``horizon radius^2 (n - n_components) / n``.
     horizon : int, optional
-        Number of trials; by default that of the first call. The best subspace loses at most the mean loss of
-        all, ``horizon (n - n_components) / n radius^2``.
+        Number of trials; by default that of the first call.
     radius : float or None
         Bound on the norms of the instances, which they must meet. None means no bound, and requires `eta`.
     share : float, from 0 and below 1
-        Weight of ``I/n`` in ``W`` after each trial, for streams whose best subspace changes.
+        Weight of ``I/n`` in ``W`` after each trial, for streams whose best subspace changes: about the
+        number of changes divided by the number of trials.
     randomized : bool
         Whether a subspace is drawn from the mixture in each trial, and its loss counted.
     random_state : int, Generator, RandomState or None
@@ -167,10 +168,9 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
         if self.radius is None:
             raise ValueError("loss_bound needs a bound on the norms; expected radius to be a number")
         n, square = self.n_features_in_, float(self.radius) ** 2
-        own = total_loss(loss, "loss") / square
         changes = _count(shifts, "shifts", 0)
-        m, eta = n - self.n_components, self.eta_ * square
-        return square * pca.loss_bound(n, m, own, eta, changes, self.share, self.steps_)
+        distance = pca.distance(n, n - self.n_components, changes, self.share, self.steps_)
+        return square * pca.loss_bound(distance, total_loss(loss, "loss") / square, self.eta_ * square)
 
     def regret_bound(self, loss: float, shifts: int = 0) -> float:
         """Return a proven bound on `loss_` minus the loss of the subspace; see :meth:`loss_bound`."""
@@ -215,10 +215,11 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
             )
         square = float(self.radius) ** 2
         horizon = trials if self.horizon is None else _count(self.horizon, "horizon", 1)
-        limit = horizon * m / n * square
+        limit = horizon * m / n
         if self.loss_limit is not None:
-            limit = positive_number(self.loss_limit, "loss_limit")
-        return pca.learning_rate(n, m, limit / square) / square
+            limit = positive_number(self.loss_limit, "loss_limit") / square
+        distance = pca.distance(n, m, self.share * horizon, self.share, horizon)
+        return pca.learning_rate(distance, limit) / square
 
     def _step(self, x: Array, y: float) -> None:
         m = self.n_features_in_ - self.n_components
