@@ -254,6 +254,19 @@ def test_low_rank_start():
         assert np.allclose(solution.X.eigenvalues(), np.minimum(eigenvalues, cap), rtol=2e-3)
 
 
+def test_soft_rows_parameters_and_warm_starts():
+    X, X0, limit = bo.PSD(4), positive_definite(4, 2), bo.Parameter(value=0.5)
+    Z = np.random.default_rng(2).normal(size=(3, 4))
+    cap = 0.5 * np.linalg.eigvalsh(X0)[-1]
+    rows = [bo.lambda_max(X) <= cap, bo.soft(bo.quad_form(Z, X) <= 0.5, gamma=2.0), X[0, 0] >= limit]
+    problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, X0)), rows)
+    for value in (0.5, 1.0):
+        limit.value = value
+        solution = problem.solve(solver="bregman", warm_start=value > 0.5, tol=1e-8)
+        assert solution.status == "optimal"
+        peers.ask(problem.to_cvxpy(), "CLARABEL").agrees(solution.value, solution.error)
+
+
 def test_many_inequalities_run_on_a_working_set():
     n = 10
     X, X0 = bo.PSD(n), positive_definite(n, 8)
