@@ -85,6 +85,7 @@ def test_bound_is_data_of_the_block():
         (lambda X: bo.lambda_max(X) <= bo.Parameter(value=1.0), TypeError, "Parameter"),
         (lambda X: bo.lambda_max(X) <= 0, ValueError, "above 0"),
         (lambda X: bo.lambda_max(X) <= np.nan, ValueError, "NaN"),
+        (lambda X: bo.lambda_max(X) <= 1e-300, ValueError, "magnitude"),
         (lambda X: bo.lambda_max(X) <= [1, 2], ValueError, "shape"),
         (lambda X: bo.lambda_max(X[:2, :2]), TypeError, "as a whole"),
         (lambda X: bo.lambda_max(np.eye(3)), TypeError, "as a whole"),
@@ -119,7 +120,7 @@ def test_what_cannot_hold_a_cap_refuses_it(tmp_path):
         bo.frobenius_div(X, np.eye(3), weights=np.ones((3, 3)) + np.eye(3)),
     ):
         capped = bo.Problem(bo.Minimize(divergence), [bo.lambda_max(X) <= 0.5])
-        with pytest.raises(bo.UnsupportedProblemError, match="no bound on eigenvalues"):
+        with pytest.raises(bo.UnsupportedProblemError, match="no bound on eigenvalues with"):
             capped.solve(solver="bregman")
         solution = peers.reference(capped, within=1e-5)
         assert np.allclose(solution.X, np.eye(3) / 2, atol=1e-3)
@@ -239,6 +240,10 @@ def test_scale_does_not_hide_a_small_cap():
     assert zero.gap == pytest.approx(1)
     best = certify(PrimalDualPoint(program, (np.diag([0, 1e-6, 0]),), np.zeros(0), np.zeros(1)))
     assert best.meets(1e-12)
+    t = bo.Variable(lower=0)
+    priced = bo.Problem(bo.Minimize(t - bo.trace(X)), [bo.lambda_max(X) <= 1e-6, t >= 0]).program()
+    idle = certify(PrimalDualPoint(priced, (np.zeros((3, 3)),), np.zeros(1), np.zeros(1)))
+    assert idle.gap == pytest.approx(1)
 
 
 def test_low_rank_start():

@@ -72,7 +72,10 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
         If `gamma` is not above 0, `penalty` is unknown, or the constraint is soft already.
     """
     if not isinstance(constraint, Constraint):
-        raise TypeError(f"soft takes a constraint; got {type(constraint).__name__}")
+        raise TypeError(
+            f"soft takes a constraint; got {type(constraint).__name__}. Expected a comparison of affine "
+            "expressions; a bound on lambda_max is always hard"
+        )
     if constraint.penalty is not None:
         raise ValueError(f"{constraint.label} is soft already")
     if penalty is not None and penalty not in PENALTIES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from bregopt.arrays import finite_array
+from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.variables import PSD, Parameter
 
@@ -74,12 +74,7 @@ class LargestEigenvalue(Operand):
             )
         if isinstance(cap, Operand):
             self.expression()
-        number = float(finite_array(cap, f"the bound of lambda_max({self.X.name})", ndim=0))
-        if number <= 0:
-            raise ValueError(
-                f"lambda_max({self.X.name}) <= {number:g} leaves X = 0 at most; expected a bound above 0"
-            )
-        return EigenvalueBound(self.X, number)
+        return EigenvalueBound(self.X, positive_number(cap, f"the bound of lambda_max({self.X.name})"))
 
     def __ge__(self, other: Any) -> NoReturn:
         raise TypeError(f"lambda_max({self.X.name}) >= ... is not convex; {_RULE}")

@@ -6,6 +6,7 @@ with them would hide any error, so the scales do not depend on them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -33,8 +34,8 @@ class Scale:
     ----------
     primal : float
         Of ``X``, the letter rho on the page of certificates: the largest of ``|b_k| / ||A_k||`` over the
-        bounds of the rows, the bounds of boxes and ``||X0||``; one where all of them are zero. Where every
-        matrix has a cap and there are no variables, it is at most the norm that the caps allow.
+        bounds of the rows, the bounds of boxes and ``||X0||``; where all of them are zero, the norm that the
+        caps allow, or one. Where every matrix has a cap, and there are no variables, it is at most that norm.
     dual : float
         Of ``C - A*(y)``, the letter eta: the largest of ``||C||`` and ``|c_j|``, the latter relative to the
         column of ``u_j``. If those are zero and there is no divergence, the least price of a soft row; zero
@@ -66,9 +67,11 @@ def pays(program: Program) -> bool:
 def _scale(program: Program) -> Scale:
     demanded, allowed = _stated_sizes(program)
     starts = [b.nearness.X0 for b in program.blocks if b.nearness is not None]
-    largest = _largest_norm(program)
+    below_caps = _norm_below_caps(program)
+    all_capped = program.k == 0 and all(b.cap is not None for b in program.blocks)
+    largest = below_caps if all_capped else np.inf
     demand = min(max(demanded, *(_norm(X0) for X0 in starts), 0.0), largest)
-    primal = min(max(demand, allowed) or (1.0 if largest == np.inf else largest), largest)
+    primal = min(max(demand, allowed) or below_caps or 1.0, largest)
     dual = _dual_size(program)
     units = [b.nearness.mu * _unit(b.nearness) for b in program.blocks if b.nearness is not None]
     return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
@@ -98,12 +101,9 @@ def _stated_sizes(program: Program) -> tuple[float, float]:
     return float(demanded.max(initial=0.0)), float(stated.max(initial=0.0))
 
 
-def _largest_norm(program: Program) -> float:
-    """Return the largest Frobenius norm that the caps of the matrices allow; infinite if one has none."""
-    if program.k:
-        return np.inf
-    square = sum(np.inf if b.cap is None else b.n * b.cap**2 for b in program.blocks)
-    return float(np.sqrt(square))
+def _norm_below_caps(program: Program) -> float:
+    """Return the largest Frobenius norm of the matrices that have caps, zero if none has."""
+    return math.sqrt(sum(b.n * b.cap**2 for b in program.blocks if b.cap is not None))
 
 
 def _dual_size(program: Program) -> float:

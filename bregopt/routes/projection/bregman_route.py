@@ -108,7 +108,8 @@ class Bregman:
         if _algorithm(kind, _method(program, settings)) is None:
             return f"method {settings.method!r} does not take {kind.phrase()}"
         if program.capped and not _takes_cap(kind, _method(program, settings)):
-            return f"with {kind.phrase()} and method {settings.method!r} it takes no bound on eigenvalues"
+            bounded = f"it takes no bound on eigenvalues with {kind.phrase()}, method {settings.method!r}"
+            return f"{bounded}: only Newton's method for von Neumann and Frobenius does"
         if settings.method == "cyclic" and kind.offers("recession") and not _has_start(program):
             return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
         for penalty in program.bounds.penalties:
