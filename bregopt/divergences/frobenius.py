@@ -12,8 +12,9 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
+from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.scalar import Penalty
-from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum
+from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]

@@ -13,7 +13,6 @@ from bregopt.arrays import TINY, Array
 from bregopt.divergences.spectral import exp_divided_differences
 
 __all__ = [
-    "CappedSpectrum",
     "DifferenceSpectrum",
     "ExponentialSpectrum",
     "PositiveSpectrum",
@@ -73,13 +72,6 @@ class Spectrum(Protocol):
         On the diagonal it is the curvature along ``e_i e_i'``, elsewhere about twice that along an entry.
         """
         ...
-
-
-class _Differentiable(Spectrum, Protocol):
-    """A spectrum with the divided differences of its function."""
-
-    @property
-    def differences(self) -> Array: ...
 
 
 class DifferenceSpectrum(ABC):
@@ -221,49 +213,3 @@ class PositiveSpectrum:
         positive, negative = self.theta[self.negative :], -self.theta[: self.negative]
         gap = positive[:, None] + negative
         return positive[:, None] / np.maximum(gap, TINY)
-
-
-@dataclass(frozen=True, eq=False)
-class CappedSpectrum(DifferenceSpectrum):
-    """The minimizer over ``0 <= X <= c I``: ``X = V f(min(theta, tau)) V'`` with ``f(tau) = c``.
-
-    The divided differences of the composition are products of those of ``f`` and of ``min(., tau)``. At
-    ``tau`` they give a generalized derivative.
-
-    Parameters
-    ----------
-    theta : array of shape (n,), ascending
-    below : Spectrum
-        That of ``min(theta, tau)``, with divided differences.
-    price : float
-        The decrease of the minimum for each unit of an eigenvalue above ``tau``: ``c`` times the derivative
-        of a diagonal entry of ``W`` in ``theta``.
-    """
-
-    theta: Array
-    below: _Differentiable
-    price: float
-
-    @property
-    def V(self) -> Array:  # type: ignore[override]
-        return self.below.V
-
-    @property
-    def X(self) -> Array:
-        return self.below.X
-
-    @property
-    def term(self) -> float:
-        return self.below.term - self.price * float((self.theta - self.below.theta).sum())
-
-    @property
-    def softness(self) -> float:
-        return self.below.softness
-
-    @cached_property
-    def differences(self) -> Array:
-        """The divided differences of the capped function, divided by ``mu``."""
-        free = self.theta == self.below.theta
-        gap, moved = (np.abs(a[:, None] - a) for a in (self.theta, self.below.theta))
-        ratio = np.divide(moved, gap, out=np.zeros_like(gap), where=gap > 0)
-        return self.below.differences * np.where(free[:, None] & free, 1.0, ratio)

@@ -12,7 +12,8 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.spectrum import CappedSpectrum, DifferenceSpectrum
+from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.spectrum import DifferenceSpectrum
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
-from bregopt.divergences.spectrum import CappedSpectrum, ExponentialSpectrum
+from bregopt.divergences.spectrum import ExponentialSpectrum
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint"]
 
