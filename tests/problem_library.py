@@ -476,6 +476,80 @@ def boxed_variables():
     return Case(problem, -6.0, np.diag([3.0, 0.0]), {0: 1.0}, {"u": np.array([1.0, 2.0])})
 
 
+# --- Several matrices -------------------------------------------------------------------------------
+
+# At the price 1 of the trace, each divergence from the identity has the minimizer x I.
+ATOMS = {
+    "logdet": (bo.logdet_div, logdet, lambda mu: 1 / (1 + 1 / mu)),
+    "von_neumann": (bo.von_neumann_div, von_neumann, lambda mu: np.exp(-1 / mu)),
+    "frobenius": (bo.frobenius_div, lambda X, X0: np.sum((X - X0) ** 2), lambda mu: 1 - 1 / (2 * mu)),
+}
+
+
+def _shared_trace(*divergences):
+    terms, total, trace, solution, value = [], 0.0, 0.0, [], 0.0
+    for b, name in enumerate(divergences):
+        atom, divergence, scale = ATOMS[name]
+        n, mu = 2 + b % 2, 1.0 + b
+        X, own = bo.PSD(n, name=f"X{b}"), scale(mu) * np.eye(n)
+        terms.append(mu * atom(X, np.eye(n)))
+        total, trace = total + bo.trace(X), trace + np.trace(own)
+        solution.append(own)
+        value += mu * divergence(own, np.eye(n))
+    problem = bo.Problem(bo.Minimize(sum(terms)), [total <= trace])
+    return Case(problem, value, tuple(solution), {0: 1.0})
+
+
+@case
+def shared_trace_logdet_logdet():
+    return _shared_trace("logdet", "logdet")
+
+
+@case
+def shared_trace_von_neumann_von_neumann():
+    return _shared_trace("von_neumann", "von_neumann")
+
+
+@case
+def shared_trace_frobenius_frobenius():
+    return _shared_trace("frobenius", "frobenius")
+
+
+@case
+def shared_trace_logdet_von_neumann():
+    return _shared_trace("logdet", "von_neumann")
+
+
+@case
+def shared_trace_von_neumann_frobenius():
+    return _shared_trace("von_neumann", "frobenius")
+
+
+@case
+def shared_trace_frobenius_logdet():
+    return _shared_trace("frobenius", "logdet")
+
+
+@case
+def shared_trace_of_three():
+    return _shared_trace("logdet", "von_neumann", "frobenius")
+
+
+@case
+def contradiction_between_matrices():
+    X, Y = bo.PSD(3, name="X"), bo.PSD(2, name="Y")
+    objective = bo.logdet_div(X, np.eye(3)) + bo.von_neumann_div(Y, np.eye(2))
+    rows = [bo.trace(X) + bo.trace(Y) <= 1, X[0, 0] >= 0.6, Y[1, 1] >= 0.6]
+    return Case(bo.Problem(bo.Minimize(objective), rows), status="infeasible")
+
+
+@case
+def unbounded_beside_a_bounded_matrix():
+    X, Y = bo.PSD(2, name="X"), bo.PSD(2, name="Y")
+    objective = bo.logdet_div(X, np.eye(2)) + bo.logdet_div(Y, np.eye(2)) - 2 * bo.trace(Y)
+    return Case(bo.Problem(bo.Minimize(objective), [bo.trace(X) <= 1]), status="unbounded")
+
+
 # --- No answer --------------------------------------------------------------------------------------
 
 

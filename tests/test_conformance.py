@@ -37,6 +37,11 @@ def takes(problem, route, **options):
     return next(r for r in verdicts if r.solver == route).refusal is None
 
 
+def matrices(X):
+    """Return the matrices of an answer, of which there may be one or several."""
+    return [np.asarray(one) for one in (X if isinstance(X, tuple) else (X,))]
+
+
 PAIRS = [
     pytest.param(name, route, options, id="-".join([name, route, *options.values()]))
     for name, make in problem_library.CASES.items()
@@ -63,10 +68,10 @@ def test_route_meets_known_answer(name, route, options):
     if sol.status != "optimal":
         return
     if case.X is not None:
-        reference = np.asarray(case.X)
-        bound = X_TOL[route] * max(1.0, np.abs(reference).max())
-        # Some known answers are printed to four digits only.
-        assert np.abs(np.asarray(sol.X) - reference).max() <= max(bound, 1e-4 if case.value is None else 0)
+        for found, reference in zip(matrices(sol.X), matrices(case.X), strict=True):
+            bound = X_TOL[route] * max(1.0, np.abs(reference).max())
+            # Some known answers are printed to four digits only.
+            assert np.abs(found - reference).max() <= max(bound, 1e-4 if case.value is None else 0)
     for k, dual in case.duals.items():
         np.testing.assert_allclose(sol.duals[k], dual, atol=5e-3 * max(1.0, np.abs(dual).max()))
     for variable, value in case.u.items():
@@ -82,10 +87,10 @@ def test_answer_is_psd_and_in_order(name, route, options):
     assert case.problem.status == sol.status
     if sol.X is None:
         return
-    X = np.asarray(sol.X)
-    np.testing.assert_array_equal(X, X.T)
-    assert np.linalg.eigvalsh(X)[0] >= -1e-12 * max(np.trace(X), 1e-300)
-    np.testing.assert_array_equal(np.asarray(case.problem.matrices[0].value), X)
+    for X, variable in zip(matrices(sol.X), case.problem.matrices, strict=True):
+        np.testing.assert_array_equal(X, X.T)
+        assert np.linalg.eigvalsh(X)[0] >= -1e-12 * max(np.trace(X), 1e-300)
+        np.testing.assert_array_equal(np.asarray(variable.value), X)
     # Weak duality, up to the cost of the violations.
     sign = case.problem.objective.sign
     assert sign * (sol.value - sol.dual_value) >= -sol.error

@@ -736,10 +736,12 @@ def test_several_matrices_are_declared_and_refused_with_a_reason(capsys):
     )
     problem.explain()
     said = capsys.readouterr().out
-    assert "bregman" in said
+    assert "-> bregman" in said
     assert "1 matrix variable, the problem has 2" in said
-    with pytest.raises(bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: cvxpy"):
-        problem.solve(solver="bregman")
+    with pytest.raises(
+        bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: bregman, cvxpy"
+    ):
+        problem.solve(solver="definiteboost")
 
 
 # --- Magnitudes and sizes -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum, reciprocal_spectrum
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.linalg import inverse_of, log_det, root_of
@@ -82,6 +83,9 @@ class LogDet(Divergence):
 
     def recession(self) -> Array:
         return self.inverse
+
+    def spectrum(self, W: Array, mu: float) -> ReciprocalSpectrum | None:
+        return reciprocal_spectrum(self.L, W, mu)
 
     def point(self, mu: float) -> LogDetPoint:
         return LogDetPoint(self, mu)

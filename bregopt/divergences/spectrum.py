@@ -40,7 +40,7 @@ class Spectrum(Protocol):
 
     @property
     def V(self) -> Array:
-        """The eigenvectors, in the columns."""
+        """The eigenvectors, in the columns; for LogDet, their images under the factor of ``X0``."""
         ...
 
     @property
@@ -55,7 +55,10 @@ class Spectrum(Protocol):
 
     @property
     def softness(self) -> float:
-        """Typical magnitude of the derivative of an entry of the minimizer in the same entry of ``W``."""
+        """Typical magnitude of the derivative of an entry of the minimizer in the same entry of ``W``.
+
+        It bounds curvatures from below; zero where no minimizer is singular.
+        """
         ...
 
     def derivative(self, S: Any) -> Product:
@@ -63,7 +66,7 @@ class Spectrum(Protocol):
         ...
 
     def curvature(self, Q: Array) -> Array:
-        """Return ``<qq', derivative(qq')>`` for each row ``q`` of `Q`, in the basis of the eigenvectors."""
+        """Return ``<zz', derivative(zz')>`` for each row ``q = z'V`` of `Q`."""
         ...
 
     def entry_curvature(self) -> Array:

@@ -1,4 +1,4 @@
-"""Whitening: an ill-conditioned ``X0`` of LogDet becomes the identity.
+"""Whitening: the ill-conditioned ``X0`` of LogDet terms become the identity.
 
 With ``X0 = L L'`` and ``X = L M L'`` the divergence is ``tr M - logdet M - n``, and the conditioning costs no
 precision. Rows lose their sparsity, so a well-conditioned ``X0`` is not whitened.
@@ -6,7 +6,7 @@ precision. Rows lose their sparsity, so a well-conditioned ``X0`` is not whitene
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -24,15 +24,15 @@ __all__ = ["Whitened", "Whitening"]
 
 @dataclass(frozen=True, eq=False)
 class Whitened(Reduced):
-    """A program in ``M`` for ``X = L M L'``.
+    """A program in ``M`` for ``X = L M L'``, in some of its blocks.
 
     Parameters
     ----------
-    L : array of shape (n, n)
+    L : mapping from block to array of shape (n, n)
         Lower triangular, with ``X0 = L L'``.
     """
 
-    L: Array
+    L: Mapping[int, Array]
 
     @property
     def summary(self) -> str:
@@ -42,32 +42,37 @@ class Whitened(Reduced):
         return replace(start, X=())
 
     def restore(self, answer: Answer) -> Answer:
-        return replace(answer, X=tuple(self.L @ M @ self.L.T for M in answer.X))
+        return replace(answer, X=self._restored(answer.X))
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
         # A residual that is relatively small in these coordinates may be large in the given ones.
-        restored = tuple(self.L @ M @ self.L.T for M in X)
         known = Known(activity=activity, cone_residual=0.0)
-        return PrimalDualPoint(self.whole, restored, u, np.zeros(self.whole.m), **known).primal_residual
+        y = np.zeros(self.whole.m)
+        return PrimalDualPoint(self.whole, self._restored(X), u, y, **known).primal_residual
+
+    def _restored(self, X: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(self.L[b] @ M @ self.L[b].T if b in self.L else M for b, M in enumerate(X))
 
 
 class Whitening:
-    """Change the coordinates of the one matrix of a LogDet program so that ``X0 = I``, if ill conditioned."""
+    """Change the coordinates of LogDet blocks so that ``X0 = I``, where it is ill conditioned."""
 
     name: ClassVar[str] = "whitening"
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, options: Any) -> Whitened | None:
-        nearness = program.blocks[0].nearness
-        if len(program.blocks) > 1 or nearness is None or isinstance(nearness.X0, LowRank):
-            return None
-        if not nearness.kind.barrier or program.capped:  # a congruence changes the eigenvalues
-            return None
-        divergence: Any = divergence_of(nearness)
-        L: Array = divergence.L
-        if _condition(L) <= WHITENED_CONDITION:
-            return None
-        return Whitened(program, program.restrict(0, L, np.eye(len(L))), L)
+        white, factors = program, {}
+        for b, block in enumerate(program.blocks):
+            nearness = block.nearness
+            if nearness is None or not nearness.kind.barrier or isinstance(nearness.X0, LowRank):
+                continue
+            if block.cap is not None:  # a congruence changes the eigenvalues
+                continue
+            divergence: Any = divergence_of(nearness)
+            if _condition(divergence.L) > WHITENED_CONDITION:
+                factors[b] = divergence.L
+                white = white.restrict(b, divergence.L, np.eye(block.n))
+        return Whitened(program, white, factors) if factors else None
 
 
 def _condition(L: Array) -> float:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, covers, span
+from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import DenseRows, Rows
 
@@ -113,6 +113,35 @@ class LinearMap:
             if len(kept):
                 terms.append(Term(term.block, place[term.at[kept]], term.rows.slice(kept)))
         return LinearMap(len(rows), self.orders, tuple(terms))
+
+    def of_block(self, block: int) -> LinearMap:
+        """Return the part of the map in one block, a map of that block alone."""
+        if len(self.orders) == 1:
+            return self
+        own = tuple(replace(term, block=0) for term in self.terms if term.block == block)
+        return LinearMap(self.m, (self.orders[block],), own)
+
+    @cached_property
+    def in_one_block(self) -> Mask:
+        """Mask of the rows that depend on exactly one matrix."""
+        count = np.zeros(self.m)
+        for term in self.terms:
+            count[term.place] += 1
+        mask: Mask = count == 1
+        return mask
+
+    @cached_property
+    def definite_signs(self) -> Array:
+        """1 for rows that are never negative on psd matrices, -1 for never positive ones, 0 for others.
+
+        Zero also stands for rows whose sign is not known, and for rows without a matrix.
+        """
+        least, largest = np.full(self.m, np.inf), np.full(self.m, -np.inf)
+        for term in self.terms:
+            sign = term.rows.definite_signs()
+            least[term.place] = np.minimum(least[term.place], sign)
+            largest[term.place] = np.maximum(largest[term.place], sign)
+        return np.where(least == largest, least, 0.0)
 
     def norms(self) -> Array:
         """Return the Frobenius norm of each row over all blocks, as a read-only array."""

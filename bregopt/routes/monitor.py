@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,17 +182,10 @@ class Monitor:
         self._progress.record(step, certificate, **method.columns(at))
         return StopReason.CONVERGED if certificate.meets(self._tol) else None
 
-    @cached_property
-    def _signs(self) -> Array:
-        """The signs of the definite rows, zero for others."""
-        signs = np.zeros(self._program.m)
-        for term in self._program.A.terms:
-            signs[term.at] = term.rows.definite_signs()
-        return signs
-
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
-        leaning = [c - self._tuning.farkas_margin * np.abs(c) * self._signs for c in candidates]
+        signs = self._program.A.definite_signs
+        leaning = [c - self._tuning.farkas_margin * np.abs(c) * signs for c in candidates]
         for candidate in (*candidates, *leaning):
             if is_farkas(self._program, candidate):
                 self.farkas = candidate

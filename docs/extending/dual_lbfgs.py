@@ -13,7 +13,7 @@ class DualLBFGS:
     """Maximize the dual function; its gradient is what the rows miss."""
 
     name = "lbfgs"
-    summary = "nearness in any divergence with a spectrum, by a quasi-Newton method on the dual"
+    summary = "nearness in divergences with a spectrum, by a quasi-Newton method on the dual"
     citation = "Liu, Nocedal (1989), On the Limited Memory BFGS Method, Math. Program. 45"
     capabilities = Capabilities(
         objectives=frozenset({"spectrum"}), blocks=1, variables=False, penalties=frozenset(), matrices=8
@@ -21,7 +21,9 @@ class DualLBFGS:
     Settings = Settings
 
     def refusal(self, program, settings):
-        """Refuse rows between two bounds: their dual function has a kink at zero."""
+        """Refuse a dual that is not finite everywhere, and rows between two bounds, whose dual has a kink."""
+        if program.blocks[0].nearness.kind.barrier:
+            return "it takes divergences whose dual is finite everywhere, not LogDet"
         bounds = program.bounds
         smooth = np.isinf(bounds.lo) | np.isinf(bounds.hi) | bounds.equal
         return None if program.m and smooth.all() else "it takes rows of one bound, and at least one"

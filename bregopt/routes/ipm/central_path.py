@@ -71,7 +71,7 @@ class _CentralPath(Method):
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
-        return self._engine.advance(at, 0.0)
+        return self._engine.advance(at)
 
     def fall_back(self) -> bool:
         in_rows = self._engine.in_rows()
@@ -79,7 +79,8 @@ class _CentralPath(Method):
         return in_rows is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
-        return {"mu": at.complementarity(True) / max(at.order(True), 1), "order": self._order}
+        blocks = range(len(at.pairs))
+        return {"mu": at.complementarity(blocks) / max(at.order(blocks), 1), "order": self._order}
 
     def answer(self, found: Followed) -> Answer:
         """Return the answer at the best point of the path."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,6 +39,21 @@ class Pair:
     residual: Array | None
     face: Face
 
+    @property
+    def order(self) -> int:
+        """The order of the matrices on the face."""
+        return len(self.X_root)
+
+    @property
+    def product(self) -> float:
+        """``<X, Z>``."""
+        return float(np.vdot(self.X, self.Z))
+
+    @property
+    def weight(self) -> float:
+        """The mean eigenvalue of ``X Z``."""
+        return self.product / max(self.order, 1)
+
     @cached_property
     def K(self) -> Array:
         """The inverse of ``Z``, on the face."""
@@ -70,16 +86,18 @@ class Iterate:
     bounds: BoundState
     dual_residual: float
 
-    def complementarity(self, matrices: bool) -> float:
-        """Return the complementarity of rows and box, and of ``sum <X, Z>`` if `matrices`."""
-        total = sum(float(np.vdot(pair.X, pair.Z)) for pair in self.pairs) if matrices else 0.0
-        return total + self.bounds.complementarity()
+    def complementarity(self, blocks: Iterable[int]) -> float:
+        """Return the complementarity of rows and box, plus ``<X, Z>`` of the given blocks."""
+        return sum(self.pairs[b].product for b in blocks) + self.bounds.complementarity()
 
-    def complementarity_after(self, step: Direction, primal: float, dual: float, matrices: bool) -> float:
+    def complementarity_after(
+        self, step: Direction, primal: float, dual: float, blocks: Iterable[int]
+    ) -> float:
         """Return the complementarity after a step of these lengths."""
         total = self.bounds.complementarity_after(step.bounds, primal, dual)
-        for pair, dX, dZ in zip(self.pairs, step.X, step.Z, strict=True) if matrices else ():
-            value = float(np.vdot(pair.X, pair.Z)) + primal * float(np.vdot(dX, pair.Z))
+        for b in blocks:
+            pair, dX, dZ = self.pairs[b], step.X[b], step.Z[b]
+            value = pair.product + primal * float(np.vdot(dX, pair.Z))
             total += value + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
         return total
 
@@ -88,17 +106,9 @@ class Iterate:
         """The bounded quantities: activities, then variables."""
         return np.concatenate([self.activity, self.u])
 
-    @property
-    def weight(self) -> float:
-        """The mean eigenvalue of ``X Z``."""
-        return float(sum(np.vdot(p.X, p.Z) for p in self.pairs)) / max(
-            sum(len(p.X_root) for p in self.pairs), 1
-        )
-
-    def order(self, matrices: bool) -> int:
+    def order(self, blocks: Iterable[int]) -> int:
         """Return the number of terms in the complementarity."""
-        own = sum(len(pair.X_root) for pair in self.pairs) if matrices else 0
-        return own + self.bounds.products
+        return sum(self.pairs[b].order for b in blocks) + self.bounds.products
 
 
 @dataclass(frozen=True, eq=False)

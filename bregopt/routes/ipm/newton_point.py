@@ -35,10 +35,10 @@ class ScalingPoint(NamedTuple):
 class RightHandSide(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
-    `R` has one entry for each block, None for zero.
+    `weights` and `R` have one entry for each block; in `R` None stands for zero.
     """
 
-    weight: float
+    weights: tuple[float, ...]
     R: tuple[Any, ...]
     r: Array
     r_u: Array

@@ -1,8 +1,9 @@
 """The primal-dual Newton method that the routes share: all rows at once, in the HKM direction.
 
-The problem is ``min sum <C, X> - w logdet X + c'u`` under rows and a box. The finite bounds of rows and box
-are on their central path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`). The iterate consists of ``X``,
-``Z``, ``u`` and the slacks and multipliers of the bounds, with
+The problem is ``min sum <C, X> - w logdet X + c'u`` under rows and a box, with a weight ``w`` for each
+matrix. The finite bounds of rows and box are on their central path at ``nu``
+(:mod:`bregopt.routes.ipm.bound_state`). The iterate consists of ``X``, ``Z``, ``u`` and the slacks and
+multipliers of the bounds, with
 
     A(X) + B u equal to bounds plus slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
@@ -61,6 +62,8 @@ class PrimalDual:
         The whole cone by default.
     direct : bool
         Whether the system is factorized at any size.
+    weights : sequence of float, optional
+        ``w`` of each block; zero by default, as for a semidefinite program.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class PrimalDual:
         tuning: InteriorPointTuning,
         faces: Sequence[Face] | None = None,
         direct: bool = False,
+        weights: Sequence[float] | None = None,
     ) -> None:
         self._tuning = tuning
+        self._weights = (0.0,) * len(C) if weights is None else tuple(weights)
         self._A, self._c, self._C = program.A, program.c, tuple(C)
         self._program, self._Bt = program, program.Bt
         self._finite = FiniteBounds.of(_with_box(program))
@@ -139,9 +144,13 @@ class PrimalDual:
         return Linearization(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)
 
     def direction(
-        self, linearization: Linearization, weight: float, nu: float, predictor: Direction | None = None
+        self,
+        linearization: Linearization,
+        weights: tuple[float, ...],
+        nu: float,
+        predictor: Direction | None = None,
     ) -> Direction | None:
-        """Return the step to the given `weight` and `nu`, None if it is not finite.
+        """Return the step to the given `weights` and `nu`, None if it is not finite.
 
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
@@ -151,7 +160,7 @@ class PrimalDual:
         bound_rhs = at.bounds.right_hand_side(at.bounded_values, target)
         r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
         R = tuple(_matrix_rhs(b, pair, predictor) for b, pair in enumerate(at.pairs))
-        step = linearization.solve(RightHandSide(weight, R, r[:m], r[m:], linearization.q))
+        step = linearization.solve(RightHandSide(weights, R, r[:m], r[m:], linearization.q))
         multipliers = np.concatenate([step.y, linearization.q - self._Bt @ step.y])
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
@@ -188,43 +197,37 @@ class PrimalDual:
             primal, dual, decrease = decrease * primal, decrease * dual, decrease**2
         return None
 
-    def advance(self, at: Iterate, weight: float) -> Iterate | None:
+    def advance(self, at: Iterate) -> Iterate | None:
         """Return the iterate after a predictor and a corrector (Mehrotra 1992), None if no step is left.
 
         Both use the same factorized system. The predictor aims at ``nu = 0``. Its step length determines
-        the centering parameter of the corrector. While ``X Z`` is far above ``weight I``, its weight
+        the centering parameter of the corrector. While ``X Z`` of a block is far above ``w I``, its weight
         decreases too.
-
-        Parameters
-        ----------
-        at : Iterate
-        weight : float
-            ``w``; zero for a semidefinite program.
         """
         # Diverging iterates may overflow; a step that is not finite is rejected.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._advance(at, weight)
+            return self._advance(at)
 
-    def _advance(self, at: Iterate, weight: float) -> Iterate | None:
-        tuning = self._tuning
-        decreases = at.weight > tuning.weight_ratio * weight
+    def _advance(self, at: Iterate) -> Iterate | None:
+        tuning, weights = self._tuning, self._weights
+        decreasing = [b for b, w in enumerate(weights) if at.pairs[b].weight > tuning.weight_ratio * w]
         linearization = self.linearization(at)
-        step = None if linearization is None else self.direction(linearization, weight, 0.0)
+        step = None if linearization is None else self.direction(linearization, weights, 0.0)
         if linearization is None or step is None:
             return None
         lengths = self.step_lengths(at, step, tuning.predictor_length_tol)
         primal, dual = (min(1.0, length) for length in lengths)
-        now, order = at.complementarity(decreases), at.order(decreases)
+        now, order = at.complementarity(decreasing), at.order(decreasing)
         if order and now:
-            centering = min(1.0, max(at.complementarity_after(step, primal, dual, decreases) / now, 0.0))
-            total_order = sum(len(pair.X_root) for pair in at.pairs)
+            centering = min(1.0, max(at.complementarity_after(step, primal, dual, decreasing) / now, 0.0))
+            total_order = sum(pair.order for pair in at.pairs)
             expensive = total_order >= tuning.centering_exponent_order and not at.dual_residual
             least_exponent = tuning.centering_exponent if expensive else 1.0
             exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
             centering = max(centering**exponent, tuning.least_centering)
             nu = centering * now / order
-            target = max(nu, weight) if decreases else weight
-            corrected = self._corrected(linearization, target, nu, step, min(primal, dual))
+            targets = tuple(max(nu, w) if b in decreasing else w for b, w in enumerate(weights))
+            corrected = self._corrected(linearization, targets, nu, step, min(primal, dual))
             if corrected is None:
                 return None
             step, lengths = corrected
@@ -236,19 +239,19 @@ class PrimalDual:
     def _corrected(
         self,
         linearization: Linearization,
-        weight: float,
+        weights: tuple[float, ...],
         nu: float,
         predictor: Direction,
         predictor_length: float,
     ) -> tuple[Direction, tuple[float, float]] | None:
-        """Return the step to `weight` and `nu` and its step lengths; None if it is not finite.
+        """Return the step to `weights` and `nu` and its step lengths; None if it is not finite.
 
         The step has the second-order terms of the `predictor`, unless they make it too short: near a singular
         solution they may consist of round-off.
         """
         best = None
         for second_order in (predictor, None):
-            step = self.direction(linearization, weight, nu, second_order)
+            step = self.direction(linearization, weights, nu, second_order)
             if step is None:
                 continue
             lengths = self.step_lengths(linearization.at, step, self._tuning.step_length_tol)

@@ -51,15 +51,16 @@ class RowSystem:
             if len(eliminated):
                 constant[eliminated] = rhs.r_u[eliminated] - D_u[eliminated] * rhs.q[eliminated]
                 right = right - self._B @ constant
-            for action, X, K, R in zip(self._actions, scaling_point.X, scaling_point.K, rhs.R, strict=True):
-                right = right - action.apply_sum(rhs.weight, X, K, R)
+            blocks = tuple(zip(rhs.weights, scaling_point.X, scaling_point.K, rhs.R, strict=True))
+            for action, block in zip(self._actions, blocks, strict=True):
+                right = right - action.apply_sum(*block)
             dy, du = np.zeros(self._A.m), np.zeros_like(constant)
             dy[bounded], du[bordering] = solve(right[bounded], (rhs.q - rhs.r_u / D_u)[bordering])
             if len(eliminated):
                 du[eliminated] = constant[eliminated] + D_u[eliminated] * (self._Bt @ dy)[eliminated]
             adjoint = tuple(action.adjoint(dy) for action in self._actions)
-            blocks = zip(scaling_point.X, scaling_point.K, rhs.R, adjoint, strict=True)
-            return Step(tuple(_matrix_step(rhs.weight, *block) for block in blocks), du, dy, adjoint)
+            dX = tuple(_matrix_step(*block, S) for block, S in zip(blocks, adjoint, strict=True))
+            return Step(dX, du, dy, adjoint)
 
         return step
 

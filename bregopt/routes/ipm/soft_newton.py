@@ -1,11 +1,11 @@
 """Newton's method for LogDet nearness where every row is soft with a smooth penalty.
 
-The objective ``<C, X> - mu logdet X + sum penalty(A(X))`` is then a smooth function of ``X`` alone. The
-method keeps multipliers as well. It linearizes ``X (C - A*(y)) = mu I`` and, row by row, the relation of
-activity and multiplier (:meth:`bregopt.program.Bounds.meet`). In ``X`` alone an eigenvalue grows at most
-twofold in a step; with multipliers it can grow faster. Each of the two moves as far as its own objective
-improves, the primal or the dual one. If the joint step makes little progress, ``X`` moves alone, which always
-descends. It also moves alone if the system is not factorized.
+The objective ``sum <C, X> - mu logdet X + penalties of A(X)``, the sum over all blocks, is then a smooth
+function of the matrices alone. The method keeps multipliers as well. It linearizes ``X (C - A*(y)) = mu I``
+in each block and, row by row, the relation of activity and multiplier (:meth:`bregopt.program.Bounds.meet`).
+In ``X`` alone an eigenvalue grows at most twofold in a step; with multipliers it can grow faster. Each of the
+two moves as far as its own objective improves, the primal or the dual one. If the joint step makes little
+progress, ``X`` moves alone, which always descends. It also moves alone if the system is not factorized.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
-from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem
+from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import newton_flops
@@ -36,7 +36,10 @@ _NONE = np.zeros(0)
 
 
 def smooth(bounds: Bounds, mu: float, tuning: InteriorPointTuning) -> bool:
-    """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off."""
+    """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off.
+
+    `mu` is the least weight of a divergence.
+    """
     power = PENALTY_DEGREES[bounds.kind]
     soft = bounds.kind > int(Penalty.HINGE)
     largest = tuning.soft_largest_price * mu
@@ -52,11 +55,11 @@ P = TypeVar("P", bound=_Point)
 
 
 class _Primal(NamedTuple):
-    """A positive definite matrix, its factor, logdet, activities, sum of penalties and objective."""
+    """Positive definite matrices, their factors and logdets, activities, sum of penalties and objective."""
 
-    X: Array
-    root: Array
-    log_det: float
+    X: Matrices
+    roots: Matrices
+    log_dets: tuple[float, ...]
     activity: Array
     penalty: float
     cost: float
@@ -64,38 +67,38 @@ class _Primal(NamedTuple):
 
 @dataclass(eq=False)
 class _Dual:
-    """Multipliers, the positive definite ``Z = C - A*(y)``, its factor and logdet, and minus the objective.
+    """Multipliers, the positive definite ``Z = C - A*(y)``, factors and logdets, and minus the objective.
 
     `rows_term` is the sum of the rows' terms in the latter.
     """
 
     y: Array
-    Z: Array
-    root: Array
-    log_det: float
+    Z: Matrices
+    roots: Matrices
+    log_dets: tuple[float, ...]
     rows_term: float
     cost: float
 
     @cached_property
-    def K(self) -> Array:
+    def K(self) -> Matrices:
         """The inverse of ``Z``."""
-        return inverse_of(self.root)
+        return tuple(map(inverse_of, self.roots))
 
 
 class SoftIterate(NamedTuple):
-    """A primal and a dual point, and whether they move together or ``X`` alone."""
+    """A primal and a dual point, and whether they move together or the matrices alone."""
 
     primal: _Primal
     dual: _Dual
     joint: bool
 
     @property
-    def X(self) -> Array:
+    def X(self) -> Matrices:
         return self.primal.X
 
     @property
-    def X_root(self) -> Array:
-        return self.primal.root
+    def X_root(self) -> Matrices:
+        return self.primal.roots
 
     @property
     def activity(self) -> Array:
@@ -106,9 +109,9 @@ class SoftIterate(NamedTuple):
         return self.dual.y
 
     @property
-    def Z_root(self) -> Array:
-        """The lower Cholesky factor of ``C - A*(y)``."""
-        return self.dual.root
+    def Z_root(self) -> Matrices:
+        """The lower Cholesky factors of ``C - A*(y)``."""
+        return self.dual.roots
 
 
 class SoftNewton(Method):
@@ -126,7 +129,7 @@ class SoftNewton(Method):
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
         self._system = system_for(self._A, problem.program.B, exact, tuning)
-        self._size = float(np.linalg.norm(problem.C))
+        self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > tuning.response_flops
         self._rounds = tuning.more_response_rounds if expensive else tuning.response_rounds
 
@@ -137,7 +140,7 @@ class SoftNewton(Method):
             yield at
 
     @cached_property
-    def _unconstrained(self) -> Array:
+    def _unconstrained(self) -> Matrices:
         """The unconstrained minimizer, or ``X0`` if there is none."""
         X = self._problem.unconstrained
         return self._problem.X0 if X is None else X
@@ -151,12 +154,12 @@ class SoftNewton(Method):
     def _no_multipliers(self) -> _Dual:
         """Return zero multipliers, of infinite cost outside the domain of the dual function."""
         y, C = np.zeros(self._A.m), self._problem.C
-        return self._dual(y, C) or _Dual(y, C, C, 0.0, 0.0, math.inf)
+        return self._dual(y, C) or _Dual(y, C, C, (0.0,) * len(C), 0.0, math.inf)
 
     def certificate(self, at: SoftIterate) -> Certificate:
         """Return the certificate of an iterate."""
         primal, dual = at.primal, at.dual
-        log_det_of = LogDeterminants(primal.log_det, dual.log_det)
+        log_det_of = LogDeterminants(primal.log_dets, dual.log_dets)
         sums = Known(penalties=primal.penalty, row_terms=dual.rows_term)
         return self._problem.certificate(at, log_det_of, **sums)
 
@@ -176,13 +179,13 @@ class SoftNewton(Method):
         """Return the iterate after a joint step."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        step = self._step(at.primal, at.dual.K, D, RightHandSide(self._problem.mu, (None,), r, _NONE, _NONE))
-        (adjoint,) = step.adjoint
-        dy, dZ = step.y, -adjoint
+        rhs = RightHandSide(self._problem.mu, (None,) * len(at.X), r, _NONE, _NONE)
+        step = self._step(at.primal, at.dual.K, D, rhs)
+        dy, dZ = step.y, tuple(-adjoint for adjoint in step.adjoint)
         round_off = self._round_off(at.X)
         primal = self._primal_search(at.primal, step, round_off)
         dual, _ = self._line_search(
-            at.dual, lambda alpha: self._dual_step(at.dual, alpha * dy, alpha * dZ, side), round_off
+            at.dual, lambda alpha: self._dual_step(at.dual, alpha, dy, dZ, side), round_off
         )
         new = SoftIterate(primal, dual, True)
         if abs(self._gap(new)) <= self._tuning.joint_gap_ratio * abs(self._gap(at)):
@@ -200,8 +203,11 @@ class SoftNewton(Method):
         y = self._bounds.response(at.activity)
         _, D = self._bounds.meet(at.activity, y, self._bounds.side(at.activity, y))
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
-        rhs = RightHandSide(2 * self._problem.mu, (-(self._Z(y) @ at.X),), np.zeros(self._A.m), _NONE, _NONE)
-        step = self._step(at.primal, at.X / self._problem.mu, D, rhs)
+        mus = self._problem.mu
+        R = tuple(-(Z @ X) for Z, X in zip(self._Z(y), at.X, strict=True))
+        rhs = RightHandSide(tuple(2 * mu for mu in mus), R, np.zeros(self._A.m), _NONE, _NONE)
+        K = tuple(X / mu for X, mu in zip(at.X, mus, strict=True))
+        step = self._step(at.primal, K, D, rhs)
         primal = self._primal_search(at.primal, step, self._round_off(at.X))
         y = self._bounds.response(primal.activity)
         dual = self._dual(y, self._Z(y))
@@ -211,37 +217,41 @@ class SoftNewton(Method):
 
     def _gap(self, at: SoftIterate) -> float:
         """Return the difference of the two objectives."""
-        mu, n = self._problem.mu, len(at.X)
-        return at.primal.cost + at.dual.cost - mu * n * (1 - math.log(mu))
+        blocks = zip(at.X, self._problem.mu, strict=True)
+        constant = sum(mu * len(X) * (1 - math.log(mu)) for X, mu in blocks)
+        return at.primal.cost + at.dual.cost - constant
 
-    def _step(self, at: _Primal, K: Array, D: Array, rhs: RightHandSide) -> Step:
-        return self._system.factor(ScalingPoint((at.X,), (K,), (at.root,), D, _NONE))(rhs)
+    def _step(self, at: _Primal, K: Matrices, D: Array, rhs: RightHandSide) -> Step:
+        return self._system.factor(ScalingPoint(at.X, K, at.roots, D, _NONE))(rhs)
 
     def _primal_search(self, at: _Primal, step: Step, round_off: float) -> _Primal:
-        (dX,) = step.X
-        return self._line_search(at, lambda alpha: self._primal(at.X + alpha * dX), round_off)[0]
+        return self._line_search(at, lambda alpha: self._primal(_moved(at.X, alpha, step.X)), round_off)[0]
 
-    def _round_off(self, X: Array) -> float:
-        """Return an estimate of the round-off in an objective near `X`."""
-        return EPS * self._size * float(np.linalg.norm(X))
+    def _round_off(self, matrices: Matrices) -> float:
+        """Return an estimate of the round-off in an objective near the given matrices."""
+        blocks = zip(self._sizes, matrices, strict=True)
+        return EPS * sum(size * float(np.linalg.norm(X)) for size, X in blocks)
 
-    def _dual_step(self, dual: _Dual, dy: Array, dZ: Array, side: Array) -> _Dual | None:
+    def _dual_step(
+        self, dual: _Dual, alpha: float, dy: Array, dZ: tuple[Any, ...], side: Array
+    ) -> _Dual | None:
         """Return the multipliers after a step; those that would change sides stop at zero."""
-        full = dual.y + dy
-        y, Z = self._bounds.stop(full, side), dual.Z + dZ
+        full = dual.y + alpha * dy
+        y, Z = self._bounds.stop(full, side), _moved(dual.Z, alpha, dZ)
         change = y - full
         if change.any():
-            Z -= self._A.adjoint(change)
+            for b, Z_b in enumerate(Z):
+                Z_b -= self._A.adjoint(change, b)
         return self._dual(y, Z)
 
     def _first_by_responses(self) -> SoftIterate | None:
         """Return the iterate after some rounds of moves towards the response to the last point."""
         X, dual, alpha = self._unconstrained, self._no_multipliers(), 1.0
         for _ in range(self._rounds):
-            better, alpha = self._towards_response(dual, self._A.apply((X,)), alpha)
+            better, alpha = self._towards_response(dual, self._A.apply(X), alpha)
             if better is dual:
                 break
-            dual, X = better, self._problem.mu * better.K
+            dual, X = better, self._response(better)
         return self._at_dual(dual) or (
             self._without_multipliers and self._without_multipliers._replace(dual=dual)
         )
@@ -255,10 +265,10 @@ class SoftNewton(Method):
         dy = self._bounds.response(activity) - dual.y
         if not np.isfinite(dy).all():
             return dual, 0.0
-        dZ = -self._A.adjoint(dy)
+        dZ = tuple(-adjoint for adjoint in self._adjoints(dy))
         decrease = self._tuning.response_decrease
         return self._line_search(
-            dual, lambda s: self._dual(dual.y + s * dy, dual.Z + s * dZ), 0.0, alpha, decrease
+            dual, lambda s: self._dual(dual.y + s * dy, _moved(dual.Z, s, dZ)), 0.0, alpha, decrease
         )
 
     @cached_property
@@ -268,10 +278,10 @@ class SoftNewton(Method):
         if at is None:
             return None
         best, y = at, self._bounds.response(at.activity)
-        adjoint = self._A.adjoint(y)
+        adjoint = self._adjoints(y)
         for k in range(self._tuning.response_trials):
             alpha = self._tuning.response_decrease**k
-            dual = self._dual(alpha * y, self._problem.C - alpha * adjoint)
+            dual = self._dual(alpha * y, _moved(self._problem.C, -alpha, adjoint))
             new = None if dual is None else self._at_dual(dual)
             if new is not None and new.primal.cost < best.primal.cost:
                 best = new
@@ -281,32 +291,41 @@ class SoftNewton(Method):
 
     def _at_dual(self, dual: _Dual) -> SoftIterate | None:
         """Return the iterate at given multipliers and their primal point."""
-        primal = self._primal(self._problem.mu * dual.K)
+        primal = self._primal(self._response(dual))
         return None if primal is None else SoftIterate(primal, dual, self._system.direct)
 
-    def _primal(self, X: Array) -> _Primal | None:
+    def _response(self, dual: _Dual) -> Matrices:
+        """Return the primal matrices of multipliers, ``mu inv(Z)``."""
+        return tuple(mu * K for mu, K in zip(self._problem.mu, dual.K, strict=True))
+
+    def _primal(self, X: Matrices) -> _Primal | None:
         """Return a primal point, None if it is not positive definite or a penalty is infinite."""
         checkpoint()
-        root = root_of(X)
-        if root is None:
+        roots = _roots(X)
+        if roots is None:
             return None
-        activity, logarithm = self._A.apply((X,)), log_det(root)
+        activity, log_dets = self._A.apply(X), tuple(map(log_det, roots))
         penalty = float(self._bounds.penalty(activity).sum())
-        cost = float(np.vdot(self._problem.C, X)) - self._problem.mu * logarithm + penalty
-        return _Primal(X, root, logarithm, activity, penalty, cost) if math.isfinite(penalty) else None
+        blocks = zip(self._problem.C, X, self._problem.mu, log_dets, strict=True)
+        cost = sum(float(np.vdot(C, X_b)) - mu * logarithm for C, X_b, mu, logarithm in blocks) + penalty
+        return _Primal(X, roots, log_dets, activity, penalty, cost) if math.isfinite(penalty) else None
 
-    def _dual(self, y: Array, Z: Array) -> _Dual | None:
+    def _dual(self, y: Array, Z: Matrices) -> _Dual | None:
         """Return a dual point, None outside the domain of the dual function."""
-        root = root_of(Z)
-        if root is None:
+        roots = _roots(Z)
+        if roots is None:
             return None
-        rows_term, logarithm = float(self._bounds.conjugate(y).sum()), log_det(root)
-        cost = -rows_term - self._problem.mu * logarithm
-        return _Dual(y, Z, root, logarithm, rows_term, cost) if math.isfinite(rows_term) else None
+        rows_term, log_dets = float(self._bounds.conjugate(y).sum()), tuple(map(log_det, roots))
+        blocks = zip(self._problem.mu, log_dets, strict=True)
+        cost = -rows_term - sum(mu * logarithm for mu, logarithm in blocks)
+        return _Dual(y, Z, roots, log_dets, rows_term, cost) if math.isfinite(rows_term) else None
 
-    def _Z(self, y: Array) -> Array:
-        Z: Array = self._problem.C - self._A.adjoint(y)
-        return Z
+    def _adjoints(self, y: Array) -> Matrices:
+        """Return ``A*(y)`` of each block."""
+        return tuple(self._A.adjoint(y, b) for b in range(len(self._problem.C)))
+
+    def _Z(self, y: Array) -> Matrices:
+        return tuple(C - adjoint for C, adjoint in zip(self._problem.C, self._adjoints(y), strict=True))
 
     def _line_search(
         self,
@@ -326,3 +345,19 @@ class SoftNewton(Method):
                 return new, alpha
             alpha *= decrease
         return at, 0.0
+
+
+def _moved(matrices: Matrices, alpha: float, step: tuple[Any, ...]) -> Matrices:
+    """Return the matrices after a step, each a new array."""
+    return tuple(S + alpha * dS for S, dS in zip(matrices, step, strict=True))
+
+
+def _roots(matrices: Matrices) -> Matrices | None:
+    """Return the lower Cholesky factors, None if a matrix is not positive definite."""
+    roots = []
+    for S in matrices:
+        root = root_of(S)
+        if root is None:
+            return None
+        roots.append(root)
+    return tuple(roots)

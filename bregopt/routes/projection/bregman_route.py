@@ -1,17 +1,17 @@
-"""The route `bregman`: nearness problems in one matrix by Bregman projection."""
+"""The route `bregman`: nearness problems by Bregman projection."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
-from bregopt.program import Answer, LowRank, Program, Start
+from bregopt.program import Answer, Block, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -51,15 +51,27 @@ def _logdet_newton(program: Program, settings: Any, start: Start | None, progres
     return logdet_newton(program, own, start, progress)
 
 
-# Each entry: a method, the features of a divergence that it requires, its function and its citation. The
-# first match is used.
-_ALGORITHMS: tuple[tuple[str, set[str], Method, str], ...] = (
-    ("newton", {"barrier"}, behind(_WHITENING, _logdet_newton), _KULIS),
-    ("newton", {"weights"}, weighted_frobenius, _QI_SUN_WEIGHTED),
-    ("newton", {"spectrum", "quadratic"}, dual_newton, _QI_SUN),
-    ("newton", {"spectrum"}, dual_newton, _KULIS),
-    ("cyclic", {"spectrum", "quadratic"}, dykstra_hildreth, _DYKSTRA),
-    ("cyclic", {"point"}, cyclic_projection, _KULIS),
+class _Algorithm(NamedTuple):
+    """A function, its method and citation, the features of divergences that it needs in each block.
+
+    `several` tells whether it takes more than one block.
+    """
+
+    method: str
+    needs: frozenset[str]
+    run: Method
+    citation: str
+    several: bool
+
+
+# The first match is used.
+_ALGORITHMS = (
+    _Algorithm("newton", frozenset({"barrier"}), behind(_WHITENING, _logdet_newton), _KULIS, True),
+    _Algorithm("newton", frozenset({"weights"}), weighted_frobenius, _QI_SUN_WEIGHTED, False),
+    _Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, _QI_SUN, True),
+    _Algorithm("newton", frozenset({"spectrum"}), dual_newton, _KULIS, True),
+    _Algorithm("cyclic", frozenset({"spectrum", "quadratic"}), dykstra_hildreth, _DYKSTRA, False),
+    _Algorithm("cyclic", frozenset({"point"}), cyclic_projection, _KULIS, False),
 )
 
 
@@ -70,8 +82,9 @@ class BregmanSettings(base.Settings):
     Parameters
     ----------
     method : {"auto", "newton", "cyclic"}
-        "newton" moves all rows at once, "cyclic" projects on one row at a time. "auto" uses "cyclic" for
-        LogDet with a single row, where one projection gives the solution, and "newton" otherwise.
+        "newton" moves all rows at once, "cyclic" projects on one row of one matrix at a time. "auto" uses
+        "cyclic" for LogDet with a single row, where one projection gives the solution, and "newton"
+        otherwise.
     tuning : ProjectionTuning
         Numerical constants of the method.
     """
@@ -86,14 +99,13 @@ class BregmanSettings(base.Settings):
 
 
 class Bregman:
-    """Bregman projection for one matrix and a divergence: LogDet, von Neumann, squared Frobenius or yours."""
+    """Bregman projection of matrices, each with its divergence: LogDet, von Neumann, Frobenius or yours."""
 
     name: ClassVar[str] = "bregman"
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"barrier", "spectrum", "point", "weights"}),
-        blocks=1,
         caps=True,
         matrices=8,
         reductions=("slacks",),
@@ -101,26 +113,28 @@ class Bregman:
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        kind = _kind(program)
         left = _reduced(program, settings).k if program.k else 0
         if left:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
-        if _algorithm(kind, _method(program, settings)) is None:
-            return f"method {settings.method!r} does not take {kind.phrase()}"
-        if program.capped and not _takes_cap(kind, _method(program, settings)):
-            bounded = f"it takes no bound on eigenvalues with {kind.phrase()}, method {settings.method!r}"
-            return f"{bounded}: only Newton's method for von Neumann and Frobenius does"
-        if settings.method == "cyclic" and kind.offers("recession") and not _has_start(program):
-            return "method 'cyclic' needs C + mu inv(X0) positive definite to start from"
-        for penalty in program.bounds.penalties:
-            if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
-                return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
-        return _boundary(program) if kind.essentially_smooth and kind.finite_on_boundary else None
+        kinds = _kinds(program)
+        if _algorithm(kinds, len(program.blocks) > 1, _method(program, settings)) is None:
+            return _not_taken(program, settings)
+        beyond = _beyond_cap(program, settings)
+        if beyond is not None:
+            return beyond
+        without = _without_start(program, settings)
+        if without is not None:
+            return without
+        for kind in kinds:
+            for penalty in program.bounds.penalties:
+                if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
+                    return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
+        return _boundary(program)
 
     def choice(self, program: Program, settings: Any) -> str:
         program = _reduced(program, settings)
         method = _method(program, settings)
-        if _kind(program).weights:
+        if _weighted(program):
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
         single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
@@ -139,42 +153,90 @@ def _reduced(program: Program, settings: Any) -> Program:
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables."""
-    kind, method = _kind(program), _method(program, settings)
-    found = _algorithm(kind, method)
+    method = _method(program, settings)
+    found = _algorithm(_kinds(program), len(program.blocks) > 1, method)
     assert found is not None
-    run, citation = found
-    if method == "newton" and not kind.weights and _many_inactive(program, settings.tuning):
+    run = found.run
+    if method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
         first = ActiveSet.resting(program.bounds, None if begin is None else begin.y)
         answer = on_working_set(run, program, settings, first, begin, progress)
     else:
         answer = run(program, settings, start, progress)
-    return replace(answer, citation=citation)
+    return replace(answer, citation=found.citation)
 
 
-def _kind(program: Program) -> type[Divergence]:
-    (block,) = program.blocks
+def _kind(block: Block) -> type[Divergence]:
     assert block.nearness is not None
     return block.nearness.kind
 
 
+def _kinds(program: Program) -> tuple[type[Divergence], ...]:
+    """Return the kinds of divergences that occur, each once."""
+    return tuple(dict.fromkeys(map(_kind, program.blocks)))
+
+
+def _weighted(program: Program) -> bool:
+    return any(kind.weights for kind in _kinds(program))
+
+
 @lru_cache
-def _algorithm(kind: type[Divergence], method: str) -> tuple[Method, str] | None:
-    """Return the function of a method for a divergence, and its citation; None if there is none."""
-    for name, needs, run, citation in _ALGORITHMS:
-        if name == method and all(map(kind.offers, needs)):
-            return run, citation
+def _algorithm(kinds: tuple[type[Divergence], ...], several: bool, method: str) -> _Algorithm | None:
+    """Return the algorithm of a method for blocks with these divergences; None if there is none."""
+    for algorithm in _ALGORITHMS:
+        takes = all(kind.offers(need) for kind in kinds for need in algorithm.needs)
+        if algorithm.method == method and takes and (algorithm.several or not several):
+            return algorithm
     return None
 
 
-def _takes_cap(kind: type[Divergence], method: str) -> bool:
-    """Whether a method takes an upper bound on the eigenvalues: Newton's method on a spectrum does."""
-    return method == "newton" and kind.takes_cap and kind.offers("spectrum")
+def _beyond_cap(program: Program, settings: Any) -> str | None:
+    """Return the reason why a bound on eigenvalues is not taken: Newton's method on a spectrum takes it."""
+    method = _method(program, settings)
+    for block in program.blocks:
+        kind = _kind(block)
+        spectral = kind.takes_cap and kind.offers("spectrum") and not kind.barrier
+        if block.cap is None or (method == "newton" and spectral):
+            continue
+        bounded = f"it takes no bound on eigenvalues with {kind.phrase()}, method {settings.method!r}"
+        return f"{bounded}: only Newton's method for von Neumann and Frobenius does"
+    return None
 
 
-def _has_start(program: Program) -> bool:
-    """Whether the dual of a LogDet problem is defined at zero multipliers."""
-    (block,) = program.blocks
+def _not_taken(program: Program, settings: Any) -> str:
+    """Return the reason why no algorithm takes the divergences of a program."""
+    asked, count = settings.method, len(program.blocks)
+    methods = [name for name in _METHODS[1:] if asked in ("auto", name)]
+
+    def taken(kind: type[Divergence], several: bool) -> bool:
+        return any(_algorithm((kind,), several, method) for method in methods)
+
+    for kind in _kinds(program):
+        if not taken(kind, several=count > 1):
+            if not taken(kind, several=False):
+                return f"method {asked!r} does not take {kind.phrase()}"
+            alone = f"it takes {kind.phrase()} with method {asked!r} in 1 matrix variable"
+            return f"{alone}, the problem has {count}"
+    return f"method {asked!r} does not take these divergences together"
+
+
+def _without_start(program: Program, settings: Any) -> str | None:
+    """Return the reason why a method has no start: the dual of a LogDet term is not defined at zero.
+
+    Newton's method for LogDet alone needs no such start.
+    """
+    cyclic, kinds = settings.method == "cyclic", _kinds(program)
+    if not any(kind.offers("recession") for kind in kinds) or not (cyclic or len(kinds) > 1):
+        return None
+    for block in presolve(program, reductions(("range space",)), settings).program.blocks:
+        if _kind(block).offers("recession") and not _has_start(block):
+            needed = f"needs C + mu inv(X0) of {block.name} positive definite to start from"
+            return f"method 'cyclic' {needed}" if cyclic else f"LogDet beside other divergences {needed}"
+    return None
+
+
+def _has_start(block: Block) -> bool:
+    """Whether the dual of a block's term is defined at zero multipliers."""
     if block.cost is None or block.nearness is None or isinstance(block.nearness.X0, LowRank):
         return True
     divergence = divergence_of(block.nearness)
@@ -185,9 +247,9 @@ def _method(program: Program, settings: Any) -> str:
     """Return the method: "auto" means "cyclic" for a single LogDet row, else "newton" if available."""
     if settings.method != "auto":
         return str(settings.method)
-    kind, (block,) = _kind(program), program.blocks
-    single = program.m == 1 and kind.barrier and block.cost is None
-    return "cyclic" if single or _algorithm(kind, "newton") is None else "newton"
+    kinds, several = _kinds(program), len(program.blocks) > 1
+    single = program.m == 1 and not several and kinds[0].barrier and program.blocks[0].cost is None
+    return "cyclic" if single or _algorithm(kinds, several, "newton") is None else "newton"
 
 
 def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
@@ -195,21 +257,24 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
 
     On the dual, mutually orthogonal rows do not slow each other down, however many they are.
     """
-    inactive, (block,) = can_be_inactive(program.bounds), program.blocks
-    if not _kind(program).barrier:
+    inactive = can_be_inactive(program.bounds)
+    if not all(kind.barrier for kind in _kinds(program)):
         for term in program.A.terms:
             if term.rows.single:
                 inactive[term.at] = False
-    return int(inactive.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * block.n)
+    order = sum(block.n for block in program.blocks)
+    return int(inactive.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * order)
 
 
 def _boundary(program: Program) -> str | None:
     """Return the reason why no positive definite matrix satisfies the rows, if a single row shows it."""
-    bounds = program.bounds
+    inside = [kind.essentially_smooth and kind.finite_on_boundary for kind in map(_kind, program.blocks)]
+    if not any(inside):
+        return None
+    bounds, sign = program.bounds, program.A.definite_signs
+    pinned = bounds.hard & (((sign > 0) & (bounds.hi == 0)) | ((sign < 0) & (bounds.lo == 0)))
     for term in program.A.terms:
-        sign, hard = term.rows.definite_signs(), bounds.hard[term.at]
-        pinned = hard & (((sign > 0) & (bounds.hi[term.at] == 0)) | ((sign < 0) & (bounds.lo[term.at] == 0)))
-        where = np.flatnonzero(pinned & (term.rows.norms() > 0))
+        where = np.flatnonzero(inside[term.block] & pinned[term.at] & (term.rows.norms() > 0))
         if len(where):
             name = program.row_name(int(term.at[where[0]]))
             return f"{name} holds only on the boundary of the psd cone, which projections do not reach"

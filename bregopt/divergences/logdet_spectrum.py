@@ -1,0 +1,62 @@
+"""The minimizer of a linear function and the LogDet divergence, as a function of a spectrum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences.spectrum import DifferenceSpectrum
+
+__all__ = ["ReciprocalSpectrum", "reciprocal_spectrum"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReciprocalSpectrum(DifferenceSpectrum):
+    """``X = V diag(1 / theta) V'``, of the LogDet divergence.
+
+    With ``X0 = L L'`` the minimizer of ``<W, X> + mu D(X, X0)`` is ``L inv(M) L'`` for
+    ``M = I + L'W L / mu = Q diag(theta) Q'``, so that ``V = L Q``. As ``W`` changes by ``-S``, ``X``
+    changes by ``X S X / mu``.
+
+    Parameters
+    ----------
+    theta : array of shape (n,), ascending
+        Positive.
+    V : array of shape (n, n)
+        Not orthogonal, unlike those of other divergences.
+    mu : float
+    """
+
+    theta: Array
+    V: Array
+    mu: float
+
+    @cached_property
+    def differences(self) -> Array:
+        """Minus the divided differences of the reciprocal, divided by ``mu``."""
+        reciprocal = 1 / self.theta
+        return np.outer(reciprocal, reciprocal / self.mu)
+
+    @property
+    def X(self) -> Array:
+        half = self.V / np.sqrt(self.theta)
+        X: Array = half @ half.T
+        return X
+
+    @property
+    def term(self) -> float:
+        return self.mu * float(np.log(self.theta).sum())
+
+    @property
+    def softness(self) -> float:
+        return 0.0  # no point is singular, so no row lacks curvature
+
+
+def reciprocal_spectrum(L: Array, W: Array, mu: float) -> ReciprocalSpectrum | None:
+    """Return the minimizer of ``<W, X> + mu D(X, L L')``, None where there is none."""
+    half = L.T @ (W / mu) @ L
+    theta, Q = np.linalg.eigh(np.eye(len(W)) + (half + half.T) / 2)
+    return ReciprocalSpectrum(theta, L @ Q, mu) if theta[0] > 0 else None
