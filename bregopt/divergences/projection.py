@@ -125,13 +125,16 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
     mu : float
         Weight of the divergence: ``alpha`` moves the multiplier by ``mu alpha``.
     """
-    psi, slope, floor = line.scale
     lowest, highest = line.reach
     rigid, _ = target(max(0.0, target.floor))
     if rigid <= lowest:
         return -math.inf
     if rigid >= highest:
         return math.inf
+    if line.harmonic and target.harmonic:
+        b, db = target(y)
+        return (1 / line.activity - 1 / b) / (1 - mu * db / b**2)
+    psi, slope, floor = line.scale
 
     def excess(alpha: float) -> tuple[float, float]:
         a, da = line.evaluate(alpha)
@@ -142,9 +145,6 @@ def line_root(line: Line, target: Target, y: float, mu: float) -> float:
         settled = abs(difference) <= _ROUND_OFF * max(abs(a), floor)
         return 0.0 if settled else difference, da - slope(b) * mu * db
 
-    if line.harmonic and target.harmonic:  # one step of Newton's method is the closed form
-        value, derivative = excess(0.0)
-        return -value / derivative
     start, stop = line.domain
     start = max(start, (target.floor - y) / mu)
     return increasing_root(excess, start, stop)

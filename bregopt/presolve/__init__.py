@@ -12,6 +12,7 @@ from bregopt.presolve.faces import Faces
 from bregopt.presolve.independent_rows import IndependentRows
 from bregopt.presolve.range_space import RangeSpaces
 from bregopt.presolve.reduction import Presolved, Reduced, Reduction, presolve, summaries
+from bregopt.presolve.redundant_equalities import RedundantEqualities
 from bregopt.presolve.scaling import Scaling
 from bregopt.presolve.slacks import Slacks
 from bregopt.presolve.whitening import Whitening
@@ -32,6 +33,7 @@ REDUCTIONS: list[Reduction] = [
     RangeSpaces(),
     Boxes(),
     Slacks(),
+    RedundantEqualities(),
     IndependentRows(),
     Faces(),
     Whitening(),

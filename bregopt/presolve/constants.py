@@ -41,6 +41,17 @@ INCONSISTENCY = 1e-9
 LARGEST_QR = 5e8
 # Seconds that QR takes for each entry, at most: rows are left as they are if the time limit leaves less.
 QR_SECONDS = 1e-7
+# Fraction of nonzeros in the rows below which their Gram matrix is a sparse product.
+SPARSE_FRACTION = 0.05
+
+# Redundant equalities.
+
+# Number of unknowns above which the new rows, which are dense, cost more than they save.
+MOST_UNKNOWNS = 2_000
+# Singular values of the equalities that are round-off of the data.
+CONDENSED_RANK = 1e-11
+# Numbers in a chunk of rows that QR factorizes at a time: 8 MB.
+QR_CHUNK = 1_000_000
 
 # Row recognition.
 

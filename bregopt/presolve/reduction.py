@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.errors import InfeasibleRowError
@@ -34,6 +36,9 @@ class Reduced:
 
     whole: Program
     program: Program
+
+    margin: ClassVar[float] = 1.0
+    """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
 
     @property
     def summary(self) -> str:
@@ -104,6 +109,11 @@ class Presolved:
         """The phrases on the reductions for ``explain``."""
         return [step.summary for step in self.steps if step.summary]
 
+    @property
+    def margin(self) -> float:
+        """The fraction of the tolerance to which the reduced program is solved."""
+        return math.prod(step.margin for step in self.steps)
+
     def infeasible(self) -> Answer | None:
         """Return the answer with a Farkas vector, if a reduction has found one."""
         if self.farkas is None:
@@ -123,7 +133,15 @@ class Presolved:
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
         """Return the part of the residual in the program that the reduced program does not show."""
-        return self.steps[-1].missed(X, u, activity) if self.steps else 0.0
+        if not self.steps:
+            return 0.0
+        *before, last = self.steps
+        largest = last.missed(X, u, activity)
+        if not before:
+            return largest
+        point = last.restore(Answer(tuple(X), u, np.zeros(len(activity)), StopReason.CONVERGED, 0))
+        outer = Presolved(self.whole, tuple(before))
+        return max(largest, outer.missed(point.X, point.u, last.whole.activity(point.X, point.u)))
 
 
 def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:
@@ -162,7 +180,7 @@ def summaries(program: Program, reductions: Iterable[Reduction], options: Any) -
 
 def _applied(reduction: Reduction, program: Program, options: Any) -> Reduced | None:
     """Return the result of a reduction, cached with the program unless a time limit may have prevented it."""
-    key = reduction.name, options.rank_tol
+    key = reduction.name, options.rank_tol, options.tol
     # One look only: another thread may clear them at any time.
     step: Reduced | None = program.reductions.get(key, _UNTRIED)
     if step is not _UNTRIED:

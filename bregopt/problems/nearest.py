@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array, Mask, symmetric_matrix
+from bregopt.arrays import Array, symmetric_matrix
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
@@ -27,7 +27,7 @@ from bregopt.problems.nearest_arguments import (
     BoundedEntries,
     bounded_entries,
     fixed_entries,
-    fixed_mask,
+    fixed_pairs,
     least_eigenvalue,
     row_and_entry_weights,
 )
@@ -42,6 +42,7 @@ __all__ = ["nearest_correlation", "nearest_psd"]
 
 _FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
+_LARGEST_EXPLAINED = 5_000  # number of indices with fixed entries among which a block is searched for
 _SHOWN = 6  # number of indices of a block in messages
 
 
@@ -172,7 +173,7 @@ def nearest_correlation(
         n = target.shape[0]
         t = least_eigenvalue(min_eigenvalue, divergence)
         s, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, divergence)
-        mask = fixed_mask(aligned(fixed, labels, "fixed"), n)
+        pairs = fixed_pairs(aligned(fixed, labels, "fixed"), n)
         lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
         Y = PSD(n, name="X")
         if divergence == "frobenius" and not isinstance(target, LowRank):
@@ -180,15 +181,15 @@ def nearest_correlation(
             objective = frobenius_div(Y, moved, weights=H)
         else:
             objective = nearness(divergence, Y, target, "A")
-        kept = fixed_entries(mask, target, 1 - t)
-        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, mask, 1 - t))
+        kept = fixed_entries(pairs, target, 1 - t)
+        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t))
         if divergence == "frobenius":
             _expect_correlations(target.diagonal(), labels)
         problem = Problem(Minimize(objective), rows)
         with clock.reserving(_seconds_to_scale(target)):
             solution = problem.solve(**options)
         if solution.status in ("infeasible", "infeasible_inaccurate"):
-            return _with_reason(solution, mask, kept, t, labels)
+            return _with_reason(solution, kept, t, labels)
         solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
         return labeled(_moved_back(solution, s, t), labels)
 
@@ -204,13 +205,19 @@ def _expect_correlations(diagonal: Array, labels: Labels) -> None:
         )
 
 
-def _with_reason(solution: Solution, mask: Mask, kept: BoundedEntries, t: float, labels: Labels) -> Solution:
+def _with_reason(solution: Solution, kept: BoundedEntries, t: float, labels: Labels) -> Solution:
     """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
-    C = np.eye(len(mask))
-    C[kept.i, kept.j] = C[kept.j, kept.i] = kept.lo
+    touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
+    if len(touched) > _LARGEST_EXPLAINED:
+        return solution
+    i, j = at.reshape(2, -1)
+    C, mask = np.eye(len(touched)), np.zeros((len(touched),) * 2, dtype=bool)
+    C[i, j] = C[j, i] = kept.lo
+    mask[i, j] = mask[j, i] = True
     block, least = least_block(mask, C)
     if least > t - _ROUND_OFF:
         return solution
+    block = touched[block]
     names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
     more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
     reason = (

@@ -8,16 +8,23 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
 
 __all__ = [
     "BoundedEntries",
+    "Pairs",
     "bounded_entries",
     "fixed_entries",
-    "fixed_mask",
+    "fixed_pairs",
     "least_eigenvalue",
     "row_and_entry_weights",
 ]
+
+Pairs = tuple[IntArray, IntArray]
+
+_NO_PAIRS: Pairs = np.arange(0), np.arange(0)
+_BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +65,18 @@ def row_and_entry_weights(value: Any, n: int, divergence: str) -> tuple[Array, A
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 
-def fixed_mask(value: Any, n: int) -> Mask:
-    """Return the symmetric mask of the fixed entries."""
-    mask = np.zeros((n, n), dtype=bool)
+def fixed_pairs(value: Any, n: int) -> Pairs:
+    """Return the indices ``i < j`` of the fixed entries, each pair once, in the order of the rows.
+
+    Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
+    """
     if value is None:
-        return mask
+        return _NO_PAIRS
     given = rectangular(value, "fixed")
     if given.size == 0:
-        return mask
+        return _NO_PAIRS
     if given.dtype == bool:
-        if given.shape != (n, n):
-            raise ValueError(f"fixed has shape {given.shape}; expected a mask of shape {(n, n)}")
-        if (given != given.T).any():
-            a, b = (int(k) for k in np.argwhere(given != given.T)[0])
-            raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
-        return given
+        return _pairs_of_mask(given, n)
     if given.dtype.kind not in "iu":
         raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")
     if given.ndim != 2 or given.shape[1] != 2:
@@ -81,13 +85,23 @@ def fixed_mask(value: Any, n: int) -> Mask:
             "mask.astype(bool)"
         )
     i, j = index_array(given[:, 0], "fixed", n), index_array(given[:, 1], "fixed", n)
-    mask[i, j] = mask[j, i] = True
-    return mask
+    pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
+    return pairs // n, pairs % n
 
 
-def fixed_entries(mask: Mask, A: Matrix, limit: float) -> BoundedEntries:
-    """Return the fixed entries; refuse an entry larger than the diagonal allows."""
+def _pairs_of_mask(mask: Mask, n: int) -> Pairs:
+    if mask.shape != (n, n):
+        raise ValueError(f"fixed has shape {mask.shape}; expected a mask of shape {(n, n)}")
+    if (mask != mask.T).any():
+        a, b = (int(k) for k in np.argwhere(mask != mask.T)[0])
+        raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
     i, j = np.nonzero(np.triu(mask, 1))
+    return i, j
+
+
+def fixed_entries(pairs: Pairs, A: Matrix, limit: float) -> BoundedEntries:
+    """Return the fixed entries; refuse an entry larger than the diagonal allows."""
+    i, j = pairs
     value = A[i, j]
     large = np.flatnonzero(np.abs(value) > limit)
     if len(large):
@@ -99,11 +113,19 @@ def fixed_entries(mask: Mask, A: Matrix, limit: float) -> BoundedEntries:
     return BoundedEntries(i, j, value, value)
 
 
-def bounded_entries(lower: Any, upper: Any, mask: Mask, limit: float) -> BoundedEntries:
-    """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply."""
-    n = len(mask)
+def bounded_entries(lower: Any, upper: Any, fixed: Pairs, n: int, limit: float) -> BoundedEntries:
+    """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply.
+
+    No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
+    """
     lo, hi = _bound(lower, -1.0, "lower", n), _bound(upper, 1.0, "upper", n)
-    i, j = np.nonzero(np.triu(~mask, 1))
+    if lo.ndim == hi.ndim == 0 and lo <= -limit and hi >= limit:
+        return BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
+    check_memory(_BYTES_A_BOUND * n * n, f"bounds on all entries of a matrix of order {n}")
+    lo, hi = np.broadcast_to(lo, (n, n)), np.broadcast_to(hi, (n, n))
+    free = np.ones((n, n), dtype=bool)
+    free[fixed] = False
+    i, j = np.nonzero(np.triu(free, 1))
     crossed = np.flatnonzero(lo[i, j] > hi[i, j])
     if len(crossed):
         a, b = int(i[crossed[0]]), int(j[crossed[0]])
@@ -121,7 +143,6 @@ def bounded_entries(lower: Any, upper: Any, mask: Mask, limit: float) -> Bounded
 
 
 def _bound(value: Any, default: float, name: str, n: int) -> Array:
-    if value is None:
-        return np.full((n, n), default)
-    array = finite_array(value, name, ndim=(0, 2))
-    return np.full((n, n), array) if array.ndim == 0 else symmetric_matrix(array, name, n)
+    """Return bounds as a scalar array, of all entries, or one of shape ``(n, n)``."""
+    array = finite_array(default if value is None else value, name, ndim=(0, 2))
+    return array if array.ndim == 0 else symmetric_matrix(array, name, n)

@@ -137,7 +137,7 @@ class Program:
     maximize : bool
         Whether the user maximizes the negative of this objective; reports then use the user's sign.
     reductions : dict
-        Cached results of reductions of this program, by name and option (:mod:`bregopt.presolve`).
+        Cached results of reductions of this program, by name and options (:mod:`bregopt.presolve`).
     """
 
     blocks: tuple[Block, ...]
@@ -152,7 +152,7 @@ class Program:
     columns: tuple[tuple[str, int], ...] = ()
     shares: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
-    reductions: dict[tuple[str, float], Any] = field(default_factory=dict, init=False, repr=False)
+    reductions: dict[tuple[str, float, float], Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "reductions": {}}

@@ -75,8 +75,14 @@ class Progress:
         return outer.contradicts(presolved.whole, answer.y)
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
-        """Return the residual of a point in the whole program that the reduced program does not show."""
-        return 0.0 if self._outside is None else self._outside[0].missed(X, u, activity)
+        """Return the residual of a point in the whole program that the reduced program does not show.
+
+        Where the reduced program is solved to a fraction of the tolerance, it is that fraction of it.
+        """
+        if self._outside is None:
+            return 0.0
+        presolved, _ = self._outside
+        return presolved.margin * presolved.missed(X, u, activity)
 
     @property
     def seconds(self) -> float:

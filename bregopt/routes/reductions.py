@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bregopt.presolve import presolve, reductions
@@ -31,7 +32,9 @@ def behind(names: Sequence[str], method: Method) -> Method:
         if infeasible is not None:
             return infeasible
         begin = None if start is None else presolved.shrink(start)
-        answer = method(presolved.program, settings, begin, progress.within(presolved))
+        margin = presolved.margin
+        inside = settings if margin == 1 else replace(settings, tol=margin * settings.tol)
+        answer = method(presolved.program, inside, begin, progress.within(presolved))
         return presolved.restore(answer)
 
     return run

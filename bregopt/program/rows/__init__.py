@@ -4,7 +4,13 @@ A new family is one file with a subclass of :class:`RowFamily` that has the meth
 use rows only through those methods.
 """
 
-from bregopt.program.rows.algebra import add_rows, combine_rows, concatenate_rows, dense_stack
+from bregopt.program.rows.algebra import (
+    add_rows,
+    combine_rows,
+    concatenate_rows,
+    dense_stack,
+    upper_triangles,
+)
 from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily, Rows
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
@@ -32,4 +38,5 @@ __all__ = [
     "combine_rows",
     "concatenate_rows",
     "dense_stack",
+    "upper_triangles",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.linalg import dense
 from bregopt.program.rows.base import Coordinates, Rows
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
@@ -18,7 +19,7 @@ from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
-__all__ = ["add_rows", "combine_rows", "concatenate_rows", "dense_stack"]
+__all__ = ["add_rows", "combine_rows", "concatenate_rows", "dense_stack", "upper_triangles"]
 
 
 def add_rows(a: Rows, b: Rows) -> Rows:
@@ -119,6 +120,30 @@ def dense_stack(rows: Rows) -> Array:
     stack = flat.reshape(rows.m, rows.n, rows.n)
     symmetric: Array = (stack + stack.transpose(0, 2, 1)) / 2
     return symmetric
+
+
+def upper_triangles(rows: Rows) -> Array:
+    """Return the entries on and above the diagonals of the ``A_k``, those above it twice.
+
+    Returns
+    -------
+    array of shape (n (n + 1) / 2, m)
+        Row by row of the matrices.
+    """
+    forms, n = rows.products(), rows.n
+    i, j = np.triu_indices(n)
+    if forms is None:
+        return np.where(i == j, 1.0, 2.0)[:, None] * dense_stack(rows)[:, i, j].T
+    U, W = dense(forms.U).T * forms.weight, np.ascontiguousarray(dense(forms.W).T)
+    start = 0
+    triangles = np.empty((len(i), rows.m))
+    for a in range(n):
+        part = triangles[start : start + n - a]
+        np.multiply(U[a:], W[a], out=part)
+        part += W[a:] * U[a]
+        part[0] *= 0.5
+        start += n - a
+    return triangles
 
 
 def _stack(parts: list[Any]) -> Any:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, symmetric_scatter
+from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_two import RankTwo
 
 __all__ = ["Entries"]
@@ -41,7 +42,9 @@ class Entries(RowFamily):
     def adjoint(self, y: Array) -> Array:
         return symmetric_scatter(self.n, self.i, self.j, self.weight * y)
 
-    def restrict(self, V: Array) -> RankTwo:
+    def restrict(self, V: Array) -> RankOne | RankTwo:
+        if np.array_equal(self.i, self.j):
+            return RankOne(V[self.i], self.weight)
         return RankTwo(V[self.i], V[self.j], self.weight)
 
     def slice(self, rows: IntArray) -> Entries:

@@ -24,7 +24,7 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
-from bregopt.program.rows import Rows, dense_stack
+from bregopt.program.rows import upper_triangles
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -199,7 +199,7 @@ class _StoredFeatures:
     def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
         self._Ft = np.zeros((shape.size + B.shape[1], A.m))
         for term in A.terms:
-            self._Ft[: shape.size, span(term.at)] += _triangles(term.rows, shape)
+            self._Ft[: shape.size, span(term.at)] += upper_triangles(term.rows)
         self._Ft[shape.size :] = B.T
 
     @property
@@ -275,29 +275,6 @@ class _ChunkedFeatures:
 
     def _chunk(self, rows: IntArray) -> _StoredFeatures:
         return _StoredFeatures(self._A.slice(rows), self._B[rows], self._shape)
-
-
-def _triangles(rows: Rows, shape: _Triangle) -> Array:
-    """Return the entries on and above the diagonals of ``A_k``, those above it twice.
-
-    Returns
-    -------
-    array of shape (n (n + 1) / 2, m)
-        Row by row of the matrices.
-    """
-    forms = rows.products()
-    if forms is None:
-        return shape.twice[:, None] * dense_stack(rows)[:, shape.i, shape.j].T
-    U, W = dense(forms.U).T * forms.weight, np.ascontiguousarray(dense(forms.W).T)
-    n, start = rows.n, 0
-    features = np.empty((shape.size, rows.m))
-    for a in range(n):
-        part = features[start : start + n - a]
-        np.multiply(U[a:], W[a], out=part)
-        part += W[a:] * U[a]
-        part[0] *= 0.5
-        start += n - a
-    return features
 
 
 def _solve_iteratively(

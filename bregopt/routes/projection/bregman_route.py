@@ -18,6 +18,7 @@ from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.cyclic import cyclic_projection
+from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.tuning import ProjectionTuning
@@ -27,7 +28,8 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_se
 
 __all__ = ["Bregman", "BregmanSettings"]
 
-_WHITENING = ("whitening",)  # of the program, or of each working set of its rows
+_FEWER_ROWS = ("redundant equalities",)
+_WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
 _METHODS = ("auto", "newton", "cyclic")
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
@@ -51,6 +53,12 @@ def _logdet_newton(program: Program, settings: Any, start: Start | None, progres
     return logdet_newton(program, own, start, progress)
 
 
+def _exponential_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Run Newton's method on the dual, with a barrier where multipliers may not be unique."""
+    on_dual = dual_interior if has_more_rows_than_unknowns(program, settings.tuning) else dual_newton
+    return on_dual(program, settings, start, progress)
+
+
 class _Algorithm(NamedTuple):
     """A function, its method and citation, the features of divergences that it needs in each block.
 
@@ -69,7 +77,14 @@ _ALGORITHMS = (
     _Algorithm("newton", frozenset({"barrier"}), behind(_WHITENING, _logdet_newton), _KULIS, True),
     _Algorithm("newton", frozenset({"weights"}), weighted_frobenius, _QI_SUN_WEIGHTED, False),
     _Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, _QI_SUN, True),
-    _Algorithm("newton", frozenset({"spectrum"}), dual_newton, _KULIS, True),
+    _Algorithm(
+        "newton",
+        frozenset({"spectrum", "exponential"}),
+        behind(_FEWER_ROWS, _exponential_newton),
+        _KULIS,
+        True,
+    ),
+    _Algorithm("newton", frozenset({"spectrum"}), behind(_FEWER_ROWS, dual_newton), _KULIS, True),
     _Algorithm("cyclic", frozenset({"spectrum", "quadratic"}), dykstra_hildreth, _DYKSTRA, False),
     _Algorithm("cyclic", frozenset({"point"}), cyclic_projection, _KULIS, False),
 )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, Point, line_root
@@ -29,11 +29,15 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 __all__ = ["cyclic_projection", "new_multiplier"]
 
 _NO_VARIABLES = np.zeros(0)
+_ROWS_A_CHECKPOINT = 32  # a checkpoint costs half a projection in low rank
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row for the inner loop: factor, targets at its two bounds, limit on its multiplier."""
+    """One row for the inner loop: factor, targets at its two bounds, limit on its multiplier.
+
+    An equality has the target at its lower bound alone.
+    """
 
     U: Array
     d: Array
@@ -72,7 +76,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     try:
         while stop is None:
             cycle += 1
-            sweep(point, rows, y, mu)
+            sweep(point, rows, _acting(program, point, y), y, mu)
             if cycle >= limit or _due(cycle, tuning.certificate_divisor):
                 # Rebuilding the point from the multipliers removes the round-off of the updates.
                 point.reset(block.C - program.A.adjoint(y))
@@ -85,17 +89,27 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 
-def sweep(point: Point, rows: list[Row], y: Array, mu: float) -> None:
-    """Project on every row once, in order; `y` is updated in place."""
-    for k, row in enumerate(rows):
-        checkpoint()
-        if len(row.d):
-            line = point.line(row.U, row.d)
-            old = float(y[k])
-            new = new_multiplier(line, row, old, mu)
-            if new != old:
-                point.move(line, (new - old) / mu)
-                y[k] = new
+def _acting(program: Program, point: Point, y: Array) -> IntArray:
+    """Return the rows that a sweep visits: those with a multiplier, and those that the point violates.
+
+    One product gives all activities, so a row without effect costs no projection. If a later projection of
+    the sweep violates it, the next sweep visits it.
+    """
+    activity, bounds = program.A.apply((point.X,)), program.bounds
+    return np.flatnonzero((y != 0) | (activity < bounds.lo) | (activity > bounds.hi))
+
+
+def sweep(point: Point, rows: list[Row], visited: IntArray, y: Array, mu: float) -> None:
+    """Project on the visited rows once, in order; `y` is updated in place."""
+    for count, k in enumerate(visited.tolist()):
+        if count % _ROWS_A_CHECKPOINT == 0:
+            checkpoint()
+        row, old = rows[k], float(y[k])
+        line = point.line(row.U, row.d)
+        new = new_multiplier(line, row, old, mu)
+        if new != old:
+            point.move(line, (new - old) / mu)
+            y[k] = new
 
 
 def new_multiplier(line: Line, row: Row, y: float, mu: float) -> float:
@@ -117,8 +131,9 @@ def new_multiplier(line: Line, row: Row, y: float, mu: float) -> float:
 
 
 def _capped(new: float, cap: float, old: float) -> float:
-    capped = min(max(new, -cap), cap)
-    return capped if math.isfinite(capped) else old
+    if abs(new) <= cap:
+        return new if abs(new) < math.inf else old
+    return old if cap == math.inf or math.isnan(new) else math.copysign(cap, new)
 
 
 def _due(cycle: int, divisor: int) -> bool:
@@ -129,16 +144,16 @@ def _due(cycle: int, divisor: int) -> bool:
 def _rows(program: Program) -> list[Row]:
     bounds = program.bounds
     least, largest = bounds.dual_range()
-    caps = np.maximum(largest, -least)
+    ends = (bounds.lo.tolist(), bounds.hi.tolist(), np.maximum(largest, -least).tolist())
     return [
         Row(
             U,
             d,
-            bounds.target(k, upper=False) if np.isfinite(bounds.lo[k]) else None,
-            bounds.target(k, upper=True) if np.isfinite(bounds.hi[k]) else None,
-            float(bounds.lo[k]),
-            float(bounds.hi[k]),
-            float(caps[k]),
+            bounds.target(k, upper=False) if lo > -math.inf else None,
+            bounds.target(k, upper=True) if lo < hi < math.inf else None,
+            lo,
+            hi,
+            cap,
         )
-        for k, (U, d) in enumerate(program.A.factors())
+        for k, ((U, d), lo, hi, cap) in enumerate(zip(program.A.factors(), *ends, strict=True))
     ]

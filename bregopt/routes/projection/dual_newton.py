@@ -157,7 +157,10 @@ class _DualNewton(Method):
             blocks = zip(self._blocks, at.terms, at.X, strict=True)
             known["divergences"] = tuple(block.divergence_at(at.y, term, X) for block, term, X in blocks)
             known["activity"] = at.activity
-        return certify(PrimalDualPoint(self._program, self._on_rows(at), np.zeros(0), at.y, **known))
+        X = self._on_rows(at)
+        found = certify(PrimalDualPoint(self._program, X, np.zeros(0), at.y, **known))
+        missed = self._progress.missed(X, np.zeros(0), at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, missed))
 
     def _point(self, y: Array) -> _Point | None:
         """Return the point of given multipliers, None outside the domain of the dual."""

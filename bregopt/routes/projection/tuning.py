@@ -56,6 +56,10 @@ class ProjectionTuning(WorkingSetTuning):
         Tolerance of the answers at larger weights. They are starts only.
     start_steps : int
         Limit on the Newton steps at each larger weight.
+    interior_numbers : int
+        Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
+    interior_decrease : float
+        Factor of its barrier parameter after a step that was not short.
     cycle_limit : int
         Limit on the cycles of the cyclic methods where the option `max_iter` gives none.
     certificate_divisor : int
@@ -154,6 +158,9 @@ class ProjectionTuning(WorkingSetTuning):
     start_decrease: float = 2.0
     start_tol: float = 1e-3
     start_steps: int = 50
+    # The interior point on the dual.
+    interior_numbers: int = 20_000_000
+    interior_decrease: float = 0.1
     # The cyclic methods.
     cycle_limit: int = 20_000
     certificate_divisor: int = 10

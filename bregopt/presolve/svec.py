@@ -1,0 +1,94 @@
+"""Rows and points as vectors: ``svec`` of each matrix, then the variables.
+
+``svec(S)`` lists the entries on and above the diagonal, those above it times the root of two (Alizadeh,
+Haeberly, Overton 1998). Inner products of vectors are those of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.rows import DenseRows, upper_triangles
+
+__all__ = ["Svec", "svec_rows", "with_equalities"]
+
+
+@dataclass(frozen=True)
+class Svec:
+    """The vectors of points with matrices of the given orders and `k` variables."""
+
+    orders: tuple[int, ...]
+    k: int
+
+    @classmethod
+    def of(cls, program: Program) -> Svec:
+        """Return the vectors of the points of a program."""
+        return cls(program.A.orders, program.k)
+
+    @property
+    def width(self) -> int:
+        """The length of a vector."""
+        return sum(n * (n + 1) // 2 for n in self.orders) + self.k
+
+    def vectors(self, stacks: Sequence[Array], columns: Array) -> Array:
+        """Return the vectors of stacks of matrices, one for each block, and of rows of variables."""
+        parts = [S[:, *np.triu_indices(n)] * _lengths(n) for S, n in zip(stacks, self.orders, strict=True)]
+        return np.concatenate([*parts, columns], axis=1)
+
+    def points(self, vectors: Array) -> tuple[list[Array], Array]:
+        """Return the stack of matrices of each block and the variables of several vectors, its rows."""
+        stacks, start = [], 0
+        for n in self.orders:
+            i, j = np.triu_indices(n)
+            stack = np.empty((len(vectors), n, n))
+            stack[:, i, j] = stack[:, j, i] = vectors[:, start : start + len(i)] / _lengths(n)
+            stacks.append(stack)
+            start += len(i)
+        return stacks, vectors[:, start:]
+
+
+def _lengths(n: int) -> Array:
+    """Return the factors of the entries on and above the diagonal."""
+    i, j = np.triu_indices(n)
+    return np.where(i == j, 1.0, np.sqrt(2))
+
+
+def svec_rows(program: Program, rows: IntArray) -> Array:
+    """Return some rows as vectors, shape ``(len(rows), width)``."""
+    A, parts = program.A.slice(rows), []
+    for b, n in enumerate(A.orders):
+        doubled = np.zeros((n * (n + 1) // 2, len(rows)))
+        for term in A.terms:
+            if term.block == b:
+                doubled[:, term.at] += upper_triangles(term.rows)
+        parts.append((doubled / _lengths(n)[:, None]).T)
+    return np.concatenate([*parts, program.B[rows].toarray()], axis=1)
+
+
+def with_equalities(program: Program, vectors: Array, right: Array, others: IntArray) -> Program:
+    """Return the program with the given equalities first, as vectors, and the rows `others` after them."""
+    e, A, svec = len(vectors), program.A.slice(others), Svec.of(program)
+    stacks, columns = svec.points(vectors)
+    terms = [Term(b, np.arange(e), DenseRows(stack)) for b, stack in enumerate(stacks)]
+    terms += [replace(term, at=term.at + e) for term in A.terms]
+    rest, hard = program.bounds.slice(others), np.full(e, np.inf)
+    bounds = Bounds(
+        np.concatenate([right, rest.lo]),
+        np.concatenate([right, rest.hi]),
+        np.concatenate([np.full(e, Penalty.HARD), rest.kind]),
+        np.concatenate([hard, rest.gamma]),
+    )
+    return replace(
+        program,
+        A=LinearMap(e + len(others), A.orders, tuple(terms)),
+        B=sp.csr_array(sp.vstack([sp.csr_array(columns), program.B[others]], format="csr")),
+        bounds=bounds,
+        labels=(),
+        shares=(),
+    )
