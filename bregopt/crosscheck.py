@@ -72,7 +72,6 @@ class CrossCheck:
     ----------
     rows : tuple of CrossCheckRow
         In the order of the routes.
-
     """
 
     rows: tuple[CrossCheckRow, ...]

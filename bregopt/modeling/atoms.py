@@ -27,7 +27,22 @@ _SPARSE_SHARE = 0.2
 
 
 def diag(X: PSD) -> Expression:
-    """Return the diagonal of `X`, shape ``(n,)``."""
+    """Return the diagonal of a matrix variable.
+
+    Parameters
+    ----------
+    X : PSD
+
+    Returns
+    -------
+    Expression
+        Shape ``(n,)``.
+
+    Raises
+    ------
+    TypeError
+        If `X` is no matrix variable.
+    """
     X = _matrix(X, "diag")
     order = np.arange(X.n)
     return Expression(
@@ -36,7 +51,22 @@ def diag(X: PSD) -> Expression:
 
 
 def trace(X: PSD) -> Expression:
-    """Return the trace of `X`, a scalar."""
+    """Return the trace of a matrix variable.
+
+    Parameters
+    ----------
+    X : PSD
+
+    Returns
+    -------
+    Expression
+        A scalar.
+
+    Raises
+    ------
+    TypeError
+        If `X` is no matrix variable.
+    """
     X = _matrix(X, "trace")
     order = np.arange(X.n)
     terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
@@ -152,7 +182,22 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
 
 
 def sum(expression: Any) -> Expression:
-    """Return the sum of all elements of an expression."""
+    """Return the sum of all elements of an expression.
+
+    Parameters
+    ----------
+    expression : Expression, variable, parameter or array_like
+
+    Returns
+    -------
+    Expression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If numbers are not finite and real, or there are none.
+    """
     return as_expression(expression, "expression of sum").summed()
 
 

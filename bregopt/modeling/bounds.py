@@ -26,10 +26,15 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
     lower, upper : float, array_like or Parameter
         Broadcast to the shape of the expression.
 
+    Returns
+    -------
+    Constraint
+
     Raises
     ------
-    ValueError
-        If a lower bound is above the upper one (with parameters: at the solve), or a bound has variables.
+    TypeError, ValueError
+        If a lower bound is above the upper one (with parameters: at the solve), a bound has variables, or the
+        expression has none.
     """
     e = as_expression(expression)
     if e.is_constant:

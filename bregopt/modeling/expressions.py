@@ -1,4 +1,4 @@
-"""Expressions: arrays of affine forms with the operators of the language, and what has these operators."""
+"""Expressions: arrays of affine forms with the operators of the language, and the base of all operands."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class ObjectiveExpression:
 
     @property
     def value(self) -> float | None:
-        """The value at the current values of the variables."""
+        """The value at the current values of the variables, None if a variable has none."""
         total = self.affine.value
         for t in self.terms:
             if t.X.value is None or total is None:
@@ -117,6 +117,11 @@ class Minimize:
     ----------
     expression : objective
         Divergences with positive weights plus a scalar affine expression.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the expression is not a scalar objective, or a divergence has a weight that makes it nonconvex.
     """
 
     sign = 1.0
@@ -143,7 +148,18 @@ class Minimize:
 
 
 class Maximize(Minimize):
-    """Maximize a concave objective: divergences with negative weights plus a scalar affine expression."""
+    """Maximize a concave objective.
+
+    Parameters
+    ----------
+    expression : objective
+        Divergences with negative weights plus a scalar affine expression.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the expression is not a scalar objective, or a divergence has a weight that makes it nonconcave.
+    """
 
     sign = -1.0
 
@@ -176,6 +192,11 @@ def logdet_div(
     rank_tol : float
         With `complement`, eigenvalues below this fraction of the largest count as zero.
 
+    Returns
+    -------
+    objective
+        Divergences and affine expressions can be added to it.
+
     Raises
     ------
     TypeError, ValueError
@@ -200,6 +221,11 @@ def von_neumann_div(
     X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
     complement, rank_tol : float
         As for :func:`logdet_div`.
+
+    Returns
+    -------
+    objective
+        Divergences and affine expressions can be added to it.
 
     Raises
     ------
@@ -226,6 +252,11 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
         ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. A weight of 0 marks an
         unknown entry: the one of ``X0`` is ignored.
 
+    Returns
+    -------
+    objective
+        Divergences and affine expressions can be added to it.
+
     Raises
     ------
     TypeError, ValueError
@@ -251,6 +282,11 @@ def bregman_div(
         :func:`bregopt.divergences.register_divergence`.
     **parameters
         Parameters of the divergence.
+
+    Returns
+    -------
+    objective
+        Divergences and affine expressions can be added to it.
 
     Raises
     ------

@@ -139,13 +139,13 @@ class Problem:
         return self.solution
 
     def explain(self, solver: Any = "auto", **options: Any) -> None:
-        """Print each registered solver, whether it accepts the problem, and if not, the reason.
+        """Print each registered route, whether it accepts the problem, and if not, the reason.
 
         Parameters
         ----------
         solver : str or solver class
         **options
-            As for :meth:`solve`, which would run the marked solver with them.
+            As for :meth:`solve`, which would run the marked route with them.
 
         Raises
         ------
@@ -160,6 +160,15 @@ class Problem:
         Bounds on largest eigenvalues come last. Variables and parameters in bounds keep their names; ordinary
         variables and parameters become vectors. Other parameters are replaced by their current values. A
         problem with a ``LowRank`` start is returned on its range space.
+
+        Returns
+        -------
+        cvxpy.Problem
+
+        Raises
+        ------
+        ValueError
+            If a parameter has no value, or bounds cross.
         """
         return routing.translate(self.program(), "cvxpy")
 

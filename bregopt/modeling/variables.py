@@ -123,6 +123,7 @@ class Variable(Operand):
     shape : int or tuple of int, optional
         The default is a scalar.
     name : str, optional
+        Its name in messages and answers.
     nonneg : bool
         Short for ``lower=0``.
     lower, upper : float or array_like of that shape, optional
@@ -227,6 +228,17 @@ class Parameter(Operand):
         The default is a scalar.
     value : float or array_like of that shape, optional
     name : str, optional
+        Its name in messages.
+
+    Attributes
+    ----------
+    value : array of that shape, or None
+        A value that you set must be finite; it is copied.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the shape or the name is invalid, or a value set is not finite real numbers of that shape.
     """
 
     def __init__(
