@@ -137,11 +137,13 @@ class ConeProblem:
     def _asked(self, ask: Any, tol: float, x: Any, cost: Any, s: Any, more: Any = ()) -> _ConicAnswer:
         constraints = [cone.constraint(s[cone.rows]) for cone in self._cones]
         problem = cp.Problem(cp.Minimize(cost), [*constraints, *more])
-        word = ask(problem, tol=tol)
+        outcome = ask(problem, tol=tol)
         if x.value is None:
-            return _ConicAnswer(np.zeros(len(self._c)), np.zeros(len(self._b)), word.status, word.iterations)
+            return _ConicAnswer(
+                np.zeros(len(self._c)), np.zeros(len(self._b)), outcome.status, outcome.iterations
+            )
         z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
-        return _ConicAnswer(np.array(x.value), np.concatenate(z), word.status, word.iterations)
+        return _ConicAnswer(np.array(x.value), np.concatenate(z), outcome.status, outcome.iterations)
 
     # --- Certificates of their answers ---
 

@@ -44,7 +44,8 @@ _CLARABEL_NAMES = {
     "time_limit": ("time_limit",),
 }
 _OTHER_CONES = {"soc": "second-order", "exp": "exponential", "p3d": "power", "pnd": "power"}
-_MARGIN, _FINEST = 1e-3, 1e-12  # of the tolerance that Clarabel is asked for, and the finest that it reaches
+# Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
+_MARGIN, _FINEST = 1e-3, 1e-12
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
@@ -124,7 +125,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         return inverted
 
     def cite(self, data: Mapping[str, Any]) -> str:
-        """Return what to cite, in BibTeX."""
+        """Return the BibTeX entry to cite."""
         return super().cite(data) if _not_ours(data) else _BIBTEX
 
 

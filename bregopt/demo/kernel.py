@@ -20,13 +20,14 @@ from bregopt.errors import require
 
 __all__ = ["run"]
 
-RANK, PAIRS, SHRINK, SEED = 16, 300, 0.25, 0
-GAMMA = {"LogDet": 1.0, "von Neumann": 10.0}
+RANK, PAIRS, SEED = 16, 300, 0
+SHRINK = 0.25  # relative change of the squared distances
+GAMMA = {"LogDet": 1.0, "von Neumann": 10.0}  # weights of the penalties of relaxed bounds
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """The points as a factor of their kernel, their labels, and the mask of the half for pairs."""
+    """The points as a factor of their kernel, their labels, and the indices of the two halves."""
 
     factor: Array
     label: IntArray

@@ -8,7 +8,7 @@ from typing import Any
 
 import bregopt as bo
 
-__all__ = ["Case", "Line", "compared", "summary_table"]
+__all__ = ["Case", "Line", "agree", "compared", "summary_table"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,20 @@ class Case:
 def compared(
     name: str, problem: bo.Problem, verbose: bool, reference_tol: float = 1e-6, **options: Any
 ) -> Line:
-    """Solve a problem by the route that the registry chooses and by the reference; compare by certificate."""
+    """Return the answers of the automatic route and of the reference, and whether they agree.
+
+    Parameters
+    ----------
+    name : str
+        The name of the problem in the table.
+    problem : bregopt.Problem
+    verbose : bool
+        Print the progress of the automatic route.
+    reference_tol : float
+        Relative tolerance of the reference.
+    **options
+        Options of the automatic route.
+    """
     solution = problem.solve(verbose=verbose, **options)
     reference = problem.solve(solver="cvxpy", tol=reference_tol)
     problem.solution = solution
@@ -42,7 +55,7 @@ def compared(
 
 
 def agree(a: bo.Solution, b: bo.Solution) -> bool:
-    """Whether two answers differ by no more than their certificates allow."""
+    """Whether the values of two answers differ by at most the sum of their certified errors."""
     return abs(a.value - b.value) <= a.error + b.error
 
 

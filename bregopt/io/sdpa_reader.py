@@ -226,6 +226,3 @@ def _expression(
         else:
             vectors[X] = sp.csr_array((e.value, (e.row, e.i)), (m, X.size))
     return Expression((m,), np.zeros(m), psd, vectors, label=label)
-
-
-# --- Judge ------------------------------------------------------------------------------------------

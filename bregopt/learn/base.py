@@ -17,7 +17,6 @@ from bregopt.threads import threads_for
 
 __all__ = ["LinearMetric", "Solved", "map_of", "psd_root", "softened", "validated"]
 
-
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
 
@@ -94,7 +93,16 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         return np.linalg.norm((points[:, 0] - points[:, 1]) @ self.components_.T, axis=1)
 
     def score_pairs(self, pairs: Any) -> Array:
-        """Return minus the distance of the points of each pair, so that larger is nearer."""
+        """Return minus the learned distance of the two points of each pair, so that larger is nearer.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (k, 2, n_features)
+
+        Returns
+        -------
+        array of shape (k,)
+        """
         return -self.pair_distance(pairs)
 
     @property
@@ -114,6 +122,8 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
     ----------
     estimator : BaseEstimator
         Its ``n_features_in_`` and ``feature_names_in_`` are set.
+    X : array_like of shape (n, n_features)
+    y : array_like of shape (n,), optional
     told : bool
         Whether the user gave the constraints.
     otherwise : str

@@ -17,13 +17,13 @@ from sklearn.utils.validation import check_array, column_or_1d
 from bregopt.arrays import Array, IntArray, rectangular
 
 __all__ = [
+    "distinct_classes",
     "generator",
     "index_rows",
     "legacy_generator",
     "pairs_from_labels",
     "random_pairs",
     "triplets_from_labels",
-    "two_classes",
 ]
 
 
@@ -118,7 +118,7 @@ def triplets_from_labels(
     targets, impostors = _whole(n_targets, "n_targets"), _whole(n_impostors, "n_impostors")
     parts = [
         _triplets_of(points, np.flatnonzero(labels == c), np.flatnonzero(labels != c), targets, impostors)
-        for c in two_classes(labels)
+        for c in distinct_classes(labels)
     ]
     triplets = np.concatenate(parts)
     if len(triplets) == 0:
@@ -202,7 +202,7 @@ def _labels(y: Any) -> Any:
     return labels
 
 
-def two_classes(labels: Any) -> Any:
+def distinct_classes(labels: Any) -> Any:
     """Return the distinct labels, after checking that there are several."""
     classes = np.unique(labels)
     if len(classes) < 2:

@@ -13,7 +13,7 @@ from bregopt import PSD, LowRank, Minimize, Problem, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Solved, psd_root, validated
-from bregopt.learn.constraints import legacy_generator, pairs_from_labels, two_classes
+from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
 from bregopt.learn.kernel_rows import KernelRows
 from bregopt.threads import threads_for
 
@@ -212,7 +212,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         known = np.flatnonzero(np.asarray(labels) != _UNLABELED)
         if len(known) < 2:
             raise ValueError(f"y has {len(known)} labels, n_samples = {len(labels)}; expected at least 2")
-        two_classes(labels[known])
+        distinct_classes(labels[known])
         similar, dissimilar = pairs_from_labels(labels[known], self.n_pairs, self.random_state)
         return known[similar], known[dissimilar]
 

@@ -12,7 +12,7 @@ from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_d
 from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import LinearMetric, map_of, psd_root, softened, validated
-from bregopt.learn.constraints import index_rows, pairs_from_labels, two_classes
+from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels
 from bregopt.learn.distance_bounds import percentile_bounds
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
@@ -98,7 +98,7 @@ class _PairMetricLearner(LinearMetric):
             near = index_rows(similar, "similar", len(points), 2)
             far = index_rows(dissimilar, "dissimilar", len(points), 2)
         else:
-            two_classes(labels)
+            distinct_classes(labels)
             near, far = pairs_from_labels(labels, self.n_pairs, self.random_state)
         prior = self._prior(points)
         self.bounds_ = self._bounds(points, prior)

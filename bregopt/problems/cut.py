@@ -146,7 +146,7 @@ def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) 
     Raises
     ------
     TypeError, ValueError
-        Directed graphs, loops, fewer than two vertices, unknown options.
+        If the graph is directed, has loops or fewer than two vertices, or an option is unknown.
 
     References
     ----------
@@ -180,7 +180,7 @@ def lovasz_theta(graph: Any, **options: Any) -> Solution:
     Raises
     ------
     TypeError, ValueError
-        Directed graphs, loops, fewer than two vertices, unknown options.
+        If the graph is directed, has loops or fewer than two vertices, or an option is unknown.
 
     References
     ----------
@@ -216,7 +216,7 @@ def _largest_imbalance(n: int, imbalance: Any) -> int:
     fraction = float(finite_array(imbalance, "imbalance", ndim=0))
     if not 0 <= fraction < 1:
         raise ValueError(f"imbalance is {fraction:g}; expected 0 <= imbalance < 1")
-    slack = int(np.floor(fraction * n + 1e-9))
+    slack = int(np.floor(fraction * n + 1e-9))  # 1e-9 covers the round-off of the product
     return max(slack - (slack - n) % 2, n % 2)
 
 

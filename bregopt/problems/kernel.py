@@ -150,7 +150,7 @@ def _bounds(given: Any, name: str, pairs: IntArray, K0: Matrix, factor: float) -
         return np.broadcast_to(bounds, len(pairs))
     i, j = pairs.T
     distance = Distances(K0.shape[0], i, j, np.ones(len(i))).apply(K0)
-    together = np.flatnonzero(distance <= 1e-14 * np.abs(K0[i, i] + K0[j, j]))
+    together = np.flatnonzero(distance <= 1e-14 * np.abs(K0[i, i] + K0[j, j]))  # round-off of the difference
     if len(together):
         a, b = pairs[together[0]]
         raise ValueError(

@@ -72,7 +72,7 @@ def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Sol
     features = _features(comparisons)
     R, D = far.shape
     price = _TRADE_OFF / R if C is None else positive_number(C, "C")
-    if price * R < 1 - 1e-12:
+    if price * R < 1 - 1e-12:  # up to the round-off of a C given as 1 / R
         raise ValueError(
             f"C is {price:g} for {R} comparisons; expected at least 1/{R} = {1 / R:.3g}: below that, rho and "
             "all xi grow together without end and the problem is unbounded"

@@ -37,7 +37,7 @@ def map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -
 def _sparse(
     conic: Conic, row: IntArray, place: IntArray, value: Array
 ) -> Iterator[tuple[int, IntArray, SparseRows]]:
-    """Yield each block with entries, which rows these are in, and the rows."""
+    """Yield each block that has entries, the numbers of its rows, and these rows as a family."""
     block, i, j, weight = conic.places
     block, i, j, value = block[place], i[place], j[place], value * weight[place]
     for b, n in enumerate(conic.orders):

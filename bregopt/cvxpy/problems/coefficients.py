@@ -41,11 +41,11 @@ class Elements:
         return Elements(self.row, at, self.weight)
 
     def times(self, weight: Any) -> Elements:
-        """Return them with their weights multiplied."""
+        """Return the elements with their weights multiplied."""
         return Elements(self.row, self.at, self.weight * weight)
 
     def taken(self, k: IntArray, at: IntArray, weight: Any) -> Elements:
-        """Replace element ``k[l]`` by ``weight[l]`` times element ``at[l]`` of an argument, for all ``l``."""
+        """Return, for all ``l``, ``weight[l]`` times element ``at[l]`` of an argument for element ``k[l]``."""
         return Elements(self.row[k], at, self.weight[k] * weight)
 
 

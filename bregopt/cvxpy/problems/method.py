@@ -59,9 +59,9 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     Raises
     ------
     UnsupportedProblemError
-        With `strict`: if the problem is not supported; the message says why.
+        With `strict`, if the problem is not supported; the message gives the reason.
     TypeError, ValueError
-        Unknown solver or option, or a parameter without value.
+        If the solver or an option is unknown, or a parameter has no value.
 
     Warns
     -----
