@@ -45,7 +45,7 @@ class Elements:
         return Elements(self.row, self.at, self.weight * weight)
 
     def taken(self, k: IntArray, at: IntArray, weight: Any) -> Elements:
-        """Return, for all ``l``, ``weight[l]`` times element ``at[l]`` of an argument for element ``k[l]``."""
+        """Return ``weight[l]`` times element ``at[l]`` of an argument for element ``k[l]``, for all ``l``."""
         return Elements(self.row[k], at, self.weight[k] * weight)
 
 
