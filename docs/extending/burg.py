@@ -22,12 +22,12 @@ class Burg(TraceDivergence):
         return np.where(inside, -np.log(np.where(inside, x + self.shift, 1.0)), np.inf)
 
     def slope(self, x):
-        """Return its derivative."""
+        """Return the derivative of `function`."""
         inside = x + self.shift > 0
         return np.where(inside, -1 / np.where(inside, x + self.shift, 1.0), -np.inf)
 
     def curvature(self, x):
-        """Return its second derivative."""
+        """Return the second derivative of `function`."""
         return (x + self.shift) ** -2.0
 
     def conjugate_slope(self, theta):
@@ -36,11 +36,11 @@ class Burg(TraceDivergence):
         return np.where(inside, np.maximum(-1 / np.where(inside, theta, -1.0) - self.shift, 0.0), np.inf)
 
     def recession(self):
-        """Return ``inv(X0 + s I)``: along a direction the logarithm falls behind."""
+        """Return ``inv(X0 + s I)``: along a direction the linear term outgrows the logarithm."""
         return -self.slope_X0
 
     def cvxpy_expression(self, cp, X):
-        """Return it in the words of CVXPY, for the reference and for `to_cvxpy`."""
+        """Return the divergence as a CVXPY expression, for the reference and for `to_cvxpy`."""
         shifted = X + self.shift * np.eye(len(self.slope_X0))
         return self.constant - cp.log_det(shifted) - cp.vdot(self.slope_X0, X)
 

@@ -10,7 +10,7 @@ from bregopt.routes.base import Capabilities, Settings
 
 @bo.register_solver
 class DualLBFGS:
-    """Maximize the dual function; its gradient is what the rows miss."""
+    """Maximize the dual function; its gradient is the residual of the rows."""
 
     name = "lbfgs"
     summary = "nearness in divergences with a spectrum, by a quasi-Newton method on the dual"
@@ -48,7 +48,7 @@ class DualLBFGS:
         asked = {"maxiter": limit, "maxfun": 10**6, "maxcor": 50, "ftol": 0, "gtol": 1e-14}
         box = np.column_stack([lower, upper])
         found = minimize(negative_dual, y, jac=True, method="L-BFGS-B", bounds=box, options=asked)
-        if progress.contradicts(program, found.x):  # the multipliers ran away along a Farkas vector
+        if progress.contradicts(program, found.x):  # the multipliers diverge along a Farkas vector
             return Answer.without_point(program, found.x, StopReason.INFEASIBLE, found.nit)
         X = D.spectrum(block.C - A.adjoint(found.x), mu).X
         stop = StopReason.MAX_ITER if found.nit >= limit else StopReason.CONVERGED

@@ -12,8 +12,8 @@ class Merged(Reduced):
     """A program with one row for each group of equal ones, between the tightest of their bounds."""
 
     group: np.ndarray  # of each row
-    below: np.ndarray  # the row that gives each group its lower bound,
-    above: np.ndarray  # and its upper bound
+    below: np.ndarray  # the row that gives each group its lower bound
+    above: np.ndarray  # the row that gives each group its upper bound
 
     @property
     def summary(self):
@@ -39,7 +39,7 @@ class Merged(Reduced):
 
 @register_reduction
 class EqualRows:
-    """Equal rows are told by their values at a random point, and by their norms."""
+    """Equal rows have equal values at a random point, and equal norms."""
 
     name = "equal rows"
     universal = True
@@ -47,10 +47,10 @@ class EqualRows:
     def apply(self, program, options):
         rng, bounds, m = np.random.default_rng(0), program.bounds, np.arange(program.m)
         X = [F @ F.T for F in (rng.normal(size=(block.n, block.n)) for block in program.blocks)]
-        told = [program.activity(X, rng.normal(size=program.k)), program.row_sizes]
-        told = [np.round(part / max(np.abs(part).max(initial=0.0), 1e-300), 12) for part in told]
-        told = np.column_stack([*told, np.where(bounds.hard, -1, m)])  # soft rows stay apart
-        _, first, group = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        keys = [program.activity(X, rng.normal(size=program.k)), program.row_sizes]
+        keys = [np.round(key / max(np.abs(key).max(initial=0.0), 1e-300), 12) for key in keys]
+        keys = np.column_stack([*keys, np.where(bounds.hard, -1, m)])  # soft rows stay apart
+        _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         if len(first) == len(m):
             return None
         ends = [np.lexsort((end, group)) for end in (-bounds.lo, bounds.hi)]
