@@ -1,4 +1,4 @@
-"""The pages beside their code: what each block prints when it is run, and what the page shows.
+"""The pages beside their code: the output of each block, and the output that the page shows.
 
     python docs/pages.py [PAGE ...]
     python docs/pages.py --made-by SCRIPT [--data FOLDER]
@@ -8,9 +8,9 @@ something else. Review it as a diff. ``make docs-numbers`` is the same; tests/te
 second form runs the commands that make tables, which may take long, and pastes what they print.
 
 The blocks of a page run in order, in one namespace and one empty folder. A ``text`` block right after a
-Python block is what that one prints, and lines after ``$ bregopt ...`` are what the command prints; both are
-compared up to a line of three dots. A TOML block that begins with ``# name.toml`` is that file. Two comments,
-which no reader sees, stand on lines of their own before a block, and one before a table:
+Python block is the output of that block, and lines after ``$ bregopt ...`` are the output of the command.
+Both are compared up to a line of three dots. A TOML block that begins with ``# name.toml`` is that file. Two
+comments, which no reader sees, stand on lines of their own before a block, and one before a table:
 
 ``<!-- free: iterations, s -->``
     Numbers that differ from machine to machine in the block that follows: those right before or after one of
@@ -56,15 +56,15 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:e[-+]?\d+)?(?![A-Za-z_])")
 DOTS = "...\n"
 GAP = re.compile(r"certified gap +(\S+)$")
 
-# Gaps, residuals and errors in floating point: what is left of them depends on the processor.
-SMALL = 1e-5  # numbers in e-notation up to this are taken for such,
-WITHIN = 10.0  # agree within this factor,
-ROUND_OFF = 1e-9  # and always where both are below this
+# Gaps, residuals and errors in floating point depend on the processor.
+SMALL = 1e-5  # the largest number in e-notation that counts as a gap, residual or error
+WITHIN = 10.0  # the factor within which two of them agree
+ROUND_OFF = 1e-9  # two of them below this always agree
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a page shows in ``source[start:end]``, what its code prints, and the words of free numbers."""
+    """The output shown in ``source[start:end]``, the output of the code, and the words of free numbers."""
 
     start: int
     end: int
@@ -85,7 +85,7 @@ class Output:
         ]
 
     def corrected(self) -> str:
-        """Return what the page should show.
+        """Return the output that the page should show.
 
         Lines that agree stay, so that times change with something else only; counts are brought up to date.
         """
@@ -104,7 +104,7 @@ class Output:
 
 
 def agree(above: list[str], shown: str, printed: str, free: tuple[str, ...]) -> bool:
-    """Whether a line of a page is what was printed, numbers to the digits that are shown.
+    """Whether a line of a page agrees with the printed line, numbers to the digits that are shown.
 
     A value and its bound have no more digits than the certified gap at the end of their line leaves them.
 
@@ -147,7 +147,7 @@ def _same(shown: str, printed: str, within: float = 0.0) -> bool:
 
 
 def _unit(number: str) -> float:
-    """Return what one more in the last digit is worth."""
+    """Return the value of one unit in the last digit."""
     mantissa, _, exponent = number.partition("e")
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 

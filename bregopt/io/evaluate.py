@@ -58,7 +58,7 @@ _COMPARISONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
 }
-_LARGEST = {int: 2**63 - 1, float: sys.float_info.max}
+_LARGEST = {int: 2**63 - 1, float: sys.float_info.max}  # the largest constants that are read
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from bregopt.learn.constraints import generator, index_rows, random_pairs
 
 __all__ = ["idealised_bounds", "percentile_bounds", "sq_distances"]
 
-_PAIRS_FOR_PERCENTILES = 100_000
+_PAIRS_FOR_PERCENTILES = 100_000  # size of the sample; of fewer pairs all are used
 
 
 def percentile_bounds(

@@ -21,7 +21,7 @@ from bregopt.threads import threads_for
 
 __all__ = ["best_partition"]
 
-_HYPERPLANES = 50
+_HYPERPLANES = 50  # number of random hyperplanes
 _LEADING = 3  # number of leading eigenvectors of X that are rounded too
 _IMPROVED = 5  # number of the best roundings that local search improves
 # A round of local search stops after so many moves without a better partition, or this share of the vertices.
