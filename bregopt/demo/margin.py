@@ -78,14 +78,14 @@ def _draw(figure: Any, line: Line) -> None:
     ax, gap = figure.subplots(1, 2)
     history = line.solution.history
     ax.plot(history["iteration"], history["primal"], label="objective")
-    ax.plot(history["iteration"], history["dual"], label="best proven bound")
-    ax.set(title="the bound closes in", xlabel="round", ylim=_focus(history))
+    ax.plot(history["iteration"], history["dual"], label="proven bound")
+    ax.set(title="objective and bound", xlabel="iteration", ylim=_focus(history))
     ax.legend(frameon=False)
     line.solution.plot(gap)
 
 
 def _focus(history: dict[str, Array]) -> tuple[float, float]:
-    """Return limits of the plot without the first rounds, whose values are far from the optimum."""
+    """Return limits of the plot without the first iterations, whose values are far from the optimum."""
     later = slice(len(history["primal"]) // 5, None)
     values = np.concatenate([history["primal"][later], history["dual"][later]])
     spread = float(np.ptp(values)) or 1.0
