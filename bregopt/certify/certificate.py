@@ -66,7 +66,16 @@ class Certificate:
 
 
 def certify(point: PrimalDualPoint) -> Certificate:
-    """Return the certificate of a primal and a dual point."""
+    """Return the certificate of a primal and a dual point.
+
+    Parameters
+    ----------
+    point : PrimalDualPoint
+
+    Returns
+    -------
+    Certificate
+    """
     primal, bound = point.primal, point.bound
     dual = bound.value - bound.cost
     loss = float(np.abs(point.y) @ point.violations) + point.cap_violation.cost

@@ -24,6 +24,14 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite up to
     round-off: so nearly that ``X`` of 1e8 times the trace that the bounds state would not meet the demand.
     A block with a cap supplies at most the cap times the sum of the positive eigenvalues.
+
+    Parameters
+    ----------
+    program : Program
+    y : array of shape (m,)
+        Clipped to its range; multipliers of soft rows are ignored.
+    tol : float
+        Fraction of the sums' terms that counts as round-off.
     """
     bounds = program.bounds
     y = np.where(bounds.hard, bounds.clip(y), 0.0)
@@ -72,6 +80,14 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
 
     A divergence with a recession ``R``, such as LogDet, grows at the rate ``mu <R, X>`` along a direction.
     The others grow faster than any linear term: in their blocks a ray is zero, as in blocks with a cap.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+    u : array of shape (k,)
+    tol : float
+        Largest violation of a homogeneous row, of the box and of ``X psd``, relative to the direction.
     """
     bounds = program.bounds
     activity = program.activity(X, u)

@@ -1,4 +1,4 @@
-"""From a program to a certified answer: range space, route, certificate and status."""
+"""From a program to a certified answer: reductions, route, certificate and status."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     tol = settings.tol
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
-    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)  # rarely certified otherwise
+    # A factorization alone seldom proves the answer of a route that was cut short.
+    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S))
     if certificate.meets(tol):
         return answer, certificate

@@ -119,6 +119,7 @@ class Monitor:
         # Multipliers may stay at zero for long while the matrix still moves.
         moved, self._primal = abs(certificate.primal - self._primal), certificate.primal
         still = step and not moved > self._tuning.stall_change * abs(certificate.primal)
+        # A relative change of 1e-15 is round-off.
         if still and y.any() and np.abs(change).max() <= 1e-15 * np.abs(y).max():
             return StopReason.STALLED
         return self._progress.stop()

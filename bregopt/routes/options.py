@@ -39,6 +39,11 @@ def tuning(solver: str) -> Tuning:
     -------
     bregopt.routes.tuning.Tuning
         A frozen dataclass.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such route.
     """
     return settings(solver, {}).tuning
 

@@ -38,9 +38,9 @@ class Tuning:
         Steps without progress after which a method falls back to its slower form, and after which a method
         stops whose best iterate meets the whole tolerance.
     fall_back_error : float
-        Error of the best iterate from which a method falls back. Far from the solution a gap may stand still
-        although the iterates move on, and no digits are lost yet: 3,000 comparisons in 20 dimensions take
-        15 s instead of 0.4 s in the slower form from the start.
+        Largest error of the best iterate at which a method falls back. Far from the solution a gap may stand
+        still although the iterates move on, and no digits are lost yet: 3,000 comparisons in 20 dimensions
+        take 15 s instead of 0.4 s in the slower form from the start.
     divergence_ratio : float
         Ratio of the error to that of the best iterate above which a method is stopped.
     """
@@ -72,7 +72,7 @@ class WorkingSetTuning(Tuning):
     joining_share : float
         Fraction of the violated rows that joins the working set at once, the most violated first.
     joining_growth : float
-        Least number of rows that join at once, relative to the working set.
+        Least number of rows that join at once, relative to the working set; at least the order of ``X``.
     first_tol : float
         Tolerance of the first rounds.
     tol_decrease : float
@@ -82,8 +82,8 @@ class WorkingSetTuning(Tuning):
     leaving_gap : float
         Largest gap at which rows leave the working set. Before that multipliers are too inaccurate.
     leaving_distance : float
-        Distance of a hinge's multiplier from an end of its range, relative to its price, below which its row
-        leaves the working set.
+        Distance of a multiplier from an end of its range below which its row leaves the working set, relative
+        to the price of its hinge or, for a hard row, to the largest multiplier.
     rounds : int
         Limit on the number of rounds.
     """

@@ -223,7 +223,7 @@ class _Rounds:
         return replace(self._best[1], stop=stop, iterations=self._steps)
 
     def _run(self, active_set: ActiveSet, start: Start | None) -> Answer | StopReason:
-        """Return a proof, or the reason why the best answer is the last."""
+        """Return a proof, or the reason to stop at the best answer."""
         program, asked = self._program, self._settings.tol
         for _ in range(self._tuning.rounds):
             active_set = active_set.paying(program) if self._loose else active_set

@@ -1,6 +1,8 @@
 """The augmented Lagrangian of the rows that the surface does not satisfy by itself, as a function of ``R``.
 
-L(R) = <C, R R'> + sum over rows of  rho / 2 dist(a - y / rho, [lo, hi])^2,    a = A(R R').
+With the activity ``a = A(R R')`` it is
+
+    L(R) = <C, R R'> + sum over rows of  rho / 2 dist(a - y / rho, [lo, hi])^2.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Staircase:
         return self._L.multipliers(self._at, self._program.m, loss)
 
     def _run_stages(self) -> StopReason:
-        """Run the stages."""
+        """Run the stages, and return the reason to stop."""
         tol, tuning = self._settings.tol, self._tuning
         stage_tol, final = tuning.first_stage_tol, tuning.final_share * tol
         residuals = np.full(len(self._L.y), np.inf)

@@ -26,7 +26,7 @@ class BurerMonteiroTuning(Tuning):
     large_order : int
         Largest order at which `first_rank` applies.
     first_stage_tol : float
-        Norm of the gradient at which the first stage ends, relative to the value.
+        Norm of the gradient at which the first stage ends, relative to the value over the norm of ``R``.
     stage_tol_decrease : float
         Factor of this tolerance from stage to stage.
     least_stage_tol : float

@@ -133,7 +133,7 @@ class _Search:
                 return StopReason.STALLED
 
     def look(self, objective: float) -> StopReason | None:
-        """Keep the better of point and multipliers, and record them; return the reason to stop, or None."""
+        """Offer and record the point and the multipliers; return the reason to stop, None without one."""
         self.boost.reset(self.boost.y)
         self.offer(self.boost.X)
         best = self.best

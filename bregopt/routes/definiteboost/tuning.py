@@ -30,7 +30,7 @@ class DefiniteBoostTuning(Tuning):
         row fixes the trace, and whether it holds only on the boundary of the cone.
     """
 
-    # nearness.py and search.py
+    # nearness.py, search.py and route.py
     default_max_iter: int = 20_000
     certified_steps: int = 20
     least_margin_tol: float = 1e-2

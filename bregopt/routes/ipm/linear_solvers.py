@@ -167,7 +167,7 @@ def _solver_of_whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], t
     whole = np.block([[M, F], [F.T, -np.diag(E)]])
     scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), TINY))
     regularized = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
-    lu = lu_factor(regularized, check_finite=False)  # the engine checks its steps
+    lu = lu_factor(regularized, check_finite=False)  # a step that is not finite is rejected
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         x = scale * lu_solve(lu, scale * np.concatenate([b, q]), check_finite=False)

@@ -120,7 +120,7 @@ def _matrix_step(weight: float, X: Array, K: Array, R: Array | None, adjoint: An
 
 
 def _bordering_variables(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
-    """Mark the variables that border the system: free ones, and those nearly free.
+    """Return the mask of the variables that border the system: free ones, and those nearly free.
 
     Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
     `ratio` times the `diagonal` entry of at least two rows.

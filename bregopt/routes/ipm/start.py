@@ -145,7 +145,7 @@ class _InteriorPoint:
 def _interior_point(
     program: Program, costs: Sequence[Array], faces: Sequence[Face], tuning: InteriorPointTuning
 ) -> _InteriorPoint | None:
-    """Return such a point; None if no combination of equalities is the identity."""
+    """Return an interior point; None if no combination of equalities is the identity."""
     least = _least_norm(program, faces, tuning)
     checkpoint()
     if least.y is None:
@@ -238,7 +238,7 @@ def _central_variables(program: Program, X: Sequence[Array], u: Array, y: Array,
 
 
 def _free(program: Program) -> Mask:
-    """Mask of the variables without bounds."""
+    """Return the mask of the variables without bounds."""
     mask: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi)
     return mask
 

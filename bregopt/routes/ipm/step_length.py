@@ -110,10 +110,10 @@ def _least_eigenvalue(
     Parameters
     ----------
     operator : callable
-        Of a vector, symmetric in some inner product; returns a vector and that times the matrix of the
-        product.
+        Symmetric in some inner product. It returns the image of a vector, and the product of the image with
+        the matrix of the inner product.
     w, dual_w : array of shape (n,)
-        Where to start, and that times the matrix.
+        The starting vector, and its product with the matrix of the inner product.
     tuning : InteriorPointTuning
     """
     steps, tol = tuning.lanczos_steps, tuning.lanczos_tol

@@ -2,7 +2,7 @@
 
 With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)``, the step solves
 
-    dX = G + T(A*(dy)),     G = w K - X + sym(L K),
+    dX = G + T(A*(dy)),     G = w K - X + sym(K R),
     A(dX) + B du + D dy = r,
     du + D_u dz = r_u,      B'dy + dz = q;
 

@@ -216,7 +216,7 @@ class SemidefiniteMaster:
         return LowRank(VQ * np.sqrt(self._bound.value * eigenvalues))
 
     def _along_ray(self, u: Array) -> Outcome:
-        """Add the rows that a ray of the master meets first; if there are none, it may be the problem's."""
+        """Add the rows that a ray of the master meets first, unless it is a ray of the whole problem."""
         program, n = self._program, self._block.n
         zero = LowRank(np.zeros((n, 1)))
         slope = program.B @ u
@@ -262,7 +262,7 @@ class SemidefiniteMaster:
     def _end(self, activity: Array) -> Array:
         """Return the ends of the multipliers' ranges that belong to these activities."""
         bounds = self._program.bounds
-        gamma = np.where(bounds.hard, 1.0, bounds.gamma)  # of a hard row nonzero: zero is the wrong end
+        gamma = np.where(bounds.hard, 1.0, bounds.gamma)  # nonzero, so that a violated hard row joins
         return np.where(activity < bounds.lo, gamma, np.where(activity > bounds.hi, -gamma, 0.0))
 
     def _to_bounds(self, activity: Array) -> Array:
