@@ -129,7 +129,7 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     problem = margin_problem(far, near, 3.0)
     peer = margin_by_clarabel(far, near, 3.0)
 
-    def first(method, program, settings, count, start, progress):
+    def first(method, program, settings, count, start):
         rest = ActiveSet.resting(program.bounds)
         held = np.zeros(program.m)
         if split != "resting":

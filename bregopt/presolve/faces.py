@@ -160,7 +160,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
         X_b = X[term.block]
         if X_b is not None:
             activity[term.at] += term.rows.apply(X_b)
-            size[term.at] += term.rows.norms() * X_b.trace()
+            size[term.at] += term.norms * X_b.trace()
     alone = program.bounds.hard & program.alone
     mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
     return mask

@@ -15,6 +15,7 @@ from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
+from bregopt.presolve.constants import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.routes.progress import Progress
 from bregopt.routes.tuning import Tuning
@@ -131,7 +132,7 @@ class Settings:
     time_limit: float | None = None
     verbose: bool = False
     seed: Seed = 0
-    rank_tol: float = 1e-10
+    rank_tol: float = RANK_TOL
     tuning: Tuning = Tuning()
 
     def __post_init__(self) -> None:

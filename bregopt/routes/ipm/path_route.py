@@ -13,7 +13,7 @@ from bregopt.presolve import reductions, summaries
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
-from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.working_set_start import first_active_set
 from bregopt.routes.progress import Progress
@@ -84,7 +84,7 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     count = _sample_size(program, settings.tuning)
-    active_set = first_active_set(_on_all_rows, program, settings, count, start, progress)
+    active_set = first_active_set(_on_all_rows, program, settings, count, start)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
 
 

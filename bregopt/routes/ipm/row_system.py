@@ -147,7 +147,7 @@ def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:
         X_b, K_b, rank_one = X[term.block], K[term.block], term.rows.rank_one_terms()
         if rank_one is None:
             mean = float(np.trace(X_b) * np.trace(K_b)) / len(X_b) ** 2
-            diagonal[term.at] += term.rows.norms() ** 2 * mean
+            diagonal[term.at] += term.norms**2 * mean
             continue
         part = rank_one.weight**2 * _quadratic_forms(rank_one.U, X_b) * _quadratic_forms(rank_one.U, K_b)
         diagonal[term.at] += np.bincount(rank_one.row, weights=part, minlength=term.rows.m)

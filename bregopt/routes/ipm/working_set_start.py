@@ -7,24 +7,22 @@ bounds may be on either side; they form the working set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.program import Penalty, Program, Start, StopReason
 from bregopt.routes.progress import Progress
+from bregopt.routes.reductions import Method
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
 __all__ = ["first_active_set"]
 
-_Method = Callable[[Program, Any, Start | None, Progress], Answer]
-
 
 def first_active_set(
-    method: _Method, program: Program, settings: Any, count: int, start: Start | None, progress: Progress
+    method: Method, program: Program, settings: Any, count: int, start: Start | None
 ) -> ActiveSet:
     """Return a first active set of the rows, from an earlier answer or from that of a sample.
 
@@ -39,8 +37,6 @@ def first_active_set(
         The number of rows that can be inactive in the sample, and in the working set. Constraints of at
         most `count` rows, such as a bound on the trace, are in both.
     start : Start, optional
-    progress : Progress
-        Its clock is kept.
     """
     optional = np.flatnonzero(can_be_inactive(program.bounds) & ~_in_small_constraints(program, count))
     if start is not None and start.X:

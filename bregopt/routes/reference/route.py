@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.clock import CutShort, checkpoint
-from bregopt.program import Answer, Block, Program, Start, StopReason
+from bregopt.program import Answer, Block, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -118,7 +118,8 @@ def _certified(
 ) -> tuple[Answer, Certificate]:
     """Return the backend's answer to the program after reductions, and its certificate."""
     answer = behind(reductions, _outcome)(program, settings, None, progress)
-    constant = answer.stop is not StopReason.INFEASIBLE and _has_no_objective(program)
+    # If the objective is constant, the multipliers are round-off of zero.
+    constant = answer.stop is not StopReason.INFEASIBLE and not pays(program)
     answer = replace(
         answer, y=np.zeros(program.m) if constant else _cleaned(program, answer.y, settings.tuning)
     )
@@ -129,12 +130,6 @@ def _certified(
 
 def _worst(certificate: Certificate) -> float:
     return max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
-
-
-def _has_no_objective(program: Program) -> bool:
-    """Whether the objective is zero, so that multipliers are round-off of zero."""
-    costs = any(block.nearness is not None or block.C.any() for block in program.blocks)
-    return not costs and not program.c.any() and program.bounds.all_hard
 
 
 def _cleaned(program: Program, y: Array, tuning: ReferenceTuning) -> Array:
