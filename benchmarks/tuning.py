@@ -112,7 +112,7 @@ class Run:
 def solved(problem: bo.Problem, route: str, case: Case, tuning: Any) -> Run:
     """Solve a problem; an error is a status."""
     # Without the cache of bounds, which would serve one tuning with the bounds of another.
-    with patch.object(eigenvalue_bound, "_found_lately", ()):
+    with patch.object(eigenvalue_bound, "_cached_bounds", ()):
         begin = time.process_time()
         try:
             sol = problem.solve(route, tuning=tuning, time_limit=LIMIT, **case.options)

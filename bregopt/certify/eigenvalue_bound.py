@@ -58,7 +58,7 @@ from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 __all__ = ["lowest", "proven_bound", "smallest_eigenvalue"]
 
 _Proof = Callable[[float], float | None]
-_found_lately: tuple[tuple[bytes, float], ...] = ()
+_cached_bounds: tuple[tuple[bytes, float], ...] = ()
 
 
 def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
@@ -75,19 +75,19 @@ def smallest_eigenvalue(W: SparsePlusLowRank) -> float:
     if size == 0:
         return 0.0
     key = _digest(W)
-    found = dict(_found_lately).get(key)
-    return _found_now(W, size, key) if found is None else found
+    found = dict(_cached_bounds).get(key)
+    return _computed(W, size, key) if found is None else found
 
 
-def _found_now(W: SparsePlusLowRank, size: float, key: bytes) -> float:
+def _computed(W: SparsePlusLowRank, size: float, key: bytes) -> float:
     """Return the bound of a matrix of the given size, and cache it; after the time limit, a weaker bound."""
-    global _found_lately
+    global _cached_bounds
     try:
         found = _by_proof(W, size)
     except CutShort:
         return W.ends()[0]
     if remaining() > 0:
-        _found_lately = (*_found_lately, (key, found))[-CACHED_BOUNDS:]
+        _cached_bounds = (*_cached_bounds, (key, found))[-CACHED_BOUNDS:]
     return found
 
 
@@ -185,14 +185,14 @@ def _by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
     d = lu.U.diagonal()
     if (lu.perm_r != lu.perm_c).any() or (d == 0).any() or (d < 0).sum() != q:
         return None
-    inside, across, corner = _missed(K, lu, n)
+    inside, across, corner = _factor_errors(K, lu, n)
     if not corner < CORNER_ERROR:
         return None
     spare = (1 - corner) / BORDER_WEIGHT - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
     return t - inside - (1 + 1 / spare) * across**2 / (1 - corner)
 
 
-def _missed(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
+def _factor_errors(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
     """Return bounds on the norm of ``K - L D L'``: of its first `n` rows and columns, the border, the corner.
 
     They follow from the computed factors ``L U ~ K`` (Higham 2002, §9.3) and the difference ``U - D L'``.

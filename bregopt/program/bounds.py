@@ -212,8 +212,8 @@ class Bounds:
             gamma = self.gamma[rows]
             relaxed = SCALARS[kind].relaxed_bound(y[rows] / gamma, bound[rows])
             r[rows], D[rows] = relaxed - a[rows], SCALARS[kind].slope(outside[rows], relaxed) / gamma
-        resting = side == 0
-        r[resting], D[resting] = 0.0, np.inf
+        inactive = side == 0
+        r[inactive], D[inactive] = 0.0, np.inf
         return r, D
 
     def stop(self, y: Array, side: Array) -> Array:

@@ -230,23 +230,23 @@ def _solution(
     timings: dict[str, float],
     progress: Progress,
 ) -> Solution:
-    held = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    has_point = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
-    value = certificate.primal if held else np.inf if infeasible else -np.inf
+    value = certificate.primal if has_point else np.inf if infeasible else -np.inf
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
     reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
     return Solution(
         status=status.value,
         stop_reason=f"{reason.value} {answer.detail}".strip(),
         value=float(value),
-        X=tuple(answer.X) if held else None,
+        X=tuple(answer.X) if has_point else None,
         u=answer.u,
-        duals=answer.y if held or infeasible else None,
-        dual_value=certificate.dual if held else float(value),
-        gap=certificate.gap if held else np.nan,
-        primal_residual=certificate.primal_residual if held else np.nan,
-        dual_residual=certificate.dual_residual if held else np.nan,
-        error=certificate.error if held else np.nan,
+        duals=answer.y if has_point or infeasible else None,
+        dual_value=certificate.dual if has_point else float(value),
+        gap=certificate.gap if has_point else np.nan,
+        primal_residual=certificate.primal_residual if has_point else np.nan,
+        dual_residual=certificate.dual_residual if has_point else np.nan,
+        error=certificate.error if has_point else np.nan,
         iterations=answer.iterations,
         timings=timings,
         solver=solver.name,
@@ -256,7 +256,7 @@ def _solution(
         _stop=reason,
         _program=program,
         _S=answer.S,
-        _ray=None if held or infeasible else tuple(answer.X),
+        _ray=None if has_point or infeasible else tuple(answer.X),
     )
 
 

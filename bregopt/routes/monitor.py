@@ -48,7 +48,7 @@ class Method(ABC):
         """Return the proof that no solution exists, if the point leads to one; `before` is the last ``y``."""
         return None
 
-    def runs_away(self, at: Any) -> bool:
+    def diverges(self, at: Any) -> bool:
         """Whether a point far worse than the best may lead to such a proof."""
         return False
 
@@ -156,7 +156,7 @@ class Monitor:
                 if step >= limit:
                     return Followed(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                lost = error > self._tuning.divergence_ratio * least and not method.runs_away(at)
+                lost = error > self._tuning.divergence_ratio * least and not method.diverges(at)
                 new = None if method.patience and lost else method.advance(at)
                 waited = step - progressed
                 if (new is None or self._is_slow(waited, least)) and method.fall_back():

@@ -145,14 +145,14 @@ class Solution:
         return plot_convergence(self.history, self.solver, ax)
 
     def __repr__(self) -> str:
-        held = [
+        certified = [
             f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
             f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
         ]
         noun = "iteration" if self.iterations == 1 else "iterations"
         lines = [
             f"bregopt solution: {self.status} ({self.solver})",
-            *([f"  value      {self.value:.8g}"] if self.X is None else held),
+            *([f"  value      {self.value:.8g}"] if self.X is None else certified),
             f"  answer     {_shape_text(self.X, self.rank)}",
             f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
             f"  stopped    {self.stop_reason}",

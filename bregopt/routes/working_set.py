@@ -10,7 +10,7 @@ Farkas vector for the working set is one for the whole. Only a ray may violate a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,12 +22,11 @@ from bregopt.clock import CutShort
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.reductions import Method
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
 _CUT_SHORT = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-
-_Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +36,12 @@ class ActiveSet:
     Parameters
     ----------
     working : boolean array of shape (m,)
-    held : array of shape (m,)
+    fixed : array of shape (m,)
         Multipliers of the fixed rows: zero, or plus or minus the price of a hinge.
     """
 
     working: Mask
-    held: Array
+    fixed: Array
 
     @classmethod
     def resting(cls, bounds: Bounds, y: Array | None = None) -> ActiveSet:
@@ -60,31 +59,31 @@ class ActiveSet:
 
     def multipliers(self, own: Array) -> Array:
         """Return the multipliers of all rows from those of the working set."""
-        y = np.where(self.working, 0.0, self.held)
+        y = np.where(self.working, 0.0, self.fixed)
         y[self.working] = own
         return y
 
     def of(self, program: Program) -> Program:
         """Return the program in the working set, with the fixed rows in its linear terms."""
         rows = np.flatnonzero(self.working)
-        held = np.where(self.working, 0.0, self.held)
+        fixed = np.where(self.working, 0.0, self.fixed)
         own = replace(
             program, A=program.A.slice(rows), B=program.B[rows], bounds=program.bounds.slice(rows), labels=()
         )
-        if not held.any():
+        if not fixed.any():
             return own
         blocks = tuple(
-            replace(block, cost=DenseRows((block.C - program.A.adjoint(held, b))[None]))
+            replace(block, cost=DenseRows((block.C - program.A.adjoint(fixed, b))[None]))
             for b, block in enumerate(program.blocks)
         )
-        offset = program.offset + float(program.bounds.conjugate(held).sum())
-        return replace(own, blocks=blocks, c=program.c - program.B.T @ held, offset=offset)
+        offset = program.offset + float(program.bounds.conjugate(fixed).sum())
+        return replace(own, blocks=blocks, c=program.c - program.B.T @ fixed, offset=offset)
 
     def out_of_place(self, program: Program, activity: Array) -> Array:
         """Return the distance of each fixed row from its bound on the wrong side, zero for other rows."""
         bounds = program.bounds
         out = bounds.violation(activity)
-        up, down = self.held > 0, self.held < 0
+        up, down = self.fixed > 0, self.fixed < 0
         out[up] = np.maximum(activity[up] - bounds.lo[up], 0.0)
         out[down] = np.maximum(bounds.hi[down] - activity[down], 0.0)
         return np.where(self.working, 0.0, out)
@@ -101,7 +100,7 @@ class ActiveSet:
         bounds = program.bounds
         broken = np.where(np.isfinite(bounds.lo), -activity, 0.0)
         broken = np.maximum(broken, np.where(np.isfinite(bounds.hi), activity, 0.0))
-        along = np.where(self.held == 0, broken, np.sign(self.held) * activity)
+        along = np.where(self.fixed == 0, broken, np.sign(self.fixed) * activity)
         along = np.where(self.working, 0.0, np.maximum(along, 0.0))
         used = along > 0
         along[used] *= bounds.gamma[used]
@@ -110,8 +109,8 @@ class ActiveSet:
     def reach(self, program: Program) -> tuple[Array, Array]:
         """Return the least and the largest ``B'y`` over the multipliers of the working set."""
         lower, upper = program.bounds.dual_range()
-        lower = np.where(self.working, lower, self.held)
-        upper = np.where(self.working, upper, self.held)
+        lower = np.where(self.working, lower, self.fixed)
+        upper = np.where(self.working, upper, self.fixed)
         rows = np.repeat(np.arange(program.m), np.diff(program.B.indptr))
         ends = np.sort([program.B.data * lower[rows], program.B.data * upper[rows]], axis=0)
         least, largest = (
@@ -137,7 +136,7 @@ class ActiveSet:
             up = program.c[j] >= largest[j]
             end = np.where((weight > 0) == up, upper[rows], lower[rows])
             gain = np.where(
-                active_set.working[rows], 0.0, np.abs(weight) * np.abs(end - active_set.held[rows])
+                active_set.working[rows], 0.0, np.abs(weight) * np.abs(end - active_set.fixed[rows])
             )
             order = np.argsort(-gain, kind="stable")
             enough = int(np.searchsorted(np.cumsum(gain[order]), 2 * short)) + 1
@@ -169,7 +168,7 @@ def sizes_at(program: Program, X: Sequence[Array], u: Array) -> Array:
 
 
 def on_working_set(
-    method: _Method,
+    method: Method,
     program: Program,
     settings: Any,
     active_set: ActiveSet,
@@ -200,12 +199,12 @@ class _Rounds:
     """The rounds on one program, and the best answer so far."""
 
     def __init__(
-        self, method: _Method, program: Program, settings: Any, progress: Progress, loose: bool
+        self, method: Method, program: Program, settings: Any, progress: Progress, loose: bool
     ) -> None:
         self._method, self._program, self._settings, self._progress = method, program, settings, progress
         self._loose, self._tuning = loose, settings.tuning
         self._tol = max(self._tuning.first_tol, settings.tol) if loose else settings.tol
-        self._rest = can_be_inactive(program.bounds)
+        self._optional = can_be_inactive(program.bounds)
         self._left = np.zeros(program.m, dtype=bool)  # a row leaves at most once
         self._best: tuple[float, Answer] | None = None
         self._steps = 0
@@ -282,7 +281,7 @@ class _Rounds:
     def _joining(self, active_set: ActiveSet, answer: Answer) -> IntArray:
         """Return the rows farthest on the wrong side of their bounds."""
         activity = self._program.activity(answer.X, answer.u)
-        out = np.where(self._rest, active_set.out_of_place(self._program, activity), 0.0)
+        out = np.where(self._optional, active_set.out_of_place(self._program, activity), 0.0)
         out /= sizes_at(self._program, answer.X, answer.u)
         count = int((out > self._tuning.row_violation * self._settings.tol).sum())
         order = max(block.n for block in self._program.blocks)
@@ -339,10 +338,10 @@ class _Rounds:
         full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - self._tuning.leaving_distance) * price)
         clear = (
             active_set.working
-            & self._rest
+            & self._optional
             & ~self._left
             & (full | (np.abs(y) < self._tuning.leaving_distance * price))
         )
         self._left |= clear
-        held = np.where(full, np.copysign(bounds.gamma, y), 0.0)
-        return ActiveSet(active_set.working & ~clear, np.where(clear, held, active_set.held))
+        fixed = np.where(full, np.copysign(bounds.gamma, y), 0.0)
+        return ActiveSet(active_set.working & ~clear, np.where(clear, fixed, active_set.fixed))

@@ -88,7 +88,7 @@ class _CentralPath(Method):
         y = 0 * at.y if self._has_no_objective else at.y
         return Answer(tuple(pair.X for pair in at.pairs), at.u, y, found.stop, found.step)
 
-    def runs_away(self, at: Iterate) -> bool:
+    def diverges(self, at: Iterate) -> bool:
         return self._dual_diverges(at) or self._primal_diverges(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:

@@ -153,7 +153,7 @@ def _interior_point(
     X = least.X or _identity_multiples(program, faces, tuning)
     y = _feasible_multipliers(program, tuning)
     C = [face.compress(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
-    shift = max(_lower_bound(C_b) for C_b in C)
+    shift = max(_shift_to_psd(C_b) for C_b in C)
     size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
     t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(program, costs))
     nu = t * _mean_eigenvalue(program, faces, X, tuning)
@@ -248,8 +248,8 @@ def _projected(face: Face, S: Array) -> Array:
     return face.lift(face.compress(S))
 
 
-def _lower_bound(C: Array) -> float:
-    """Return an upper bound on minus the smallest eigenvalue, at least zero (Gershgorin's circles)."""
+def _shift_to_psd(C: Array) -> float:
+    """Return a ``t >= 0`` with ``C + t I`` psd, by Gershgorin's discs."""
     return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
 
 

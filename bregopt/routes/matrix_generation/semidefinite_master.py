@@ -137,7 +137,7 @@ class SemidefiniteMaster:
         if self._imposes and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._imposes = self._may_impose = False
             return self.solve(gap)
-        if answer.stop is StopReason.UNBOUNDED or _runs_away(restricted, answer, tuning.ray_size):
+        if answer.stop is StopReason.UNBOUNDED or _stalls_on_ray(restricted, answer, tuning.ray_size):
             return self._along_ray(self._scale.variable * answer.u / np.abs(answer.u).max())
         X, y, u = self._point(answer), self._fixed.copy(), self._scale.variable * answer.u
         y[working] = self._scale.objective * self._scale.row[working] * answer.y[:-1]
@@ -309,7 +309,7 @@ def _guesses(program: Program) -> Array:
     return np.where(guess > 0, guess, 1 / size)
 
 
-def _runs_away(program: Program, answer: Answer, ray_size: float) -> bool:
+def _stalls_on_ray(program: Program, answer: Answer, ray_size: float) -> bool:
     """Whether the method stalled with variables far out on a ray, obstructed by the matrix."""
     far = ray_size * program.bound_scale
     return answer.stop is StopReason.STALLED and float(np.abs(answer.u).max(initial=0.0)) > far
