@@ -64,7 +64,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
     certificate = _within_first_order(certificate, settings.tol)
     status = _judged(restated.program, answer, certificate, settings.tol)
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
-    program.reductions.clear()  # they hold the program, and the solution does
+    program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
     timings = {
         "setup": ready - begin,
