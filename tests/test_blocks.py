@@ -283,6 +283,25 @@ def test_a_large_cost_overflows_at_zero_multipliers():
     peers.ask(problem).confirms(sol)
 
 
+@pytest.mark.parametrize("name", ["von_neumann", "frobenius"])
+@pytest.mark.parametrize("far", [1e-2, 1.0, 1e2, 1e4])
+@pytest.mark.parametrize("condition", [1e2, 1e6])
+def test_rows_far_from_logdet_beside_others(name, far, condition):
+    rng = np.random.default_rng(12)
+    X, Y = bo.PSD(6, name="X"), bo.PSD(5, name="Y")
+    Q, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    X0 = (Q * np.geomspace(1, 1 / condition, 6)) @ Q.T
+    near = bo.logdet_div(X, (X0 + X0.T) / 2) + ATOMS[name](Y, positive_definite(5, rng))
+    rows = [
+        bo.diag(X) == far * rng.uniform(0.5, 2, 6),
+        bo.trace(Y) >= 0.7 * bo.trace(X),
+        X[0, 1] >= Y[0, 1] + 0.1 * far,
+        bo.diag(Y) >= 1e-3 * far,
+    ]
+    sol = bo.Problem(bo.Minimize(near), rows).solve(tol=1e-6)
+    assert (sol.solver, sol.status) == ("bregman", "optimal")
+
+
 class TestReciprocalSpectrum:
     @pytest.fixture
     def scene(self):
@@ -305,6 +324,15 @@ class TestReciprocalSpectrum:
         moved = (product.L @ product.R.T + product.R @ product.L.T) / 2
         difference = (D.spectrum(W - h * S, 0.7).X - D.spectrum(W + h * S, 0.7).X) / (2 * h)
         np.testing.assert_allclose(moved, difference, atol=1e-7 * np.abs(difference).max())
+
+    def test_reach_is_the_end_of_the_domain(self, scene):
+        D, W, rng = scene
+        S = rng.normal(size=(5, 5))
+        S = S + S.T
+        end = D.spectrum(W, 0.7).reach(S)
+        assert D.spectrum(W - 0.999 * end * S, 0.7) is not None
+        assert D.spectrum(W - 1.001 * end * S, 0.7) is None
+        assert D.spectrum(W, 0.7).reach(-np.eye(5)) == np.inf
 
     def test_curvatures(self, scene):
         D, W, rng = scene

@@ -7,6 +7,7 @@ scalar function generates it, and one line of :func:`register_divergence`.
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint
+from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum
 from bregopt.divergences.projection import Line, Point, line_root
 from bregopt.divergences.registry import BUILT_IN, DIVERGENCES, divergence_named, register_divergence
 from bregopt.divergences.scalar import PENALTY_DEGREES, SCALARS, Penalty
@@ -26,6 +27,7 @@ __all__ = [
     "LogDetPoint",
     "Penalty",
     "Point",
+    "ReciprocalSpectrum",
     "Spectrum",
     "TraceDivergence",
     "VonNeumann",

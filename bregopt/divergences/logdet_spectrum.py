@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +55,12 @@ class ReciprocalSpectrum(DifferenceSpectrum):
     @property
     def softness(self) -> float:
         return 0.0  # no point is singular, so no row lacks curvature
+
+    def reach(self, S: Any) -> float:
+        """Return the least step at which ``W`` changed by ``-S`` has no minimizer; infinite without one."""
+        scaled = self.V / np.sqrt(self.theta)
+        largest = float(np.linalg.eigvalsh(scaled.T @ (S @ scaled))[-1]) / self.mu
+        return 1 / largest if largest > 0 else math.inf
 
 
 def reciprocal_spectrum(L: Array, W: Array, mu: float) -> ReciprocalSpectrum | None:

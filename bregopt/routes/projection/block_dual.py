@@ -7,6 +7,7 @@ terms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
-from bregopt.divergences import Divergence, Spectrum
+from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Rows
@@ -63,6 +64,12 @@ class BlockDual:
     def divergence_at(self, y: Array, term: float, X: Array) -> float:
         """Return ``D(X, X0)`` of the minimizer `X` at given multipliers, from the value of the `term`."""
         return (term - float(np.vdot(self.slack(y), X))) / self.mu
+
+    def reach(self, spectrum: Spectrum, d: Array) -> float:
+        """Return the largest step along `d` inside the domain of a LogDet term; infinite for other terms."""
+        return (
+            spectrum.reach(self._action.adjoint(d)) if isinstance(spectrum, ReciprocalSpectrum) else math.inf
+        )
 
     def product(self, spectrum: Spectrum, v: Array) -> Array:
         """Return ``H v``."""

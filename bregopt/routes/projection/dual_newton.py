@@ -28,6 +28,7 @@ from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.block_dual import block_duals, exponential_rows
 from bregopt.routes.projection.bounded_diagonal import BoundedDiagonal, bounded_diagonal, simplex_shift
+from bregopt.routes.projection.larger_weights import demanded_growth, enlarging, weighing
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dual_newton"]
@@ -99,7 +100,7 @@ class _DualNewton(Method):
         for y in [self._program.bounds.clip(start.y), zero] if start is not None else [zero]:
             at = self._point(y)
             if at is not None:
-                return at
+                return at if start is not None else self._from_above(at)
         tuning = self._tuning
         without = [block.spectrum(zero) is None for block in self._blocks]
         mu = weights = np.array([block.mu for block in self._blocks])
@@ -113,11 +114,26 @@ class _DualNewton(Method):
             weights = np.where(without, weights / tuning.start_decrease, mu)
         return self._point(y)
 
+    def _from_above(self, at: _Point) -> _Point:
+        """Return a better first point if rows demand a far larger ``X`` than a LogDet term prefers.
+
+        It is on the central path of that term: ``C + mu inv(X0)`` is kept while ``mu`` and ``X0`` decrease
+        from far above. On the way the multipliers stay in the domain, which depends on neither.
+        """
+        tuning, y = self._tuning, at.y
+        ratio = demanded_growth(self._program, at.X, at.activity, tuning)
+        settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
+        while ratio > tuning.start_growth:
+            program = enlarging(self._program, ratio)
+            y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
+            ratio /= tuning.start_growth
+        return self._point(y) or at
+
     def _at_weights(self, mu: Array) -> _DualNewton:
         """Return the method for other weights of the divergences, to a low accuracy."""
         tuning = self._tuning
         settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
-        return _DualNewton(_weighing(self._program, mu), settings, Progress("larger weights"))
+        return _DualNewton(weighing(self._program, mu), settings, Progress("larger weights"))
 
     def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:
         """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
@@ -257,8 +273,16 @@ class _DualNewton(Method):
     def _searched(
         self, at: _Point, gradient: Array, d: Array, lower: Array, upper: Array, least: float
     ) -> _Point | None:
-        """Return the first point along the projected step with sufficient increase (Armijo)."""
-        alpha, tuning = 1.0, self._tuning
+        """Return the first point along the projected step with sufficient increase (Armijo).
+
+        The first trial stays away from the end of the domain, near which the next steps would be short.
+        """
+        tuning = self._tuning
+        reach = min(
+            block.reach(spectrum, d) for block, spectrum in zip(self._blocks, at.spectra, strict=True)
+        )
+        alpha = min(1.0, tuning.interior.least_step_fraction * reach)
+        least *= alpha
         round_off = tuning.newton_noise * (abs(at.dual) + self._unit)
         while alpha > least:
             y = np.clip(at.y + alpha * d, lower, upper)
@@ -268,12 +292,3 @@ class _DualNewton(Method):
                 return new
             alpha *= 0.5
         return None
-
-
-def _weighing(program: Program, mu: Array) -> Program:
-    """Return the program with other weights of its divergences."""
-    blocks = []
-    for block, weight in zip(program.blocks, mu.tolist(), strict=True):
-        assert block.nearness is not None
-        blocks.append(replace(block, nearness=replace(block.nearness, mu=weight)))
-    return replace(program, blocks=tuple(blocks))
