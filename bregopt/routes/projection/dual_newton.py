@@ -127,7 +127,7 @@ class _DualNewton(Method):
             program = enlarging(self._program, ratio)
             y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
             ratio /= tuning.start_growth
-        return self._point(y) or at
+        return at if y is at.y else self._point(y) or at
 
     def _at_weights(self, mu: Array) -> _DualNewton:
         """Return the method for other weights of the divergences, to a low accuracy."""
