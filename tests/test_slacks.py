@@ -71,3 +71,13 @@ def test_warm_start_and_duals_are_those_of_the_whole():
     peer = peers.ask(theirs)
     peer.near(first.duals[0], peer.duals[0], atol=1e-4)
     assert first.u["xi"].shape == (12,)
+
+
+@pytest.mark.parametrize("bound", [0.0, 5.0])
+@pytest.mark.parametrize("sense", [1, -1])
+def test_a_ray_beside_a_slack(bound, sense):
+    """The rows of a ray have no bounds, so the slack variable of a ray does not pay for one."""
+    X, t, xi = bo.PSD(2), bo.Variable(name="t"), bo.Variable(lower=1.0, name="xi")
+    row = X[0, 0] + xi >= bound if sense > 0 else X[0, 0] - xi <= -bound
+    problem = bo.Problem(bo.Minimize(bo.trace(X) + 10 * xi - t), [row])
+    assert problem.solve(solver="path").status == "unbounded"

@@ -13,7 +13,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.presolve.reduction import Reduced
-from bregopt.program import Answer, Penalty, Program, Start
+from bregopt.program import Answer, Penalty, Program, Start, StopReason
 
 __all__ = ["Folded", "Slacks"]
 
@@ -44,10 +44,14 @@ class Folded(Reduced):
         return replace(start, u=start.u[self.kept])
 
     def restore(self, answer: Answer) -> Answer:
-        u = np.zeros(self.whole.k)
+        least: Array | float
+        u, activity = np.zeros(self.whole.k), self.program.activity(answer.X, answer.u)
         u[self.kept] = answer.u
-        missed = self.program.bounds.violation(self.program.activity(answer.X, answer.u))[self.row]
-        u[self.slack] = self.whole.u_lo[self.slack] + missed / np.abs(self.weight)
+        if answer.stop is StopReason.UNBOUNDED:  # a ray: the rows and the box without their bounds
+            least, missed = 0.0, np.maximum(-np.sign(self.weight) * activity[self.row], 0.0)
+        else:
+            least, missed = self.whole.u_lo[self.slack], self.program.bounds.violation(activity)[self.row]
+        u[self.slack] = least + missed / np.abs(self.weight)
         return replace(answer, u=u)
 
 
