@@ -14,7 +14,7 @@ import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
 from bregopt.io.matrices import read_matrix
 from bregopt.program import Bounds, LinearMap, Penalty, Term
-from bregopt.program.bounds import bent
+from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.routes.ipm import (
@@ -274,7 +274,7 @@ class TestBends:
         slope = (bounds.penalty(a + h) - bounds.penalty(a - h)) / (2 * h)
         np.testing.assert_allclose(y, -slope, rtol=1e-6)
         complementarity_diagonal = (bounds.response(a - h) - bounds.response(a + h)) / (2 * h)
-        value, derivative = bent(bounds.kind, np.array([1.0, 2.0]), bounds.gamma, y)
+        value, derivative = relaxed_bounds(bounds.kind, np.array([1.0, 2.0]), bounds.gamma, y)
         np.testing.assert_allclose(value, a, rtol=1e-12)
         np.testing.assert_allclose(derivative, -1 / complementarity_diagonal, rtol=1e-6)
 
@@ -292,11 +292,11 @@ class TestBends:
         r, D = bounds.meet(a, y, bounds.side(a, y))
         np.testing.assert_allclose(r, 0, atol=1e-14)
         bound = np.array([1.0, 2.0, 4.0, 3.0])
-        np.testing.assert_allclose(D, -bent(bounds.kind, bound, bounds.gamma, y)[1], rtol=1e-12)
+        np.testing.assert_allclose(D, -relaxed_bounds(bounds.kind, bound, bounds.gamma, y)[1], rtol=1e-12)
         # Elsewhere D is the geometric mean of both derivatives.
         far = 0.5 * y
         r, D = bounds.meet(a, far, bounds.side(a, far))
-        value, of_bend = bent(bounds.kind, bound, bounds.gamma, far)
+        value, of_bend = relaxed_bounds(bounds.kind, bound, bounds.gamma, far)
         of_response = 1 / falls(bounds, a)
         np.testing.assert_allclose(r, value - a, rtol=1e-12)
         np.testing.assert_allclose(D**2, -of_bend / of_response, rtol=1e-6)

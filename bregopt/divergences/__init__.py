@@ -8,7 +8,7 @@ from bregopt.divergences.base import Divergence
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint
 from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum
-from bregopt.divergences.projection import Line, Point, line_root
+from bregopt.divergences.projection import Line, ProjectionPoint, line_root
 from bregopt.divergences.registry import BUILT_IN, DIVERGENCES, divergence_named, register_divergence
 from bregopt.divergences.scalar import PENALTY_DEGREES, SCALARS, Penalty
 from bregopt.divergences.spectrum import Spectrum
@@ -26,7 +26,7 @@ __all__ = [
     "LogDet",
     "LogDetPoint",
     "Penalty",
-    "Point",
+    "ProjectionPoint",
     "ReciprocalSpectrum",
     "Spectrum",
     "TraceDivergence",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from bregopt.arrays import Array
-from bregopt.divergences.projection import Point
+from bregopt.divergences.projection import ProjectionPoint
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import Spectrum
 
@@ -139,7 +139,7 @@ class Divergence(ABC):
         """
         raise NotImplementedError(f"{self.phrase()} has no spectrum")
 
-    def point(self, mu: float) -> Point:
+    def point(self, mu: float) -> ProjectionPoint:
         """Return the iterate of cyclic projection, which projections onto single rows update."""
         raise NotImplementedError(f"{self.phrase()} has no projection onto a row")
 

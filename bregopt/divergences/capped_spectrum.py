@@ -55,8 +55,8 @@ class CappedSpectrum(DifferenceSpectrum):
         return self.below.term - self.price * float((self.theta - self.below.theta).sum())
 
     @property
-    def softness(self) -> float:
-        return self.below.softness
+    def typical_derivative(self) -> float:
+        return self.below.typical_derivative
 
     @cached_property
     def differences(self) -> Array:

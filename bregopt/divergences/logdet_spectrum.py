@@ -53,7 +53,7 @@ class ReciprocalSpectrum(DifferenceSpectrum):
         return self.mu * float(np.log(self.theta).sum())
 
     @property
-    def softness(self) -> float:
+    def typical_derivative(self) -> float:
         return 0.0  # no point is singular, so no row lacks curvature
 
     def reach(self, S: Any) -> float:

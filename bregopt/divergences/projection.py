@@ -20,7 +20,7 @@ __all__ = [
     "RECIPROCAL",
     "ActivityScale",
     "Line",
-    "Point",
+    "ProjectionPoint",
     "Target",
     "increasing_root",
     "line_root",
@@ -74,7 +74,7 @@ class Line(Protocol):
         ...
 
 
-class Point(Protocol):
+class ProjectionPoint(Protocol):
     """A matrix that projections update in place."""
 
     @property

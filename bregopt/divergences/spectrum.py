@@ -54,7 +54,7 @@ class Spectrum(Protocol):
         ...
 
     @property
-    def softness(self) -> float:
+    def typical_derivative(self) -> float:
         """Typical magnitude of the derivative of an entry of the minimizer in the same entry of ``W``.
 
         It bounds curvatures from below; zero where no minimizer is singular.
@@ -136,7 +136,7 @@ class ExponentialSpectrum(DifferenceSpectrum):
         return self.mu * (self.trace - float(np.exp(self.theta).sum()))
 
     @property
-    def softness(self) -> float:
+    def typical_derivative(self) -> float:
         return self.trace / len(self.theta) / self.mu
 
 
@@ -177,7 +177,7 @@ class PositiveSpectrum:
         return self.mu * (self.square - float(positive @ positive))
 
     @property
-    def softness(self) -> float:
+    def typical_derivative(self) -> float:
         return 1 / (2 * self.mu)
 
     def derivative(self, S: Any) -> Product:

@@ -36,7 +36,7 @@ class TraceDivergence(Divergence):
             raise np.linalg.LinAlgError(f"X0 is outside the domain of {self.phrase()}")
         self.slope_X0: Array = (Q * slope) @ Q.T
         self.constant = float(x0 @ slope - self.function(x0).sum())
-        self.softness = float(np.mean(1 / self.curvature(np.maximum(x0, 0.0))))
+        self.typical_derivative = float(np.mean(1 / self.curvature(np.maximum(x0, 0.0))))
         twice: Array = 2 * np.maximum(x0, 0.0)
         self._unit = float(np.sum(self.function(twice)) - twice @ slope) + self.constant
 
@@ -129,5 +129,5 @@ class TraceSpectrum(DifferenceSpectrum):
         return self.mu * (least + self.divergence.constant)
 
     @property
-    def softness(self) -> float:
-        return self.divergence.softness / self.mu
+    def typical_derivative(self) -> float:
+        return self.divergence.typical_derivative / self.mu

@@ -70,7 +70,7 @@ class Compiled:
             blocks=blocks,
             bounds=self._bounds(),
             offset=sign * float(np.asarray(offset)),
-            shares=tuple(
+            parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
             ),

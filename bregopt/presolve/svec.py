@@ -90,5 +90,5 @@ def with_equalities(program: Program, vectors: Array, right: Array, others: IntA
         B=sp.csr_array(sp.vstack([sp.csr_array(columns), program.B[others]], format="csr")),
         bounds=bounds,
         labels=(),
-        shares=(),
+        parameter_slopes=(),
     )

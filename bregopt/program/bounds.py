@@ -19,7 +19,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.divergences.scalar import SCALARS, Penalty
 
-__all__ = ["Bounds", "Penalty", "Target", "bent"]
+__all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]
 
 Subset = IntArray | slice
 
@@ -27,7 +27,7 @@ Subset = IntArray | slice
 _HINGE = int(Penalty.HINGE)  # members of an enumeration are slow to look up and to compare with arrays
 
 
-def bent(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
+def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
     """Return the relaxed bounds at the multipliers, and their derivatives in ``y``, which are never positive.
 
     Outside the domain of its penalty a multiplier has an infinite relaxed bound.

@@ -132,7 +132,7 @@ class Program:
         Name and number of rows of each declared constraint, in row order; for messages.
     columns : tuple of (str, int)
         Name and number of elements of each declared ordinary variable, in order, where known.
-    shares : tuple of ParameterSlope
+    parameter_slopes : tuple of ParameterSlope
         The parts of the bounds that depend on parameters; for translation.
     maximize : bool
         Whether the user maximizes the negative of this objective; reports then use the user's sign.
@@ -150,7 +150,7 @@ class Program:
     offset: float = 0.0
     labels: tuple[tuple[str, int], ...] = ()
     columns: tuple[tuple[str, int], ...] = ()
-    shares: tuple[ParameterSlope, ...] = ()
+    parameter_slopes: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
     reductions: dict[tuple[str, float, float], Any] = field(default_factory=dict, init=False, repr=False)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, Penalty
-from bregopt.program.bounds import bent
+from bregopt.program.bounds import relaxed_bounds
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["BoundState", "BoundStep", "FiniteBounds"]
@@ -326,7 +326,7 @@ class BoundState:
     def _relaxed_bounds(self) -> tuple[Array, Array]:
         """Return the relaxed bounds except LogDet's, and their derivatives in ``y``, at most zero."""
         finite, k = self.finite, self.finite.relaxed
-        return bent(finite.kind[k], finite.bound[k], finite.gamma[k], finite.sign[k] * self.p[k])
+        return relaxed_bounds(finite.kind[k], finite.bound[k], finite.gamma[k], finite.sign[k] * self.p[k])
 
 
 def _step_length(value: Array, step: Array) -> float:

@@ -94,7 +94,7 @@ class BlockDual:
                 t = term.entries or term.rows.coordinates()
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
                 diagonal[term.at] += np.bincount(t.row, weights=part, minlength=term.rows.m)
-        least = self._tuning.least_curvature * spectrum.softness * self._squares
+        least = self._tuning.least_curvature * spectrum.typical_derivative * self._squares
         return np.maximum(diagonal, np.where(least > 0, least, TINY))
 
 

@@ -2,7 +2,7 @@
 
 The method maximizes the dual function in the multiplier of one row at a time. A violated row is projected
 onto; other rows move back towards their bound, by at most the earlier projections (eq. 8). The loop is
-independent of the divergence, which a :class:`~bregopt.divergences.Point` implements. It is not
+independent of the divergence, which a :class:`~bregopt.divergences.ProjectionPoint` implements. It is not
 :meth:`~bregopt.routes.monitor.Monitor.follow`, because only some cycles are certified, all update one point
 in place, and the projections of an interrupted cycle count.
 """
@@ -19,7 +19,7 @@ from scipy.linalg import LinAlgError
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
-from bregopt.divergences import Line, Point, line_root
+from bregopt.divergences import Line, ProjectionPoint, line_root
 from bregopt.program import Answer, Program, Start, StopReason, Target
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.monitor import Monitor
@@ -89,7 +89,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
 
 
-def _acting(program: Program, point: Point, y: Array) -> IntArray:
+def _acting(program: Program, point: ProjectionPoint, y: Array) -> IntArray:
     """Return the rows that a sweep visits: those with a multiplier, and those that the point violates.
 
     One product gives all activities, so a row without effect costs no projection. If a later projection of
@@ -99,7 +99,7 @@ def _acting(program: Program, point: Point, y: Array) -> IntArray:
     return np.flatnonzero((y != 0) | (activity < bounds.lo) | (activity > bounds.hi))
 
 
-def sweep(point: Point, rows: list[Row], visited: IntArray, y: Array, mu: float) -> None:
+def sweep(point: ProjectionPoint, rows: list[Row], visited: IntArray, y: Array, mu: float) -> None:
     """Project on the visited rows once, in order; `y` is updated in place."""
     for count, k in enumerate(visited.tolist()):
         if count % _ROWS_A_CHECKPOINT == 0:

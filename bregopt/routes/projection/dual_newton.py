@@ -22,7 +22,7 @@ from bregopt.arrays import Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import Spectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
-from bregopt.program.bounds import bent
+from bregopt.program.bounds import relaxed_bounds
 from bregopt.routes.ipm import conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
@@ -234,7 +234,7 @@ class _DualNewton(Method):
         side = np.where(y != 0, np.sign(y), np.where(a < bounds.lo, 1.0, np.where(a > bounds.hi, -1.0, 0.0)))
         nearest = np.where(self._free | (side > 0), bounds.lo, bounds.hi)
         used = self._free | (side != 0)
-        relaxed, slope = bent(bounds.kind, np.where(used, nearest, 0.0), bounds.gamma, y)
+        relaxed, slope = relaxed_bounds(bounds.kind, np.where(used, nearest, 0.0), bounds.gamma, y)
         return np.where(used, relaxed - a, 0.0), np.where(used, slope, 0.0), np.where(self._free, 1.0, side)
 
     def _direction(

@@ -86,7 +86,7 @@ def as_declared(program: Program) -> Translation:
     """Return a program as a CVXPY problem with the declared variables, constraints and parameters."""
     ends = np.cumsum([0, *(size for _, size in program.labels)])
     groups = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
-    return _translated(program, groups, program.columns or _one_variable(program), program.shares)
+    return _translated(program, groups, program.columns or _one_variable(program), program.parameter_slopes)
 
 
 def joined(program: Program) -> Translation:
@@ -228,12 +228,14 @@ def _relaxed(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[An
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
         return end, []
-    relaxed = cp.Variable(len(rows), name="bent")
+    relaxed = cp.Variable(len(rows), name="relaxed_bound")
     hinge = kind is Penalty.HINGE
     if end is bound or (not hinge and SCALARS[kind].of_ratios):
         costs = cp.abs(relaxed - bound) if hinge else SCALARS[kind].cvxpy(cp, relaxed, bound)
         return relaxed, [gamma @ costs]
-    relaxation = cp.Variable(len(rows), name="bend")  # keeps parameters in the row and out of the penalty
+    relaxation = cp.Variable(
+        len(rows), name="relaxation"
+    )  # keeps parameters in the row and out of the penalty
     costs = cp.abs(relaxation) if hinge else SCALARS[kind].cvxpy(cp, relaxation, 0.0)
     return end + relaxation, [gamma @ costs]
 
