@@ -7,13 +7,13 @@ A constraint ``u >= 0`` is a row of Newton's system. In the box it is not, and a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import is_farkas
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Program, Start, StopReason
 
 __all__ = ["Boxed", "Boxes"]
@@ -74,7 +74,7 @@ class Boxes:
     name: ClassVar[str] = "boxes"
     universal: ClassVar[bool] = True
 
-    def apply(self, program: Program, options: Any) -> Boxed | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> Boxed | None:
         rows = _bounding(program)
         if len(rows) == 0:
             return None

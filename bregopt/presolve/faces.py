@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -21,7 +21,7 @@ from bregopt.certify.trace_bound import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.constants import FACE_NOISE, MULTIPLE_MARGIN, SLACK_NOISE, VANISHING_PROBES, ZERO_BOUND
 from bregopt.presolve.exposures import Exposure, exposures_of
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
 
 __all__ = ["Faces", "OnFaces"]
@@ -128,7 +128,7 @@ class Faces:
     name: ClassVar[str] = "faces"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> OnFaces | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> OnFaces | None:
         exposures = exposures_of(program)
         if not exposures:
             return None

@@ -8,7 +8,7 @@ its round-off. Orthonormal rows from Householder's QR lose only the digits that 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,7 @@ from bregopt.presolve.constants import (
     QR_SECONDS,
     SPARSE_FRACTION,
 )
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import Svec, svec_rows, with_equalities
 from bregopt.program import Answer, Program, Start
 
@@ -71,7 +71,7 @@ class IndependentRows:
     name: ClassVar[str] = "independent rows"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> Independent | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> Independent | None:
         equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
         length = Svec.of(program).width
         if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:

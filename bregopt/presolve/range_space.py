@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +18,7 @@ from bregopt.arrays import Array, Mask
 from bregopt.divergences import Divergence
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.constants import CANCELLATION, RANK_TOL
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
 
@@ -99,10 +99,10 @@ class RangeSpaces:
     name: ClassVar[str] = "range space"
     universal: ClassVar[bool] = True
 
-    def apply(self, program: Program, options: Any) -> OnRangeSpaces | None:
-        restricted, spaces = on_range_spaces(program, options.rank_tol)
+    def apply(self, program: Program, tolerances: Tolerances) -> OnRangeSpaces | None:
+        restricted, spaces = on_range_spaces(program, tolerances.rank_tol)
         reduced = _without_vanishing_rows(restricted, program, spaces)
-        return None if reduced is program else OnRangeSpaces(program, reduced, spaces, options.rank_tol)
+        return None if reduced is program else OnRangeSpaces(program, reduced, spaces, tolerances.rank_tol)
 
 
 def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from bregopt.arrays import Array
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
 
-__all__ = ["Presolved", "Reduced", "Reduction", "presolve", "summaries"]
+__all__ = ["Presolved", "Reduced", "Reduction", "Tolerances", "presolve", "summaries"]
 
 _UNTRIED: Any = object()
 
@@ -69,6 +69,21 @@ class Reduced:
         return 0.0
 
 
+class Tolerances(NamedTuple):
+    """The options of a route that a reduction may read; results are cached by these.
+
+    Parameters
+    ----------
+    tol : float
+        Tolerance of the answer.
+    rank_tol : float
+        Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
+    """
+
+    tol: float
+    rank_tol: float
+
+
 class Reduction(Protocol):
     """One kind of reduction. Register it with :func:`bregopt.presolve.register_reduction`."""
 
@@ -76,8 +91,8 @@ class Reduction(Protocol):
     universal: ClassVar[bool]
     """Whether every route uses it; other reductions are asked for by name."""
 
-    def apply(self, program: Program, options: Any) -> Reduced | None:
-        """Return the reduced program, None where the reduction does not apply; `options` are the route's."""
+    def apply(self, program: Program, tolerances: Tolerances) -> Reduced | None:
+        """Return the reduced program, None where the reduction does not apply."""
         ...
 
 
@@ -153,15 +168,22 @@ def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:
 def presolve(program: Program, reductions: Iterable[Reduction], options: Any) -> Presolved:
     """Return a program after those reductions that apply, in the order given.
 
+    Parameters
+    ----------
+    program : Program
+    reductions : iterable of Reduction
+    options : Settings
+        Of the route; only its tolerances are used.
+
     Raises
     ------
     InfeasibleRowError
         If a reduction finds a row that no point meets.
     """
     steps: list[Reduced] = []
-    farkas = None
+    farkas, tolerances = None, Tolerances(options.tol, options.rank_tol)
     for reduction in reductions:
-        step = _applied(reduction, steps[-1].program if steps else program, options)
+        step = _applied(reduction, steps[-1].program if steps else program, tolerances)
         if step is not None:
             steps.append(step)
             farkas = step.contradiction()
@@ -178,14 +200,14 @@ def summaries(program: Program, reductions: Iterable[Reduction], options: Any) -
         return [str(error)]
 
 
-def _applied(reduction: Reduction, program: Program, options: Any) -> Reduced | None:
+def _applied(reduction: Reduction, program: Program, tolerances: Tolerances) -> Reduced | None:
     """Return the result of a reduction, cached with the program unless a time limit may have prevented it."""
-    key = reduction.name, options.rank_tol, options.tol
+    key = reduction.name, tolerances
     # One look only: another thread may clear them at any time.
     step: Reduced | None = program.reductions.get(key, _UNTRIED)
     if step is not _UNTRIED:
         return step
-    step = reduction.apply(program, options)
+    step = reduction.apply(program, tolerances)
     if step is not None or clock.remaining() == math.inf:
         program.reductions[key] = step
     return step

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint
 from bregopt.presolve.constants import CONDENSED_RANK, MOST_UNKNOWNS, QR_CHUNK
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import Svec, svec_rows, with_equalities
 from bregopt.program import Answer, Program, Start
 
@@ -150,7 +150,7 @@ class RedundantEqualities:
     name: ClassVar[str] = "redundant equalities"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> Condensed | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> Condensed | None:
         width = Svec.of(program).width
         if program.m <= width or width > MOST_UNKNOWNS:
             return None
@@ -164,7 +164,7 @@ class RedundantEqualities:
         V, right = Vt[: len(s)].T, (W.T @ R[:width, width])[: len(s)] / s
         reduced = with_equalities(program, V.T, right, others)
         found = Condensed(program, reduced, equal, others, V, s, None)
-        contradiction = found.contradiction_of(V @ right, options.tol)
+        contradiction = found.contradiction_of(V @ right, tolerances.tol)
         return found if contradiction is None else replace(found, farkas=contradiction)
 
 

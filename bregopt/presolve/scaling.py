@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from scipy.linalg import cholesky
 from bregopt.arrays import Array
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.presolve.constants import REFERENCE_CONDITION
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Block, Program
 from bregopt.program.anchor import divergence_of
 
@@ -54,7 +54,7 @@ class Scaling:
     name: ClassVar[str] = "scaling"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> Scaled:
+    def apply(self, program: Program, tolerances: Tolerances) -> Scaled:
         V: list[Array] = []
         scaled = program
         for b, block in enumerate(program.blocks):

@@ -7,12 +7,12 @@ The cost ``c xi`` with ``xi >= 0`` in the row ``a + b xi >= lo`` only, ``b > 0``
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 
 __all__ = ["Folded", "Slacks"]
@@ -61,7 +61,7 @@ class Slacks:
     name: ClassVar[str] = "slacks"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> Folded | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> Folded | None:
         slack, row, weight = _slacks(program)
         if len(slack) == 0:
             return None

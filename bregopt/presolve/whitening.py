@@ -15,7 +15,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Known, PrimalDualPoint
 from bregopt.presolve.constants import WHITENED_CONDITION
-from bregopt.presolve.reduction import Reduced
+from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
 
@@ -60,7 +60,7 @@ class Whitening:
     name: ClassVar[str] = "whitening"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, options: Any) -> Whitened | None:
+    def apply(self, program: Program, tolerances: Tolerances) -> Whitened | None:
         white, factors = program, {}
         for b, block in enumerate(program.blocks):
             nearness = block.nearness

@@ -91,11 +91,6 @@ class Block:
         """The cost matrix, shape ``(n, n)``."""
         return np.zeros((self.n, self.n)) if self.cost is None else self.cost.adjoint(np.ones(1))
 
-    @cached_property
-    def cost_norm(self) -> float:
-        """The Frobenius norm of ``C``."""
-        return float(np.linalg.norm(self.C))
-
 
 @dataclass(frozen=True, eq=False)
 class ParameterSlope:
@@ -152,7 +147,7 @@ class Program:
     columns: tuple[tuple[str, int], ...] = ()
     parameter_slopes: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
-    reductions: dict[tuple[str, float, float], Any] = field(default_factory=dict, init=False, repr=False)
+    reductions: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "reductions": {}}

@@ -44,7 +44,7 @@ class EqualRows:
     name = "equal rows"
     universal = True
 
-    def apply(self, program, options):
+    def apply(self, program, tolerances):
         rng, bounds, m = np.random.default_rng(0), program.bounds, np.arange(program.m)
         X = [F @ F.T for F in (rng.normal(size=(block.n, block.n)) for block in program.blocks)]
         keys = [program.activity(X, rng.normal(size=program.k)), program.row_sizes]
