@@ -14,6 +14,7 @@ bend, gamma = 1, and the table says how often that was.
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from common import COLORS, arguments, clustering_nmi, mean_sd, new_axes, pendigits, print_table, save
@@ -24,18 +25,30 @@ import bregopt as bo
 from bregopt.learn import KernelLearner, idealised_bounds, pairs_from_labels
 
 DIVERGENCES = {"LogDet": "logdet", "von Neumann": "von_neumann"}
-COUNTS = (30, 60, 120, 210, 300, 420)
 SUBSET = 317
-CYCLES = (1, 2, 5, 10, 20, 50, 100)
+
+
+class Size(NamedTuple):
+    """How much is run."""
+
+    draws: int  # of a subset and its pairs
+    counts: tuple[int, ...]  # of pairs
+    cycled: tuple[int, ...]  # pairs for cycles of projections; more than 210 often contradict each other
+    looks: tuple[int, ...]  # at the bounds, after so many cycles
+
+
+FULL = Size(20, (30, 60, 120, 210, 300, 420), (30, 210), (1, 2, 5, 10, 20, 50, 100))
+QUICK = Size(1, (30, 120), (30,), (1, 5))
 
 
 def main():
     """Run the three experiments, print their tables and save the plot."""
-    options = arguments(__doc__, runs={"type": int, "default": 20, "help": "subsets and draws of pairs"})
+    options = arguments(__doc__)
+    size = QUICK if options.quick else FULL
     points, label = pendigits(options.data, (3, 8, 9))
-    results = {(name, count): [] for name in DIVERGENCES for count in COUNTS}
+    results = {(name, count): [] for name in DIVERGENCES for count in size.counts}
     before = []
-    for run in range(options.runs):
+    for run in range(size.draws):
         chosen = np.random.default_rng(run).permutation(len(label))[:SUBSET]
         X, y = points[chosen], label[chosen]
         before.append((two_fold(X, y, run), clustering_nmi(X, y)))
@@ -47,14 +60,14 @@ def main():
         accuracy, nmi, steps, bent = np.array(found, dtype=float).T
         gain, more = accuracy - before[:, 0], nmi - before[:, 1]
         cells = [name, count, mean_sd(accuracy), mean_sd(gain), mean_sd(nmi, 1, 3), mean_sd(more, 1, 3)]
-        rows.append([*cells, f"{np.median(steps):.0f}", f"{bent.sum():.0f} of {options.runs}"])
+        rows.append([*cells, f"{np.median(steps):.0f}", f"{bent.sum():.0f} of {size.draws}"])
     print_table(["divergence", "pairs", "accuracy, %", "gain", "NMI", "gain", "Newton steps", "bent"], rows)
     print("\nPaper: accuracy from 94 to 97 % for both divergences; NMI as a curve only.\n")
-    satisfied = convergence(points, label)
+    satisfied = convergence(points, label, size)
     rows = [[*key, *(f"{f:.3f}" for f in part), end] for key, (part, end) in satisfied.items()]
-    print_table(["divergence", "pairs", *(f"{c} cycles" for c in CYCLES), "cycles to converge"], rows)
+    print_table(["divergence", "pairs", *(f"{c} cycles" for c in size.looks), "cycles to converge"], rows)
     print("\nPaper, to 1e-3: von Neumann 11 (30 pairs) to 105 cycles (420), LogDet 17 to 354.")
-    draw(results, before, satisfied, options.output / "digits.png")
+    draw(results, before, satisfied, size, options.output / "digits.png")
 
 
 def two_fold(X, y, seed, **settings):
@@ -96,20 +109,20 @@ def fitted(X, y, seed, divergence, n_pairs):
     return learner, gamma is not None
 
 
-def convergence(points, label):
+def convergence(points, label, size):
     """Return the fraction of bounds met to 1e-3 after some cycles of projections, and how many it takes."""
     chosen = np.random.default_rng(0).permutation(len(label))[:SUBSET]
     X, y = points[chosen], label[chosen]
     found = {}
     for name, divergence in DIVERGENCES.items():
-        for count in (30, 210):
+        for count in size.cycled:
             near, far = pairs_from_labels(y, count)
             bounds = idealised_bounds(X, near, far)
             learner = KernelLearner(
                 None, divergence=divergence, solver_options={"method": "cyclic"}, tol=1e-3
             )
             part = []
-            for cycles in (*CYCLES, 1000):
+            for cycles in (*size.looks, 1000):
                 learner.set_params(max_iter=cycles)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", bo.ConvergenceWarning)
@@ -117,9 +130,9 @@ def convergence(points, label):
                 part.append(met(mapped, near, far, *bounds))
                 if learner.converged_:
                     break
-            part += [part[-1]] * (len(CYCLES) - len(part))
+            part += [part[-1]] * (len(size.looks) - len(part))
             end = learner.n_iter_ if learner.converged_ else f"more than {learner.n_iter_}"
-            found[name, count] = part[: len(CYCLES)], end
+            found[name, count] = part[: len(size.looks)], end
     return found
 
 
@@ -129,24 +142,25 @@ def met(mapped, near, far, upper, lower):
     return np.concatenate([now[0] <= (1 + 1e-3) * upper, now[1] >= (1 - 1e-3) * lower]).mean()
 
 
-def draw(results, before, satisfied, path):
+def draw(results, before, satisfied, size, path):
     """Draw the gain in accuracy and in NMI against the pairs, and satisfied pairs against cycles."""
     figure, (left, middle, right) = new_axes(3)
     for name in DIVERGENCES:
-        found = (
-            np.array([[part[:2] for part in results[name, count]] for count in COUNTS], dtype=float) - before
-        )
+        runs = [[part[:2] for part in results[name, count]] for count in size.counts]
+        found = np.array(runs, dtype=float) - before
         for ax, k, scale in ((left, 0, 100), (middle, 1, 1)):
             mean, sd = scale * found[:, :, k].mean(axis=1), scale * found[:, :, k].std(axis=1)
-            ax.plot(COUNTS, mean, "o-", color=COLORS[name], label=name)
-            ax.fill_between(COUNTS, mean - sd, mean + sd, color=COLORS[name], alpha=0.15, lw=0)
-        right.plot(CYCLES, satisfied[name, 210][0], "o-", color=COLORS[name], label=name)
+            ax.plot(size.counts, mean, "o-", color=COLORS[name], label=name)
+            ax.fill_between(size.counts, mean - sd, mean + sd, color=COLORS[name], alpha=0.15, lw=0)
+        right.plot(size.looks, satisfied[name, size.cycled[-1]][0], "o-", color=COLORS[name], label=name)
     for ax in (left, middle):
         ax.axhline(0, color=COLORS["start"], lw=1)
         ax.set_xlabel("pairs")
     left.set_ylabel("5-NN accuracy: gain in points of per cent")
     middle.set_ylabel("NMI of kernel k-means: gain")
-    right.set(xscale="log", xlabel="cycles of projections", ylabel="fraction of 210 bounds met")
+    right.set(
+        xscale="log", xlabel="cycles of projections", ylabel=f"fraction of {size.cycled[-1]} bounds met"
+    )
     left.legend(frameon=False)
     save(figure, path)
 

@@ -12,6 +12,7 @@ is that of the nearest neighbor among all training images.
 
 import resource
 import time
+from typing import NamedTuple
 
 import numpy as np
 from common import COLORS, arguments, mnist, new_axes, print_table, save
@@ -20,9 +21,20 @@ from sklearn.neighbors import KNeighborsClassifier
 from bregopt.learn import LogDetMetricLearner, VonNeumannMetricLearner
 
 LEARNERS = {"LogDet": LogDetMetricLearner, "von Neumann": VonNeumannMetricLearner}
-COUNTS = (10_000, 100_000)
-TOTAL_PRICES = (10, 100, 1000, 10_000)  # gamma times the number of pairs
-IMAGES, HELD_OUT = 60_000, 10_000  # for training, and the last of them, for which gamma is chosen
+
+
+class Size(NamedTuple):
+    """How much is run."""
+
+    images: int  # for training
+    held_out: int  # the last of them, for which gamma is chosen
+    tested: int
+    counts: tuple[int, ...]  # of pairs
+    total_prices: tuple[int, ...]  # gamma times the number of pairs
+
+
+FULL = Size(60_000, 10_000, 10_000, (10_000, 100_000), (10, 100, 1000, 10_000))
+QUICK = Size(3000, 500, 2000, (500,), (10, 1000))
 EUCLIDEAN = 2.35  # the paper's error in per cent, and below errors and minutes to learn
 PAPER = {
     ("LogDet", 10_000): (2.29, 4.8),
@@ -35,15 +47,16 @@ PAPER = {
 def main():
     """Learn the metrics, print the table and save the plot."""
     options = arguments(__doc__)
+    size = QUICK if options.quick else FULL
     (train, digit), (test, test_digit) = (mnist(options.data, part) for part in ("train", "t10k"))
-    train, digit = train[:IMAGES], digit[:IMAGES]
-    points, test_points = components(deskewed(train), deskewed(test))
+    points, test_points = components(deskewed(train[: size.images]), deskewed(test[: size.tested]))
+    digit, test_digit = digit[: size.images], test_digit[: size.tested]
     del train, test
     euclidean = error(points, digit, test_points, test_digit)
     rows, found = [["Euclidean", "", "", euclidean, "", "", "", f"{EUCLIDEAN} %"]], {}
     for name, cls in LEARNERS.items():
-        for count in COUNTS:
-            gamma = chosen(cls, points, digit, count)
+        for count in size.counts:
+            gamma = chosen(cls, points, digit, count, size)
             start = time.perf_counter()
             learner = cls(gamma, n_pairs=count, tol=1e-4).fit(points, digit)
             seconds = time.perf_counter() - start
@@ -56,13 +69,13 @@ def main():
             print(rows[-1], flush=True)
     heading = ("metric", "pairs", "gamma", "1-NN error, %", "time to learn", "certified gap", "peak memory")
     print_table([*heading, "paper"], rows)
-    save(drawn(euclidean, found), options.output / "mnist.png")
+    save(drawn(euclidean, found, size.counts), options.output / "mnist.png")
 
 
-def chosen(cls, points, digit, count):
+def chosen(cls, points, digit, count, size):
     """Return the price with the fewest errors on the held-out images, of metrics learned from the others."""
-    fit, held, tried = slice(None, -HELD_OUT), slice(-HELD_OUT, None), {}
-    for gamma in np.array(TOTAL_PRICES) / count:
+    fit, held, tried = slice(None, -size.held_out), slice(-size.held_out, None), {}
+    for gamma in np.array(size.total_prices) / count:
         learner = cls(gamma, n_pairs=count, tol=1e-4).fit(points[fit], digit[fit])
         mapped = learner.transform(points)
         tried[float(gamma)] = error(mapped[fit], digit[fit], mapped[held], digit[held])
@@ -70,15 +83,15 @@ def chosen(cls, points, digit, count):
     return min(tried, key=tried.get)
 
 
-def drawn(euclidean, found):
+def drawn(euclidean, found, counts):
     """Return the figure: errors and times to learn, the paper's beside ours."""
     figure, (left, right) = new_axes(2)
-    at = np.arange(len(COUNTS))
+    at = np.arange(len(counts))
     for k, name in enumerate(LEARNERS):
         place, color = at + 0.2 * (k - 0.5), COLORS[name]
-        known = [(x, *PAPER[name, c]) for x, c in zip(place, COUNTS, strict=True) if (name, c) in PAPER]
+        known = [(x, *PAPER[name, c]) for x, c in zip(place, counts, strict=True) if (name, c) in PAPER]
         for ax, column, unit in ((left, 0, 1), (right, 1, 60)):
-            ax.plot(place, [found[name, c][column] for c in COUNTS], "o", ms=8, color=color, label=name)
+            ax.plot(place, [found[name, c][column] for c in counts], "o", ms=8, color=color, label=name)
             theirs = [unit * row[column + 1] for row in known]
             ax.plot(
                 [row[0] for row in known], theirs, "D", ms=7, mec=color, mfc="white", label=f"{name}, paper"
@@ -88,7 +101,7 @@ def drawn(euclidean, found):
     left.set(title="error on the test images, %")
     right.set(title="seconds to learn", yscale="log")
     for ax in (left, right):
-        ax.set(xticks=at, xticklabels=[f"{count:,} pairs" for count in COUNTS], xlim=(-0.5, len(at) - 0.5))
+        ax.set(xticks=at, xticklabels=[f"{count:,} pairs" for count in counts], xlim=(-0.5, len(at) - 0.5))
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 

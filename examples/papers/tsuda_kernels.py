@@ -14,30 +14,20 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from common import print_table
+from common import print_table, proteins
 from matplotlib.figure import Figure
 
 import bregopt as bo
 from bregopt.online import MEG
 
-D, SPECIES, SPLITS = 52, 3, 10
+D, SPLITS = 52, 10
 
 
 def main(folder, quick=False):
     """Run both experiments, print their tables and draw the figures into a folder."""
-    target, label = standin()
+    target, label = proteins()
     online(target, label, 500 if quick else 100_000, folder)
     projected(target, label, 12 if quick else 400, folder)
-
-
-def standin(seed=0):
-    """Return a kernel matrix of trace one among points of three clusters, and their labels."""
-    rng = np.random.default_rng(seed)
-    label = np.arange(D) % SPECIES
-    points = rng.normal(size=(SPECIES, 8))[label] + 0.8 * rng.normal(size=(D, 8))
-    points -= points.mean(axis=0)
-    K = points @ points.T + 0.05 * np.trace(points @ points.T) / D * np.eye(D)
-    return K / np.trace(K), label
 
 
 def error(K, label):

@@ -12,6 +12,7 @@ installed, with the name of one argument of scikit-learn set right.
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from common import arguments, labeled, mean_sd, new_axes, print_table, save
@@ -32,14 +33,26 @@ SETS = {
     "soybean-small": -1,
 }  # column of the class
 PRICES = [0.01, 0.1, 1.0, 10.0]
-SLOW_RUNS = 5  # of LMNN
 _CONVERGED: list[bool] = []  # of the fits with the chosen prices
 COLORS = {"Euclidean": "#555555", "LMNN": "#009E73", "LogDet": "#0072B2", "von Neumann": "#D55E00"}
 
 
+class Size(NamedTuple):
+    """How much is run: the sets, two-fold runs, and those of LMNN, which is slow."""
+
+    sets: tuple[str, ...]
+    runs: int
+    slow_runs: int
+
+
+FULL = Size(tuple(SETS), 10, 5)
+QUICK = Size(("iris",), 1, 1)
+
+
 def main():
     """Run all sets and learners, print the table and save the plot."""
-    options = arguments(__doc__, runs={"type": int, "default": 20, "help": "two-fold runs (LMNN: 5)"})
+    options = arguments(__doc__)
+    size = QUICK if options.quick else FULL
     learners = {
         "Euclidean": None,
         "LMNN": mended_lmnn(),
@@ -52,11 +65,11 @@ def main():
     errors = {}
     for scaled in (False, True):
         rows = []
-        for name, column in SETS.items():
-            X, y = labeled(options.data / f"{name}.data", column)
+        for name in size.sets:
+            X, y = labeled(options.data / f"{name}.data", SETS[name])
             X = X[:, X.std(axis=0) > 0]
             for learner in learners:
-                runs = min(options.runs, SLOW_RUNS) if learner == "LMNN" else options.runs
+                runs = size.slow_runs if learner == "LMNN" else size.runs
                 found = [two_fold(learners[learner], X, y, scaled, seed) for seed in range(runs)]
                 errors[name, learner, scaled] = np.array(found)
             cells = [mean_sd(errors[name, learner, scaled]) for learner in learners]
@@ -65,7 +78,7 @@ def main():
         print(f"\n{'Standardized' if scaled else 'Raw'} features, error in per cent:\n")
         print_table(["set", *learners, "LogDet - Euclidean", "von Neumann - Euclidean"], rows)
     print(f"\nOf {len(_CONVERGED)} fits with the chosen price, {sum(_CONVERGED)} converged (tol 1e-4).")
-    draw(errors, learners, options.output / "uci_metrics.png")
+    draw(errors, size.sets, learners, options.output / "uci_metrics.png")
 
 
 def two_fold(learner, X, y, scaled, seed):
@@ -110,13 +123,13 @@ def mended_lmnn():
     return metric_learn.LMNN(max_iter=200, random_state=0)
 
 
-def draw(errors, learners, path):
+def draw(errors, sets, learners, path):
     """Draw the errors as bars, raw on the left and standardized on the right."""
     figure, axes = new_axes(2, width=5.2)
     for ax, scaled in zip(axes, (False, True), strict=True):
         for k, learner in enumerate(learners):
-            found = [100 * errors[name, learner, scaled] for name in SETS]
-            place = np.arange(len(SETS)) + 0.2 * (k - (len(learners) - 1) / 2)
+            found = [100 * errors[name, learner, scaled] for name in sets]
+            place = np.arange(len(sets)) + 0.2 * (k - (len(learners) - 1) / 2)
             spread = [part.std() for part in found]
             ax.bar(
                 place,
@@ -126,7 +139,7 @@ def draw(errors, learners, path):
                 color=COLORS[learner],
                 label=learner,
             )
-        ax.set_xticks(range(len(SETS)), SETS, rotation=15)
+        ax.set_xticks(range(len(sets)), sets, rotation=15)
         ax.set_title("standardized" if scaled else "raw")
         ax.grid(axis="x", alpha=0)
     for ax in axes:
