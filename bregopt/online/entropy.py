@@ -32,7 +32,8 @@ def exponential(G: Array, trace: float | None = None) -> Array:
         roots = np.exp((theta - theta[-1]) / 2)
         roots *= np.sqrt(trace / (roots @ roots))
     half = V * roots
-    return hermitian(half @ half.conj().T)
+    W: Array = half @ half.conj().T
+    return hermitian(W) if np.iscomplexobj(W) else W  # a real product with its transpose is symmetric
 
 
 def logarithm(W: Array) -> Array:
