@@ -61,7 +61,8 @@ def main():
         gain, more = accuracy - before[:, 0], nmi - before[:, 1]
         cells = [name, count, mean_sd(accuracy), mean_sd(gain), mean_sd(nmi, 1, 3), mean_sd(more, 1, 3)]
         rows.append([*cells, f"{np.median(steps):.0f}", f"{relaxed.sum():.0f} of {size.draws}"])
-    print_table(["divergence", "pairs", "accuracy, %", "gain", "NMI", "gain", "Newton steps", "relaxed"], rows)
+    titles = ["divergence", "pairs", "accuracy, %", "gain", "NMI", "gain", "Newton steps", "relaxed"]
+    print_table(titles, rows)
     print("\nPaper: accuracy from 94 to 97 % for both divergences; NMI as a curve only.\n")
     satisfied = convergence(points, label, size)
     rows = [[*key, *(f"{f:.3f}" for f in part), end] for key, (part, end) in satisfied.items()]
