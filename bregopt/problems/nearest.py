@@ -31,7 +31,7 @@ from bregopt.problems.nearest_arguments import (
     least_eigenvalue,
     row_and_entry_weights,
 )
-from bregopt.problems.objective import nearness
+from bregopt.problems.objective import divergence_class, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.base import Settings
 from bregopt.routes.options import time_limit
@@ -171,19 +171,20 @@ def nearest_correlation(
         labels = labels_of(A, "A")
         target = _target(A)
         n = target.shape[0]
-        t = least_eigenvalue(min_eigenvalue, divergence)
-        s, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, divergence)
+        kind = divergence_class(divergence)
+        t = least_eigenvalue(min_eigenvalue, kind)
+        s, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, kind)
         pairs = fixed_pairs(aligned(fixed, labels, "fixed"), n)
         lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
         Y = PSD(n, name="X")
-        if divergence == "frobenius" and not isinstance(target, LowRank):
+        if kind.quadratic and not isinstance(target, LowRank):
             moved = s[:, None] * (target - t * np.eye(n)) * s
             objective = frobenius_div(Y, moved, weights=H)
         else:
             objective = nearness(divergence, Y, target, "A")
         kept = fixed_entries(pairs, target, 1 - t)
         rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t))
-        if divergence == "frobenius":
+        if kind.quadratic:
             _expect_correlations(target.diagonal(), labels)
         problem = Problem(Minimize(objective), rows)
         with clock.reserving(_seconds_to_scale(target)):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.divergences import Divergence
 from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
 
@@ -37,22 +38,22 @@ class BoundedEntries:
     hi: Array
 
 
-def least_eigenvalue(value: Any, divergence: str) -> float:
+def least_eigenvalue(value: Any, divergence: type[Divergence]) -> float:
     """Return the lower bound on the eigenvalues."""
     t = float(finite_array(value, "min_eigenvalue", ndim=0))
     if not 0 <= t < 1:
         raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
-    if t > 0 and divergence != "frobenius":
-        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence!r}")
+    if t > 0 and not divergence.quadratic:
+        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence.name!r}")
     return t
 
 
-def row_and_entry_weights(value: Any, n: int, divergence: str) -> tuple[Array, Array | None]:
+def row_and_entry_weights(value: Any, n: int, divergence: type[Divergence]) -> tuple[Array, Array | None]:
     """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
     if value is None:
         return np.ones(n), None
-    if divergence != "frobenius":
-        raise ValueError(f"weights go with divergence='frobenius' only; found {divergence!r}")
+    if not divergence.quadratic:
+        raise ValueError(f"weights go with divergence='frobenius' only; found {divergence.name!r}")
     weights = finite_array(value, "weights", ndim=(1, 2))
     if weights.shape not in ((n,), (n, n)):
         raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")

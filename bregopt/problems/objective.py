@@ -6,21 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.divergences import DIVERGENCES
+from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.linalg import is_definite
 from bregopt.modeling.objectives import ObjectiveExpression, bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
-__all__ = ["nearness"]
+__all__ = ["divergence_class", "nearness"]
+
+
+def divergence_class(divergence: Any) -> type[Divergence]:
+    """Return the class of a divergence by the name that a user gives."""
+    if not isinstance(divergence, str) or divergence not in DIVERGENCES:
+        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), DIVERGENCES)}")
+    return DIVERGENCES[divergence]
 
 
 def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpression:
     """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
-    if not isinstance(divergence, str) or divergence not in DIVERGENCES:
-        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), DIVERGENCES)}")
-    kind = DIVERGENCES[divergence]
+    kind = divergence_class(divergence)
     if isinstance(X0, LowRank):
         if not kind.keeps_range:
             refused = f"whose range {kind.__name__} does not keep"

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -112,17 +113,18 @@ class FiniteBounds:
     @cached_property
     def slacks(self) -> Slacks:
         """The slacks of the finite bounds."""
-        slacked, hinge, logdet = self.slacked, self.hinge, self.logdet
-        price_constant = [np.zeros(len(slacked)), self.gamma[hinge], self.gamma[logdet] / self.bound[logdet]]
-        price_slope = [np.ones(len(slacked)), -np.ones(len(hinge)), self.sign[logdet]]
-        bound_index = np.concatenate([slacked, hinge, logdet])
+        slacked, hinge, harmonic = self.slacked, self.hinge, self.harmonic
+        ratio = self.gamma[harmonic] / self.bound[harmonic]
+        price_constant = [np.zeros(len(slacked)), self.gamma[hinge], ratio]
+        price_slope = [np.ones(len(slacked)), -np.ones(len(hinge)), self.sign[harmonic]]
+        bound_index = np.concatenate([slacked, hinge, harmonic])
         centered = len(slacked) + len(hinge)
         return Slacks(
             bound_index,
             np.concatenate(price_slope),
             np.concatenate(price_constant),
             centered,
-            self.gamma[logdet],
+            self.gamma[harmonic],
         )
 
     @cached_property
@@ -136,19 +138,24 @@ class FiniteBounds:
         return np.flatnonzero(self.kind == Penalty.HINGE)
 
     @cached_property
-    def logdet(self) -> IntArray:
+    def _is_harmonic(self) -> Mask:
+        """The mask of the bounds whose inverse, relaxed, is affine in the multiplier: those under LogDet."""
+        return np.isin(self.kind, [kind for kind, scalar in SCALARS.items() if scalar.harmonic])
+
+    @cached_property
+    def harmonic(self) -> IntArray:
         """The bounds relaxed under LogDet."""
-        return np.flatnonzero(self.kind == Penalty.LOGDET)
+        return np.flatnonzero(self._is_harmonic)
 
     @cached_property
     def relaxed(self) -> IntArray:
         """The bounds relaxed under another divergence, without a pair of slack and price."""
-        return np.flatnonzero((self.kind > Penalty.HINGE) & (self.kind != Penalty.LOGDET))
+        return np.flatnonzero((self.kind > Penalty.HINGE) & ~self._is_harmonic)
 
     @cached_property
     def slack_origin(self) -> Array:
         """The point from which ``sign (a - slack_origin)`` is the slack: the bound, or zero under LogDet."""
-        return np.where(self.kind == Penalty.LOGDET, 0.0, self.bound)
+        return np.where(self._is_harmonic, 0.0, self.bound)
 
     @cached_property
     def paired(self) -> IntArray:
@@ -227,9 +234,9 @@ class BoundState:
         p[h] = np.minimum(p[h], np.where(known[h], 1 - tuning.warm_hinge_distance, 0.5) * gamma[h])
         violation = nu / (gamma[h] - p[h])
         # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
-        limited = finite.logdet[~free[finite.logdet]]
+        limited = finite.harmonic[~free[finite.harmonic]]
         p[limited] = np.minimum(p[limited], 0.5 * gamma[limited] / bound[limited])
-        return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.logdet]]))
+        return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.harmonic]]))
 
     @cached_property
     def multipliers(self) -> Array:
