@@ -221,7 +221,7 @@ class Program:
         from those of the variables that they share rows with; where none of these has one, it is the largest
         ``|B_kj| / ||B_k||``.
         """
-        if self.m == 0:
+        if self.m == 0 or self.k == 0:
             return np.zeros(self.k)
         norms = self.A.norms()
         sizes = self._largest_share(np.where(norms > 0, norms, np.inf))
