@@ -76,7 +76,7 @@ class IndependentRows:
         length = Svec.of(program).width
         if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:
             return None
-        if remaining() < QR_SECONDS * len(equal) * length:
+        if remaining() < QR_SECONDS * len(equal) * length or _disjoint(program, equal):
             return None
         sizes = program.row_sizes[equal]
         vectors = svec_rows(program, equal) / sizes[:, None]
@@ -99,6 +99,19 @@ class IndependentRows:
         equal, sizes = equal[apart], sizes[apart]
         others = np.flatnonzero(~program.bounds.equal)
         return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
+
+
+def _disjoint(program: Program, rows: IntArray) -> bool:
+    """Whether rows without variables share no entry, as those on a diagonal: they are orthogonal."""
+    A = program.A.slice(rows)
+    if program.B[rows].nnz or sum(term.rows.count() for term in A.terms) > len(rows):
+        return False
+    for b, n in enumerate(A.orders):
+        entries = [term.rows.coordinates() for term in A.terms if term.block == b]
+        places = [np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j) for t in entries]
+        if places and len(np.unique(np.concatenate(places))) < sum(map(len, places)):
+            return False
+    return True
 
 
 def _clearly_independent(vectors: Array) -> bool:
