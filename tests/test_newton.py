@@ -25,6 +25,7 @@ from bregopt.routes.ipm import (
     conjugate_gradients,
 )
 from bregopt.routes.ipm.entry_system import EntrySystem
+from bregopt.routes.ipm.groups import rows_of_blocks
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
@@ -147,7 +148,7 @@ class TestSystems:
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
-        for system in (RowSystem(A, B, TUNING), EntrySystem(A, B, exact, TUNING)):
+        for system in (RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING), EntrySystem(A, B, exact, TUNING)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
             np.testing.assert_allclose(step.X[0], 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
@@ -167,7 +168,7 @@ class TestSystems:
         at, pull = self.scene(4, rng, A)
         at = ScalingPoint(at.X, at.K, at.roots, np.zeros(3), np.full(2, np.inf))
         pull = RightHandSide((0.6,), pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
-        step = RowSystem(A, B, TUNING).factor(at)(pull)
+        step = RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING).factor(at)(pull)
         np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
@@ -176,9 +177,12 @@ class TestSystems:
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
-        dX = RowSystem(A, B, TUNING).factor(at)(pull).X[0]
+        dX = RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING).factor(at)(pull).X[0]
         iterated = replace(TUNING, largest_formed_rows=1, largest_formed_entries=1, cg_tol=1e-10)
-        for system in (RowSystem(A, B, iterated), EntrySystem(A, B, np.zeros(A.m, dtype=bool), iterated)):
+        for system in (
+            RowSystem(A, rows_of_blocks(A, iterated), B, iterated),
+            EntrySystem(A, B, np.zeros(A.m, dtype=bool), iterated),
+        ):
             assert not system.direct
             np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
 

@@ -41,6 +41,8 @@ class Known(TypedDict, total=False):
     """Values that a route may hold, under the names of the properties of :class:`PrimalDualPoint`."""
 
     activity: Array
+    magnitudes: Array
+    costs: float
     penalties: float
     divergences: tuple[float, ...]
     cone_residual: float
@@ -113,6 +115,22 @@ class PrimalDualPoint:
         return self.program.activity(self.X, self.u)
 
     @cached_property
+    def magnitudes(self) -> Array:
+        """The largest ``sum_ij |A_ij| s_i s_j`` in a block, ``s^2 = diag(X)``, of each violated row; (m,)."""
+        largest, missed = np.zeros(self.program.m), self.violations > 0
+        for term in self.program.A.terms:
+            if missed[term.place].any():
+                root = np.sqrt(np.maximum(self.X[term.block].diagonal(), 0.0))
+                largest[term.place] = np.maximum(largest[term.place], term.rows.magnitude(root))
+        return largest
+
+    @cached_property
+    def costs(self) -> float:
+        """``<C, X>``, summed over the blocks."""
+        blocks = zip(self.program.blocks, self.X, strict=True)
+        return math.fsum(block.cost_value(X) for block, X in blocks)
+
+    @cached_property
     def penalties(self) -> float:
         """The sum of the penalties of soft rows."""
         return float(self.program.bounds.penalty(self.activity).sum())
@@ -129,7 +147,7 @@ class PrimalDualPoint:
     def primal(self) -> float:
         """The objective at ``X`` and ``u``."""
         program = self.program
-        terms = [self.penalties, *(b.cost_value(X) for b, X in zip(program.blocks, self.X, strict=True))]
+        terms = [self.penalties, self.costs]
         if program.k:
             terms.append(float(program.c @ self.u))
         for block, divergence in zip(program.blocks, self.divergences, strict=True):
@@ -292,10 +310,7 @@ def _row_residual(point: PrimalDualPoint) -> float:
     reach = np.maximum(sizes, ROW_NOISE * norms * rho)
     if program.k:
         reach = np.maximum(reach, program.absolute_B @ np.abs(point.u))
-    for term in program.A.terms:
-        if missed[term.place].any():
-            root = np.sqrt(np.maximum(point.X[term.block].diagonal(), 0.0))
-            reach[term.place] = np.maximum(reach[term.place], term.rows.magnitude(root))
+    reach = np.maximum(reach, point.magnitudes)
     stated = np.maximum(sizes, norms * rho)
     return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
 

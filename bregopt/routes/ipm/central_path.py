@@ -15,12 +15,12 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_ray
-from bregopt.linalg import root_of
+from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Program, Start, StopReason, pays
+from bregopt.routes.ipm.groups import split
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
-from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
@@ -42,11 +42,10 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     progress : Progress
     """
     tuning: InteriorPointTuning = settings.tuning
-    costs, faces = [block.C for block in program.blocks], program.faces
-    engine = PrimalDual(program, costs, tuning, faces, direct=True)
-    at = None if start is None else warm_iterate(engine, program, costs, faces, start, tuning)
+    engine = PrimalDual(program, [block.C for block in program.blocks], tuning, program.faces, direct=True)
+    at = None if start is None else warm_iterate(engine, program, start, tuning)
     if at is None:
-        at = first_iterate(engine, program, costs, faces, tuning)
+        at = first_iterate(engine, program, tuning)
     method = _CentralPath(engine, program, settings, progress)
     monitor = Monitor(program, settings, progress, tuning.path_share)
     found = monitor.follow(method, at, settings.max_iter or tuning.steps)
@@ -61,13 +60,15 @@ class _CentralPath(Method):
         self._settings, self._progress = settings, progress
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
-        self._order = sum(face.order for face in program.faces)
         self._has_no_objective = not pays(program)
 
     def certificate(self, at: Iterate) -> Certificate:
-        X, y = tuple(pair.X for pair in at.pairs), 0 * at.y if self._has_no_objective else at.y
+        X, y = self._engine.matrices(at), 0 * at.y if self._has_no_objective else at.y
         smallest = 0.0 if self._has_no_objective or _dual_feasible(at) else -at.dual_residual
         known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=(smallest,) * len(X))
+        if len(at.pairs) < len(X):  # one pass over the groups instead of one over the blocks
+            arrays = [pair.X for pair in at.pairs]
+            known |= Known(magnitudes=self._engine.magnitudes(arrays), costs=self._engine.costs(arrays))
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
@@ -79,14 +80,15 @@ class _CentralPath(Method):
         return in_rows is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
-        blocks = range(len(at.pairs))
-        return {"mu": at.complementarity(blocks) / max(at.order(blocks), 1), "order": self._order}
+        pairs = range(len(at.pairs))
+        mu = at.complementarity(pairs) / max(at.order(pairs), 1)
+        return {"mu": mu, "order": self._engine.order}
 
     def answer(self, found: Followed) -> Answer:
         """Return the answer at the best point of the path."""
         at = found.at
         y = 0 * at.y if self._has_no_objective else at.y
-        return Answer(tuple(pair.X for pair in at.pairs), at.u, y, found.stop, found.step)
+        return Answer(self._engine.matrices(at), at.u, y, found.stop, found.step)
 
     def diverges(self, at: Iterate) -> bool:
         return self._dual_diverges(at) or self._primal_diverges(at)
@@ -116,13 +118,13 @@ class _CentralPath(Method):
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         largest = float(np.abs(at.y) @ self._program.row_sizes)
-        costs = [float(np.linalg.norm(C)) for C in (self._program.c, *(b.C for b in self._program.blocks))]
+        costs = [float(np.linalg.norm(self._program.c)), *(group.cost_norm for group in self._engine.groups)]
         residuals = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
         return max(costs) + max(residuals) < self._tuning.dual_divergence * largest
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
-        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(np.trace(p.X)) for p in at.pairs))
+        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
         return self._program.bound_scale < self._tuning.primal_divergence * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
@@ -130,23 +132,23 @@ class _CentralPath(Method):
 
         The correction is the least in the metric of the iterate. Matrices stay psd while it is small.
         """
-        A, B, bounds = self._program.A, self._program.B, self._program.bounds
-        traces = [float(np.trace(pair.X)) for pair in at.pairs]
-        least = self._tuning.ray_least_trace * max(float(np.abs(at.u).max(initial=0.0)), *traces)
-        X = tuple(p.X if t > least else 0 * p.X for p, t in zip(at.pairs, traces, strict=True))
+        B, bounds, groups = self._program.B, self._program.bounds, self._engine.groups
+        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
+        least = self._tuning.ray_least_trace * largest
+        X = [p.cone.weighted(p.X, (p.traces > least).astype(float)) for p in at.pairs]
         u = np.where(np.abs(at.u) > least, at.u, 0.0)
-        activity = self._program.activity(X, u)
+        activity = self._engine.activity(X, u)
         violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
         violation += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
         H = (B @ sp.diags_array(u**2) @ B.T).toarray()
-        for b, X_b in enumerate(X):
-            H += Gram(A, self._tuning, b).assemble(X_b, X_b)
+        for group, X_g in zip(groups, X, strict=True):
+            H += group.rows.schur(X_g, X_g)
         w = DefiniteFactor(H, self._tuning).solve(violation)
-        corrected = tuple(X_b - X_b @ A.adjoint(w, b) @ X_b for b, X_b in enumerate(X))
-        return tuple((M + M.T) / 2 for M in corrected), u - u**2 * (B.T @ w)
+        corrected = [X_g - X_g @ group.rows.adjoint(w) @ X_g for group, X_g in zip(groups, X, strict=True)]
+        return split(groups, [symmetrize(X_g) for X_g in corrected]), u - u**2 * (B.T @ w)
 
 
 def _dual_feasible(at: Iterate) -> bool:
     """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
-    dual_slacks = ((p.face, p.Z + p.residual) for p in at.pairs if p.residual is not None)
-    return all(root_of(face.compress(Z)) is not None for face, Z in dual_slacks)
+    slacks = ((p.cone, p.Z + p.residual) for p in at.pairs if p.residual is not None)
+    return all(cone.root(Z) is not None for cone, Z in slacks)

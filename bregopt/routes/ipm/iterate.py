@@ -10,26 +10,25 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.linalg import inverse_of
-from bregopt.program import Face
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep
+from bregopt.routes.ipm.cones import Cone
 
 __all__ = ["Direction", "Iterate", "Pair"]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The matrices ``X`` and ``Z`` of one block.
+    """The matrices ``X`` and ``Z`` of one block, or of a stack of blocks.
 
     Parameters
     ----------
-    X, Z : array of shape (n, n)
-        Positive definite on the face.
-    X_root, Z_root : array of shape (order, order)
-        Lower Cholesky factors of ``X`` and ``Z`` on the face.
-    residual : array of shape (n, n), optional
+    X, Z : array of shape (n, n) or (B, n, n)
+        In the interior of the cone.
+    X_root, Z_root : array
+        Of the cone: lower Cholesky factors on its face for one block.
+    residual : array of the shape of Z, optional
         ``C - A*(y) - Z``; None for zero.
-    face : Face
+    cone : Cone
     """
 
     X: Array
@@ -37,12 +36,12 @@ class Pair:
     X_root: Array
     Z_root: Array
     residual: Array | None
-    face: Face
+    cone: Cone
 
     @property
     def order(self) -> int:
-        """The order of the matrices on the face."""
-        return len(self.X_root)
+        """The sum of the orders of the matrices on their faces."""
+        return self.cone.order
 
     @property
     def product(self) -> float:
@@ -56,10 +55,18 @@ class Pair:
 
     @cached_property
     def K(self) -> Array:
-        """The inverse of ``Z``, on the face."""
-        if self.face.order == 0:
-            return np.zeros_like(self.Z)
-        return self.face.lift(inverse_of(self.Z_root))
+        """The inverse of ``Z`` in the cone."""
+        return self.cone.inverse(self.Z_root)
+
+    @property
+    def traces(self) -> Array:
+        """The trace of each ``X``."""
+        return self.cone.traces(self.X)
+
+    def step_lengths(self, dX: Array, dZ: Any, tol: float) -> tuple[float, float]:
+        """Return about the largest step lengths in the cone, up to a relative `tol`."""
+        primal = self.cone.primal_length(self.X, self.X_root, dX, tol)
+        return primal, self.cone.dual_length(self.Z, self.Z_root, self.K, dZ, tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +82,7 @@ class Iterate:
     bounds : BoundState
         Of the rows and, after them, of the box.
     dual_residual : float
-        The norm of ``C - A*(y) - Z``, largest over the blocks; zero if it is round-off.
+        The norm of ``C - A*(y) - Z``, largest over the pairs; zero if it is round-off.
     """
 
     pairs: tuple[Pair, ...]
@@ -86,16 +93,16 @@ class Iterate:
     bounds: BoundState
     dual_residual: float
 
-    def complementarity(self, blocks: Iterable[int]) -> float:
-        """Return the complementarity of rows and box, plus ``<X, Z>`` of the given blocks."""
-        return sum(self.pairs[b].product for b in blocks) + self.bounds.complementarity()
+    def complementarity(self, pairs: Iterable[int]) -> float:
+        """Return the complementarity of rows and box, plus ``<X, Z>`` of the given pairs."""
+        return sum(self.pairs[b].product for b in pairs) + self.bounds.complementarity()
 
     def complementarity_after(
-        self, step: Direction, primal: float, dual: float, blocks: Iterable[int]
+        self, step: Direction, primal: float, dual: float, pairs: Iterable[int]
     ) -> float:
         """Return the complementarity after a step of these lengths."""
         total = self.bounds.complementarity_after(step.bounds, primal, dual)
-        for b in blocks:
+        for b in pairs:
             pair, dX, dZ = self.pairs[b], step.X[b], step.Z[b]
             value = pair.product + primal * float(np.vdot(dX, pair.Z))
             total += value + dual * (_inner(pair.X, dZ) + primal * _inner(dX, dZ))
@@ -106,9 +113,9 @@ class Iterate:
         """The bounded quantities: activities, then variables."""
         return np.concatenate([self.activity, self.u])
 
-    def order(self, blocks: Iterable[int]) -> int:
+    def order(self, pairs: Iterable[int]) -> int:
         """Return the number of terms in the complementarity."""
-        return sum(self.pairs[b].order for b in blocks) + self.bounds.products
+        return sum(self.pairs[b].order for b in pairs) + self.bounds.products
 
 
 @dataclass(frozen=True, eq=False)

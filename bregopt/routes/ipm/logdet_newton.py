@@ -17,7 +17,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import inverse_of, root_of
-from bregopt.program import Answer, Face, Program, Start, StopReason
+from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
@@ -137,8 +137,7 @@ class _RowNewton(Method):
         if first is not None:
             yield first
         # On the central path of <C, X>, far above the weights.
-        faces = [Face.whole(n) for n in program.A.orders]
-        yield _Iterate(first_iterate(self._engine, program, self._problem.C, faces, self._tuning))
+        yield _Iterate(first_iterate(self._engine, program, self._tuning))
 
     def _near_minimizer(self) -> _Iterate | None:
         program, matrices = self._problem.program, self._problem.unconstrained

@@ -17,24 +17,23 @@ in which the rows are sparse, and only decompositions use the face.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, root_of
+from bregopt.linalg import dense
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.routes.ipm.bound_state import BoundState, FiniteBounds
+from bregopt.routes.ipm.groups import groups_of, split
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
-from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.step_length import dual_length, primal_length
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.working_set import sizes_at
 
 __all__ = ["Linearization", "PrimalDual"]
 
@@ -63,7 +62,13 @@ class PrimalDual:
     direct : bool
         Whether the system is factorized at any size.
     weights : sequence of float, optional
-        ``w`` of each block; zero by default, as for a semidefinite program.
+        ``w`` of each block; zero by default, as for a semidefinite program. Without weights, small blocks of
+        equal order are stacked.
+
+    Attributes
+    ----------
+    groups : tuple of Group
+        The blocks as the method stores them: a stack of blocks is one array.
     """
 
     def __init__(
@@ -76,16 +81,22 @@ class PrimalDual:
         weights: Sequence[float] | None = None,
     ) -> None:
         self._tuning = tuning
-        self._weights = (0.0,) * len(C) if weights is None else tuple(weights)
-        self._A, self._c, self._C = program.A, program.c, tuple(C)
+        self._A, self._c = program.A, program.c
         self._program, self._Bt = program, program.Bt
         self._finite = FiniteBounds.of(_with_box(program))
-        self._faces = tuple(faces) if faces is not None else tuple(Face.whole(n) for n in self._A.orders)
+        faces = tuple(Face.whole(n) for n in self._A.orders) if faces is None else faces
+        self.groups = groups_of(self._A, C, faces, tuning, stacked=weights is None)
+        self._weights = (0.0,) * len(self.groups) if weights is None else tuple(weights)
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
-        on_face = any(face.codimension for face in self._faces)
-        self._system = system_for(self._A, program.B, exact, tuning, fixed or on_face, direct)
-        self._actions = [RowAction(self._A, tuning, b) for b in range(len(self._C))]
+        on_face = any(face.codimension for face in faces)
+        rows = [group.rows for group in self.groups]
+        self._system = system_for(self._A, rows, program.B, exact, tuning, fixed or on_face, direct)
+
+    @property
+    def order(self) -> int:
+        """The sum of the orders of all matrices on their faces."""
+        return sum(group.cone.order for group in self.groups)
 
     def in_rows(self) -> PrimalDual | None:
         """Return the method with its system in the rows; None if it has that or it would be too large.
@@ -95,8 +106,13 @@ class PrimalDual:
         if isinstance(self._system, RowSystem) or self._A.m > self._tuning.largest_formed_rows:
             return None
         other = copy.copy(self)
-        other._system = RowSystem(self._A, self._program.B, self._tuning, direct=True)
+        rows = [group.rows for group in self.groups]
+        other._system = RowSystem(self._A, rows, self._program.B, self._tuning, direct=True)
         return other
+
+    def matrices(self, at: Iterate) -> tuple[Array, ...]:
+        """Return the ``X`` of all blocks."""
+        return split(self.groups, [pair.X for pair in at.pairs])
 
     def begin(
         self,
@@ -111,6 +127,7 @@ class PrimalDual:
         Parameters
         ----------
         X : sequence of arrays
+            One for each group.
         u : array of shape (k,)
             Inside the box.
         nu : float
@@ -122,10 +139,33 @@ class PrimalDual:
         y_near = np.full(self._A.m + len(u), np.nan)
         if y is not None:
             y_near[: self._A.m] = y
-        bounded_values = np.concatenate([self._program.activity(X, u), u])
-        magnitude = np.concatenate([sizes_at(self._program, X, u), np.abs(u)])
+        bounded_values = np.concatenate([self.activity(X, u), u])
+        magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
         bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near, self._tuning)
         return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds)
+
+    def activity(self, X: Sequence[Array], u: Array) -> Array:
+        """Return ``A(X) + B u``, with one array for each group."""
+        if len(X) == 1 == len(self._A.orders):
+            return self._program.activity(X, u)
+        activity = u @ self._Bt if len(u) else np.zeros(self._A.m)
+        for group, X_g in zip(self.groups, X, strict=True):
+            activity = activity + group.rows.apply(X_g)
+        return activity
+
+    def magnitudes(self, X: Sequence[Array]) -> Array:
+        """Return the largest ``sum_ij |A_ij| s_i s_j`` of each row in a block, with ``s^2 = diag(X)``."""
+        largest = [group.rows.magnitudes(X_g) for group, X_g in zip(self.groups, X, strict=True)]
+        return np.maximum.reduce(largest)
+
+    def _sizes(self, X: Sequence[Array], u: Array) -> Array:
+        """Return the largest activity of each row for these diagonals, or its bounds if larger; not zero."""
+        size = self._program.absolute_B @ np.abs(u) + self.magnitudes(X) + TINY
+        return np.maximum(size, self._program.bounds.sizes)
+
+    def costs(self, X: Sequence[Array]) -> float:
+        """Return ``<C, X>``, summed over all blocks."""
+        return math.fsum(float(np.vdot(g.C, X_g)) for g, X_g in zip(self.groups, X, strict=True))
 
     def linearization(self, at: Iterate) -> Linearization | None:
         """Return Newton's system at an iterate.
@@ -173,10 +213,9 @@ class PrimalDual:
 
     def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
-        tuning = self._tuning
         primal, dual = at.bounds.step_lengths(step.bounds)
-        X = [primal_length(p, dX, tol, tuning) for p, dX in zip(at.pairs, step.X, strict=True)]
-        Z = [dual_length(p, dZ, tol, tuning) for p, dZ in zip(at.pairs, step.Z, strict=True)]
+        pairs = zip(at.pairs, step.X, step.Z, strict=True)
+        X, Z = zip(*(pair.step_lengths(dX, dZ, tol) for pair, dX, dZ in pairs), strict=True)
         return min(primal, *X), min(dual, *Z)
 
     def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -273,20 +312,20 @@ class PrimalDual:
         if not (np.abs(y) < self._tuning.largest_multiplier).all():
             return None
         pairs, largest_residual = [], 0.0
-        for b, (X_b, Z_given, C, face) in enumerate(zip(X, Z, self._C, self._faces, strict=True)):
-            Z_b, residual = C - self._actions[b].adjoint(y), None
+        for group, X_g, Z_given in zip(self.groups, X, Z, strict=True):
+            Z_g: Array = group.Z(y)
+            residual = None
             if Z_given is not None:
-                error, size = float(np.linalg.norm(Z_b - Z_given)), float(np.linalg.norm(Z_given))
+                error, size = float(np.linalg.norm(Z_g - Z_given)), float(np.linalg.norm(Z_given))
                 if error > self._tuning.dual_round_off * size:
-                    Z_b, residual = Z_given, Z_b - Z_given
+                    Z_g, residual = Z_given, Z_g - Z_given
                     largest_residual = max(largest_residual, error)
-            M = face.compress(X_b)
-            X_root, Z_root = root_of(M), root_of(face.compress(Z_b))
+            X_root, Z_root = group.cone.root(X_g), group.cone.root(Z_g)
             if X_root is None or Z_root is None:
                 return None
             # Round-off would move X off its face, step by step.
-            pairs.append(Pair(face.lift(M), Z_b, X_root, Z_root, residual, face))
-        activity = self._program.activity(tuple(pair.X for pair in pairs), u)
+            pairs.append(Pair(group.cone.project(X_g), Z_g, X_root, Z_root, residual, group.cone))
+        activity = self.activity([pair.X for pair in pairs], u)
         return Iterate(tuple(pairs), u, z, y, activity, bounds, largest_residual)
 
 

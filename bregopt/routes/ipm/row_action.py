@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, span
 from bregopt.program import LinearMap
+from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["RowAction"]
@@ -28,7 +29,7 @@ class RowAction:
     """
 
     def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
-        self._A, self._block, self._n = A, block, A.orders[block]
+        self._A, self._block, self._n, self._tuning = A, block, A.orders[block], tuning
         self._parts = [term for term in A.terms if term.block == block]
         count = sum(term.rows.count() for term in self._parts)
         self.by_term = count <= tuning.sparse_fraction * self._n**2
@@ -67,6 +68,25 @@ class RowAction:
         for term in self._parts:
             activity[term.place] += term.rows.apply(S)
         return activity
+
+    def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
+        """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of all rows, or of some in ascending order.
+
+        `root` is the Cholesky factor of ``X``, possibly on a face.
+        """
+        whole = root is not None and len(root) == self._n
+        return self._gram.assemble(X, K, rows, root if whole else None)
+
+    @cached_property
+    def _gram(self) -> Gram:
+        return Gram(self._A, self._tuning, self._block)
+
+    def magnitudes(self, X: Array) -> Array:
+        """Return the largest ``sum_ij |A_ij| s_i s_j`` over the terms of each row, with ``s^2 = diag(X)``."""
+        largest, s = np.zeros(self._A.m), np.sqrt(np.maximum(X.diagonal(), 0.0))
+        for term in self._parts:
+            largest[term.place] = np.maximum(largest[term.place], term.rows.magnitude(s))
+        return largest
 
     def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
         """Return ``A(weight K - X + sym(K R))``; `R` of None stands for zero."""

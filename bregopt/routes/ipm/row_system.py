@@ -12,10 +12,9 @@ from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
+from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
-from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["RowSystem"]
@@ -24,26 +23,41 @@ _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class RowSystem:
-    """The system in the multipliers of the rows."""
+    """The system in the multipliers of the rows.
 
-    def __init__(self, A: LinearMap, B: Any, tuning: InteriorPointTuning, direct: bool = False) -> None:
-        self._A, self._B, self._tuning = A, lean(B), tuning
+    Parameters
+    ----------
+    A : LinearMap
+    rows : sequence of GroupRows
+        The rows in each group of blocks.
+    B : csr_array of shape (m, k)
+    tuning : InteriorPointTuning
+    direct : bool
+        Whether the system is factorized with any number of rows.
+    """
+
+    def __init__(
+        self,
+        A: LinearMap,
+        rows: Sequence[GroupRows],
+        B: Any,
+        tuning: InteriorPointTuning,
+        direct: bool = False,
+    ) -> None:
+        self._A, self._rows, self._B, self._tuning = A, rows, lean(B), tuning
         self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
-        blocks = range(len(A.orders))
-        self._actions = [RowAction(A, tuning, b) for b in blocks]
-        formed = direct or A.m <= tuning.largest_formed_rows
-        self._grams = [Gram(A, tuning, b) for b in blocks] if formed else None
+        self._direct = direct or A.m <= tuning.largest_formed_rows
 
     @property
     def direct(self) -> bool:
-        return self._grams is not None
+        return self._direct
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         D_u, bounded = scaling_point.D_u, np.flatnonzero(np.isfinite(scaling_point.D))
-        if self._grams is None:
-            bordering, solve = ~np.isfinite(D_u), self._iterative(scaling_point, bounded)
+        if self._direct:
+            bordering, solve = self._factorized(scaling_point, bounded)
         else:
-            bordering, solve = self._direct(scaling_point, bounded)
+            bordering, solve = ~np.isfinite(D_u), self._iterative(scaling_point, bounded)
         eliminated = np.flatnonzero(~bordering)
 
         def step(rhs: RightHandSide) -> Step:
@@ -51,27 +65,24 @@ class RowSystem:
             if len(eliminated):
                 constant[eliminated] = rhs.r_u[eliminated] - D_u[eliminated] * rhs.q[eliminated]
                 right = right - self._B @ constant
-            blocks = tuple(zip(rhs.weights, scaling_point.X, scaling_point.K, rhs.R, strict=True))
-            for action, block in zip(self._actions, blocks, strict=True):
-                right = right - action.apply_sum(*block)
+            groups = tuple(zip(rhs.weights, scaling_point.X, scaling_point.K, rhs.R, strict=True))
+            for rows, group in zip(self._rows, groups, strict=True):
+                right = right - rows.apply_sum(*group)
             dy, du = np.zeros(self._A.m), np.zeros_like(constant)
             dy[bounded], du[bordering] = solve(right[bounded], (rhs.q - rhs.r_u / D_u)[bordering])
             if len(eliminated):
                 du[eliminated] = constant[eliminated] + D_u[eliminated] * (self._Bt @ dy)[eliminated]
-            adjoint = tuple(action.adjoint(dy) for action in self._actions)
-            dX = tuple(_matrix_step(*block, S) for block, S in zip(blocks, adjoint, strict=True))
+            adjoint = tuple(rows.adjoint(dy) for rows in self._rows)
+            dX = tuple(_matrix_step(*group, S) for group, S in zip(groups, adjoint, strict=True))
             return Step(dX, du, dy, adjoint)
 
         return step
 
-    def _direct(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[Mask, _Solve]:
+    def _factorized(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[Mask, _Solve]:
         """Return the mask of the variables that border the system, and its solver."""
-        assert self._grams is not None
         D_u = scaling_point.D_u
-        blocks = zip(self._grams, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
-        schur_matrices = (
-            gram.assemble(X, K, bounded, _root_of_whole(root, X)) for gram, X, K, root in blocks
-        )
+        groups = zip(self._rows, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
+        schur_matrices = (rows.schur(X, K, bounded, root) for rows, X, K, root in groups)
         M = next(schur_matrices)
         for other in schur_matrices:
             M += other
@@ -88,13 +99,13 @@ class RowSystem:
 
     def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
-        blocks = tuple(zip(self._actions, scaling_point.X, scaling_point.K, strict=True))
+        groups = tuple(zip(self._rows, scaling_point.X, scaling_point.K, strict=True))
 
         def operator(v: Array) -> Array:
             full[bounded] = v
             product: Array = scaling_point.D[bounded] * v
-            for action, X, K in blocks:
-                product += action.apply_product(K.T, (action.adjoint(full) @ X).T)[bounded]
+            for rows, X, K in groups:
+                product += rows.apply_product(K.T, (rows.adjoint(full) @ X).T)[bounded]
             return product
 
         diagonal = _diagonal(self._A, scaling_point.X, scaling_point.K)[bounded] + scaling_point.D[bounded]
@@ -133,11 +144,6 @@ def _bordering_variables(B: Any, diagonal: Array, D_u: Array, ratio: float) -> M
         term = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
         bordering[j] = np.sum(term > ratio * diagonal) > 1
     return bordering
-
-
-def _root_of_whole(root: Array, X: Array) -> Array | None:
-    """Return the Cholesky factor, None if it is that of a proper face."""
-    return root if len(root) == len(X) else None
 
 
 def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:

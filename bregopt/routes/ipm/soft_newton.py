@@ -25,6 +25,7 @@ from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
 from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
+from bregopt.routes.ipm.groups import rows_of_blocks
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
@@ -128,7 +129,8 @@ class SoftNewton(Method):
         self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
-        self._system = system_for(self._A, problem.program.B, exact, tuning)
+        rows = rows_of_blocks(self._A, tuning)
+        self._system = system_for(self._A, rows, problem.program.B, exact, tuning)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > tuning.response_flops
         self._rounds = tuning.more_response_rounds if expensive else tuning.response_rounds

@@ -14,12 +14,11 @@ import numpy as np
 
 from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import root_of
-from bregopt.program import Face, Penalty, Program, Start, scale_of
+from bregopt.linalg import dense
+from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
-from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["first_iterate", "warm_iterate"]
@@ -33,32 +32,25 @@ class _LeastNorm:
     y: Array | None
 
 
-def first_iterate(
-    engine: PrimalDual,
-    program: Program,
-    costs: Sequence[Array],
-    faces: Sequence[Face],
-    tuning: InteriorPointTuning,
-) -> Iterate:
+def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTuning) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
     Parameters
     ----------
     engine : PrimalDual
+        Its matrices are those of its groups, and so are all matrices here.
     program : Program
-    costs : sequence of arrays of shape (n_b, n_b)
-        The ``C`` of the engine.
-    faces : sequence of Face
     tuning : InteriorPointTuning
     """
-    inside = _interior_point(program, costs, faces, tuning)
+    least = _least_norm(engine, program, tuning)
+    inside = _interior_point(engine, program, least, tuning)
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
         return at
-    X = _least_norm(program, faces, tuning).X or _identity_multiples(program, faces, tuning)
-    d = tuning.first_dual_scale * _dual_size(program, costs)
-    Z = [d * np.eye(face.n) for face in faces]
-    nu = _mean_eigenvalue(program, faces, X, tuning) * d
+    X = least.X or _identity_multiples(engine, program, tuning)
+    d = tuning.first_dual_scale * _dual_size(engine, program)
+    Z = [d * group.identity for group in engine.groups]
+    nu = _mean_eigenvalue(engine, program, X, tuning) * d
     at = engine.begin(X, _box_interior(program, tuning), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
@@ -66,41 +58,31 @@ def first_iterate(
 
 
 def warm_iterate(
-    engine: PrimalDual,
-    program: Program,
-    costs: Sequence[Array],
-    faces: Sequence[Face],
-    start: Start,
-    tuning: InteriorPointTuning,
+    engine: PrimalDual, program: Program, start: Start, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return an iterate near an earlier answer, away from the boundary; None if there is none.
 
     If a strictly dual feasible point is known, the iterate is a convex combination with that point.
     """
-    if len(start.X) != len(faces):
+    if len(start.X) != len(program.blocks):
         return None
-    inside = _interior_point(program, costs, faces, tuning)
-    at = None if inside is None else _combined_start(engine, program, costs, faces, start, inside, tuning)
-    return _shifted_start(engine, program, costs, faces, start, tuning) if at is None else at
+    inside = _interior_point(engine, program, _least_norm(engine, program, tuning), tuning)
+    at = None if inside is None else _combined_start(engine, program, start, inside, tuning)
+    return _shifted_start(engine, program, start, tuning) if at is None else at
 
 
 def _combined_start(
-    engine: PrimalDual,
-    program: Program,
-    costs: Sequence[Array],
-    faces: Sequence[Face],
-    start: Start,
-    inside: _InteriorPoint,
-    tuning: InteriorPointTuning,
+    engine: PrimalDual, program: Program, start: Start, inside: _InteriorPoint, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return the convex combination of an earlier answer and an interior point; None outside the cone."""
     fraction = tuning.warm_distance
     X = tuple(
-        _combination(np.asarray(X_b), own, fraction) for X_b, own in zip(start.X, inside.X, strict=True)
+        _combination(group.joined(start.X), own, fraction)
+        for group, own in zip(engine.groups, inside.X, strict=True)
     )
     y = _combination(program.bounds.clip(start.y), inside.y, fraction)
-    gap = sum(float(np.vdot(X_b, costs[b] - program.A.adjoint(y, b))) for b, X_b in enumerate(X))
-    nu = gap / max(sum(face.order for face in faces), 1)
+    gap = sum(float(np.vdot(X_g, group.Z(y))) for group, X_g in zip(engine.groups, X, strict=True))
+    nu = gap / max(engine.order, 1)
     return engine.begin(X, _combination(start.u, inside.u, fraction), nu, y) if nu > 0 else None
 
 
@@ -110,26 +92,22 @@ def _combination(a: Array, b: Array, fraction: float) -> Array:
 
 
 def _shifted_start(
-    engine: PrimalDual,
-    program: Program,
-    costs: Sequence[Array],
-    faces: Sequence[Face],
-    start: Start,
-    tuning: InteriorPointTuning,
+    engine: PrimalDual, program: Program, start: Start, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
-    X, Z, mean = [], [], 0.0
+    X, Z, means = [], [], []
     y = program.bounds.clip(start.y)
-    for b, (face, X_b) in enumerate(zip(faces, start.X, strict=True)):
-        inside = face.compress(np.asarray(X_b))
-        mean_X = float(np.trace(inside)) / max(face.order, 1)
-        X.append(face.lift(_shifted(inside, tuning.warm_distance * mean_X)))
-        own = face.compress(costs[b] - program.A.adjoint(y, b))
-        size = float(np.linalg.norm(own)) / np.sqrt(max(face.order, 1))
-        Z.append(face.lift(_shifted(own, tuning.warm_distance * size)))
-        mean += float(np.vdot(X[b], Z[b])) / max(face.order, 1)
+    for group in engine.groups:
+        cone = group.cone
+        inside, own = cone.compressed(group.joined(start.X)), cone.compressed(group.Z(y))
+        order = max(inside.shape[1], 1)
+        mean_X = np.einsum("bii->b", inside) / order
+        size = np.linalg.norm(own, axis=(1, 2)) / np.sqrt(order)
+        X.append(cone.lifted(_shifted(inside, tuning.warm_distance * mean_X)))
+        Z.append(cone.lifted(_shifted(own, tuning.warm_distance * size)))
+        means += [float(np.vdot(X[-1], Z[-1])) / order]
     u = np.clip(start.u, *_inner_box(program, tuning))
-    return engine.begin(X, u, mean / len(faces), y, Z)
+    return engine.begin(X, u, sum(means) / len(program.blocks), y, Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,57 +121,55 @@ class _InteriorPoint:
 
 
 def _interior_point(
-    program: Program, costs: Sequence[Array], faces: Sequence[Face], tuning: InteriorPointTuning
+    engine: PrimalDual, program: Program, least: _LeastNorm, tuning: InteriorPointTuning
 ) -> _InteriorPoint | None:
     """Return an interior point; None if no combination of equalities is the identity."""
-    least = _least_norm(program, faces, tuning)
     checkpoint()
     if least.y is None:
         return None
-    X = least.X or _identity_multiples(program, faces, tuning)
+    X = least.X or _identity_multiples(engine, program, tuning)
     y = _feasible_multipliers(program, tuning)
-    C = [face.compress(costs[b] - program.A.adjoint(y, b)) for b, face in enumerate(faces)]
-    shift = max(_shift_to_psd(C_b) for C_b in C)
-    size = max(float(np.linalg.norm(C_b)) / np.sqrt(max(len(C_b), 1)) for C_b in C)
-    t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(program, costs))
-    nu = t * _mean_eigenvalue(program, faces, X, tuning)
-    u = _central_variables(program, X, _box_interior(program, tuning), y, nu)
+    Z = [group.cone.compressed(group.Z(y)) for group in engine.groups]
+    shift = max(_shift_to_psd(Z_g) for Z_g in Z)
+    size = max(_mean_size(Z_g) for Z_g in Z)
+    t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(engine, program))
+    nu = t * _mean_eigenvalue(engine, program, X, tuning)
+    u = _central_variables(engine, program, X, _box_interior(program, tuning), y, nu)
     return _InteriorPoint(X, u, y - t * least.y, nu)
 
 
 def _identity_multiples(
-    program: Program, faces: Sequence[Face], tuning: InteriorPointTuning
+    engine: PrimalDual, program: Program, tuning: InteriorPointTuning
 ) -> tuple[Array, ...]:
     """Return multiples of the identity on the faces, far above the scale of the bounds."""
     size = _primal_size(program, tuning)
-    return tuple(size * face.lift(np.eye(face.order)) for face in faces)
+    return tuple(size * group.cone.identity() for group in engine.groups)
 
 
 def _mean_eigenvalue(
-    program: Program, faces: Sequence[Face], X: Sequence[Array], tuning: InteriorPointTuning
+    engine: PrimalDual, program: Program, X: Sequence[Array], tuning: InteriorPointTuning
 ) -> float:
-    order = sum(face.order for face in faces)
-    return sum(float(np.trace(X_b)) for X_b in X) / order if order else _primal_size(program, tuning)
+    if not engine.order:
+        return _primal_size(program, tuning)
+    traces = (group.cone.traces(X_g).sum() for group, X_g in zip(engine.groups, X, strict=True))
+    return float(sum(traces)) / engine.order
 
 
-def _least_norm(program: Program, faces: Sequence[Face], tuning: InteriorPointTuning) -> _LeastNorm:
-    bounds, A = program.bounds, program.A
-    matrix_only = bounds.equal & program.alone
-    equal = np.flatnonzero(matrix_only)
+def _least_norm(engine: PrimalDual, program: Program, tuning: InteriorPointTuning) -> _LeastNorm:
+    bounds, groups = program.bounds, engine.groups
+    equal = np.flatnonzero(bounds.equal & program.alone)
     if len(equal) == 0:
         return _LeastNorm(None, None)
-    rows = A.slice(equal)
-    P = [face.lift(np.eye(face.order)) for face in faces]
-    H = sum(Gram(rows, tuning, b).assemble(P_b, P_b) for b, P_b in enumerate(P))
+    P = [group.cone.identity() for group in groups]
+    H = sum(group.rows.schur(P_g, P_g, equal) for group, P_g in zip(groups, P, strict=True))
     factor = DefiniteFactor(np.asarray(H), tuning)
-    y = np.zeros(A.m)
-    y[equal] = factor.solve(rows.apply(P))
-    w = factor.solve(bounds.lo[equal])
-    X = [_projected(face, rows.adjoint(w, b)) for b, face in enumerate(faces)]
-    inside = all(root_of(face.compress(X_b)) is not None for face, X_b in zip(faces, X, strict=True))
+    y, w = np.zeros(program.m), np.zeros(program.m)
+    y[equal] = factor.solve(engine.activity(P, np.zeros(program.k))[equal])
+    w[equal] = factor.solve(bounds.lo[equal])
+    X = [group.cone.project(dense(group.rows.adjoint(w))) for group in groups]
+    inside = all(group.cone.root(X_g) is not None for group, X_g in zip(groups, X, strict=True))
     error = max(
-        float(np.abs(face.compress(A.adjoint(y, b)) - np.eye(face.order)).max(initial=0.0))
-        for b, face in enumerate(faces)
+        _distance_from_identity(group.cone.compressed(dense(group.rows.adjoint(y)))) for group in groups
     )
     return _LeastNorm(tuple(X) if inside else None, y if error <= tuning.identity_tol else None)
 
@@ -218,7 +194,9 @@ def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Arra
     return y if inside.all() and feasible else zero
 
 
-def _central_variables(program: Program, X: Sequence[Array], u: Array, y: Array, nu: float) -> Array:
+def _central_variables(
+    engine: PrimalDual, program: Program, X: Sequence[Array], u: Array, y: Array, nu: float
+) -> Array:
     """Return the variables, the free ones such that rows with multipliers are near the path.
 
     On the path a slack is ``nu / y`` and the violation of a hinge ``nu / (gamma - y)``.
@@ -232,7 +210,7 @@ def _central_variables(program: Program, X: Sequence[Array], u: Array, y: Array,
     central = u.copy()
     central[free] = 0.0
     weight = p[:, None]
-    residual = center - program.activity(X, central)[k]
+    residual = center - engine.activity(X, central)[k]
     central[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * residual, rcond=None)[0]
     return central
 
@@ -243,19 +221,26 @@ def _free(program: Program) -> Mask:
     return mask
 
 
-def _projected(face: Face, S: Array) -> Array:
-    """Return ``V V' S V V'``."""
-    return face.lift(face.compress(S))
+def _distance_from_identity(S: Array) -> float:
+    """Return the largest entry of ``|S - I|`` for a stack of matrices."""
+    return float(np.abs(S - np.eye(S.shape[1])).max(initial=0.0))
 
 
 def _shift_to_psd(C: Array) -> float:
-    """Return a ``t >= 0`` with ``C + t I`` psd, by Gershgorin's discs."""
-    return float((np.abs(C).sum(axis=1) - np.abs(C.diagonal()) - C.diagonal()).max(initial=0.0))
+    """Return a ``t >= 0`` with ``C + t I`` psd for each matrix of a stack, by Gershgorin's discs."""
+    diagonal = np.einsum("bii->bi", C)
+    return float((np.abs(C).sum(axis=2) - np.abs(diagonal) - diagonal).max(initial=0.0))
 
 
-def _dual_size(program: Program, costs: Sequence[Array]) -> float:
+def _mean_size(C: Array) -> float:
+    """Return the largest root mean square of the eigenvalues over a stack of matrices."""
+    return float(np.linalg.norm(C, axis=(1, 2)).max(initial=0.0)) / np.sqrt(max(C.shape[1], 1))
+
+
+def _dual_size(engine: PrimalDual, program: Program) -> float:
     """Return the size of the costs, one if all are zero."""
-    return max([float(np.linalg.norm(C)) for C in costs] + [scale_of(program).dual]) or 1.0
+    norms = [group.cost_norm for group in engine.groups]
+    return max([*norms, scale_of(program).dual]) or 1.0
 
 
 def _primal_size(program: Program, tuning: InteriorPointTuning) -> float:
@@ -282,7 +267,11 @@ def _box_interior(program: Program, tuning: InteriorPointTuning) -> Array:
     return np.where(both, middle, one_bound)
 
 
-def _shifted(S: Array, least_eigenvalue: float) -> Array:
-    """Return ``S`` plus a multiple of the identity, with eigenvalues of at least `least_eigenvalue`."""
-    least = float(np.linalg.eigvalsh(S).min(initial=0.0))
-    return S + (max(-least, 0.0) + least_eigenvalue) * np.eye(len(S))
+def _shifted(S: Array, least_eigenvalues: Array) -> Array:
+    """Return a stack of matrices plus multiples of the identity, with eigenvalues of at least these."""
+    n = S.shape[1]
+    if n == 0:
+        return S
+    least = np.minimum(np.linalg.eigvalsh(S)[:, 0], 0.0)
+    shifted: Array = S + (least_eigenvalues - least)[:, None, None] * np.eye(n)
+    return shifted

@@ -13,17 +13,21 @@ from bregopt.arrays import Array
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Face
-from bregopt.routes.ipm.iterate import Pair
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["dual_length", "primal_length"]
+__all__ = ["dual_length", "length", "primal_length"]
 
 
-def primal_length(pair: Pair, step: Array, tol: float, tuning: InteriorPointTuning) -> float:
-    """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face."""
-    if len(pair.X_root) < tuning.lanczos_order:
-        return _step_length(pair.X, step, pair.X_root, pair.face, tol, tuning)
-    L, face = np.asfortranarray(pair.X_root), pair.face
+def primal_length(
+    X: Array, root: Array, step: Array, face: Face, tol: float, tuning: InteriorPointTuning
+) -> float:
+    """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face.
+
+    `root` is the Cholesky factor of ``X`` on the face.
+    """
+    if len(root) < tuning.lanczos_order:
+        return _step_length(X, step, root, face, tol, tuning)
+    L = np.asfortranarray(root)
 
     def operator(v: Array) -> tuple[Array, Array]:
         """Return ``inv(L) V' step V inv(L)' v``."""
@@ -32,21 +36,23 @@ def primal_length(pair: Pair, step: Array, tol: float, tuning: InteriorPointTuni
         return w, w
 
     start = _random_vector(len(L))
-    return _length(_least_eigenvalue(operator, start, start, tuning))
+    return length(_least_eigenvalue(operator, start, start, tuning))
 
 
-def dual_length(pair: Pair, step: Any, tol: float, tuning: InteriorPointTuning) -> float:
-    """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face."""
-    if len(pair.Z_root) < tuning.lanczos_order:
-        return _step_length(pair.Z, step, pair.Z_root, pair.face, tol, tuning)
+def dual_length(
+    Z: Array, root: Array, K: Array, step: Any, face: Face, tol: float, tuning: InteriorPointTuning
+) -> float:
+    """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face; ``K = inv(Z)``."""
+    if len(root) < tuning.lanczos_order:
+        return _step_length(Z, step, root, face, tol, tuning)
 
     def operator(v: Array) -> tuple[Array, Array]:
         """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
         Sv = step @ v
-        return pair.K @ Sv, Sv
+        return K @ Sv, Sv
 
-    start = _random_vector(len(pair.Z))
-    return _length(_least_eigenvalue(operator, pair.K @ start, start, tuning))
+    start = _random_vector(len(Z))
+    return length(_least_eigenvalue(operator, K @ start, start, tuning))
 
 
 def _step_length(
@@ -62,10 +68,10 @@ def _step_length(
         return math.inf
     half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
     scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-    return _length(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
+    return length(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
 
 
-def _length(least: float) -> float:
+def length(least: float) -> float:
     """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
     return math.inf if least >= 0 else -1 / least
 

@@ -14,11 +14,13 @@ diagonal, so that ``T`` is an entrywise product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bregopt.arrays import Mask
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.entry_system import EntrySystem
+from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.newton_point import System
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -28,6 +30,7 @@ __all__ = ["system_for"]
 
 def system_for(
     A: LinearMap,
+    rows: Sequence[GroupRows],
     B: Any,
     exact: Mask,
     tuning: InteriorPointTuning,
@@ -39,6 +42,8 @@ def system_for(
     Parameters
     ----------
     A : LinearMap
+    rows : sequence of GroupRows
+        The rows in each group of blocks.
     B : csr_array of shape (m, k)
     exact : boolean array of shape (m,)
         Marks the rows with ``D = 0``, the hard equalities.
@@ -49,7 +54,7 @@ def system_for(
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
     if fixed or len(A.orders) > 1:
-        return RowSystem(A, B, tuning, direct)
+        return RowSystem(A, rows, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m
     equalities = int(exact.sum())
     # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
@@ -58,4 +63,4 @@ def system_for(
     fewer = entries + k + equalities < m and (equalities == 0 or entries <= tuning.largest_bordered_entries)
     if fewer or iterated:
         return EntrySystem(A, B, exact, tuning)
-    return RowSystem(A, B, tuning, direct)
+    return RowSystem(A, rows, B, tuning, direct)

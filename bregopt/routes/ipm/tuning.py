@@ -155,6 +155,22 @@ class InteriorPointTuning(WorkingSetTuning):
         Approximate nanoseconds of one multiplication inside a matrix product.
     call_cost : float
         Approximate nanoseconds of the calls for one row of the Schur matrix.
+    stack_order : int
+        Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
+    stack_terms : int
+        Largest number of terms of all rows in a stack.
+    stack_numbers : float
+        Largest number of numbers that the Schur matrix of a stack stores (0.4 GB).
+    stack_chunk : int
+        Products of entries of a stack that are formed at a time (2 MB).
+    stack_place_cost : float
+        Approximate nanoseconds of a product of two distinct entries of a block in a stack.
+    stack_pair_cost : float
+        Approximate nanoseconds of adding a number to the Schur matrix at a place that varies.
+    stack_flop_cost : float
+        Approximate nanoseconds of one multiplication inside small matrix products.
+    dense_stack : float
+        Fraction of nonzeros from which the rows of a stack are a dense matrix.
     dense_matrices : int
         Matrices of each block's order in memory at a time, for the estimate of memory.
     schur_matrices : int
@@ -270,6 +286,15 @@ class InteriorPointTuning(WorkingSetTuning):
     term_cost: float = 20.0
     flop_cost: float = 0.05
     call_cost: float = 5e4
+    # groups.py, stack_rows.py, stack_schur.py
+    stack_order: int = 40
+    stack_terms: int = 5_000_000
+    stack_numbers: float = 5e7
+    stack_chunk: int = 250_000
+    stack_place_cost: float = 10.0
+    stack_pair_cost: float = 6.0
+    stack_flop_cost: float = 0.3
+    dense_stack: float = 0.1
     # path_route.py, working_set_start.py
     dense_matrices: int = 16
     schur_matrices: int = 3
