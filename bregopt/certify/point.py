@@ -207,15 +207,17 @@ class PrimalDualPoint:
     def bound(self) -> DualBound:
         """Lagrange's bound on the optimum."""
         terms, residual, cost = [self.row_terms, *self.matrix_terms], 0.0, 0.0
-        for b, smallest in enumerate(self.smallest_eigenvalues):
+        traces, least = trace_bounds(self.program), 0.0
+        for X, trace, smallest in zip(self.X, traces, self.smallest_eigenvalues, strict=True):
             if smallest == 0:
                 continue
-            trace = trace_bounds(self.program)[b]
             if trace is not None:
                 terms.append(trace.least(smallest))
             elif smallest < 0:
-                residual = max(residual, _relative_to_costs(self.program, -smallest, self.y))
-                cost -= smallest * float(self.X[b].trace())
+                least = min(least, smallest)
+                cost -= smallest * float(X.trace())
+        if least < 0:
+            residual = _relative_to_costs(self.program, -least, self.y)
         box, miss, left = _box_minimum(self.program, self.u, self.y)
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf

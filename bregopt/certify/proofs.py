@@ -50,6 +50,8 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     demand -= float(from_box.sum())
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
+    if demand <= tol * magnitude and not any(bounds_on_traces) and not program.capped:
+        return False  # matrices without bounds supply nothing
 
     def refutes(spectra: Sequence[Array]) -> bool:
         """Whether a contradiction follows if these are the eigenvalues of ``A*(y)``."""

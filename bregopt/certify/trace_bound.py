@@ -82,6 +82,8 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
     """
     n = program.blocks[block].n
+    if not any(program.in_one_matrix[term.at].any() for term in program.A.terms_of(block)):
+        return None
     W, at = _diagonal_rows(program, block)
     upper = program.bounds.hi[at]
     equal = program.bounds.lo[at] == upper
@@ -141,14 +143,11 @@ def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
     """Return the weights of hard rows ``sum w_i X_ii <= b``, sparse ``(rows, n)``, and their indices."""
     n = program.blocks[block].n
     hi = program.bounds.hi
-    alone = program.bounds.hard & np.isfinite(hi) & (hi >= 0) & program.alone
-    for term in program.A.terms:
-        if term.block != block:
-            alone[term.at] = False
+    candidate = program.in_one_matrix & np.isfinite(hi) & (hi >= 0)
     weights, places = [sp.csr_array((0, n))], [np.zeros(0, dtype=np.intp)]
-    for term in program.A.terms:
-        if term.block == block and term.rows.few_terms:
-            chosen = _diagonal_only(term.rows, alone[term.at])
+    for term in program.A.terms_of(block):
+        if term.rows.few_terms and candidate[term.at].any():
+            chosen = _diagonal_only(term.rows, candidate[term.at])
             places.append(term.at[chosen])
             weights.append(_weights(term.rows.slice(chosen)))
     return sp.vstack(weights, format="csr"), np.concatenate(places)

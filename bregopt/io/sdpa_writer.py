@@ -115,7 +115,7 @@ def _picked(rows: IntArray, m: int, value: Array) -> Any:
 def _matrix_entries(program: Program, b: int) -> SdpaEntries:
     """Return the entries of one matrix block; its ``F_0`` is the negative of its cost."""
     block = program.blocks[b]
-    placed = [(term.at + 1, term.rows) for term in program.A.terms if term.block == b]
+    placed = [(term.at + 1, term.rows) for term in program.A.terms_of(b)]
     if block.cost is not None:
         placed.append((np.zeros(1, dtype=np.intp), block.cost.scale(np.array([-1.0]))))
     terms = [(at, rows.coordinates()) for at, rows in placed]

@@ -83,10 +83,8 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
 def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
     """Yield ``(k, sign, A_k)`` for hard rows ``<sign A_k, X> <= 0`` of one block whose matrix may be psd."""
     bounds = program.bounds
-    alone = _alone(program, b) & ~used
-    for term in program.A.terms:
-        if term.block != b:
-            continue
+    alone = program.in_one_matrix & ~used
+    for term in program.A.terms_of(b):
         for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
             candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
             if len(candidate) == 0:
@@ -97,16 +95,6 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
                 unit = np.zeros(rows.m)
                 unit[local] = 1.0
                 yield int(term.at[candidate[local]]), sign, rows.adjoint(unit)
-
-
-def _alone(program: Program, b: int) -> Mask:
-    """Return the mask of hard rows that depend on one block only."""
-    alone = program.bounds.hard.copy()
-    alone[~program.alone] = False
-    for term in program.A.terms:
-        if term.block != b:
-            alone[term.at] = False
-    return alone
 
 
 def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
@@ -174,15 +162,14 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
 
 def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
     """Return the rows that depend on the diagonal of one block only, and their weights there."""
-    alone = _alone(program, b)
     places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
-    for term in program.A.terms:
-        if term.block != b or term.rows.count() > LARGEST_LINEAR_PROGRAM:
+    for term in program.A.terms_of(b):
+        if term.rows.count() > LARGEST_LINEAR_PROGRAM or not program.in_one_matrix[term.at].any():
             continue
         t = term.rows.coordinates()
         spoiled = np.zeros(term.rows.m, dtype=bool)
         spoiled[t.row[t.i != t.j]] = True
-        chosen = np.flatnonzero(alone[term.at] & ~spoiled)
+        chosen = np.flatnonzero(program.in_one_matrix[term.at] & ~spoiled)
         places.append(term.at[chosen])
         weights.append(_diagonals(term.rows.slice(chosen)))
     return np.concatenate(places), np.concatenate(weights)

@@ -107,7 +107,7 @@ def _disjoint(program: Program, rows: IntArray) -> bool:
     if program.B[rows].nnz or sum(term.rows.count() for term in A.terms) > len(rows):
         return False
     for b, n in enumerate(A.orders):
-        entries = [term.rows.coordinates() for term in A.terms if term.block == b]
+        entries = [term.rows.coordinates() for term in A.terms_of(b)]
         places = [np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j) for t in entries]
         if places and len(np.unique(np.concatenate(places))) < sum(map(len, places)):
             return False

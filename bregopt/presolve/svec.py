@@ -64,9 +64,8 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
     A, parts = program.A.slice(rows), []
     for b, n in enumerate(A.orders):
         doubled = np.zeros((n * (n + 1) // 2, len(rows)))
-        for term in A.terms:
-            if term.block == b:
-                doubled[:, term.at] += upper_triangles(term.rows)
+        for term in A.terms_of(b):
+            doubled[:, term.at] += upper_triangles(term.rows)
         parts.append((doubled / _lengths(n)[:, None]).T)
     return np.concatenate([*parts, program.B[rows].toarray()], axis=1)
 

@@ -68,10 +68,9 @@ class LinearMap:
     def adjoint(self, y: Array, block: int = 0) -> Array:
         """Return the part of ``A*(y) = sum_k y_k A_k`` in one block."""
         total = None
-        for term in self._factors:
-            if term.block == block:
-                own = term.rows.adjoint(y[term.place])
-                total = own if total is None else np.add(total, own, out=total)
+        for term in self._factors_by_block[block]:
+            own = term.rows.adjoint(y[term.place])
+            total = own if total is None else np.add(total, own, out=total)
         return np.zeros((self.orders[block],) * 2) if total is None else total
 
     @cached_property
@@ -79,19 +78,30 @@ class LinearMap:
         """The terms used in products: one dense term for all those of a block where that is faster."""
         terms: list[Term] = []
         for block, n in enumerate(self.orders):
-            own = [term for term in self.terms if term.block == block]
+            own = self.terms_of(block)
             tiny = self.m * n**2 <= (_TINY_OF_SMALL if n <= _SMALL else _TINY)
             terms += [Term(block, np.arange(self.m), self._table(block))] if tiny and own else own
         return tuple(terms)
+
+    @cached_property
+    def _factors_by_block(self) -> tuple[tuple[Term, ...], ...]:
+        return _by_block(self._factors, len(self.orders))
+
+    def terms_of(self, block: int) -> tuple[Term, ...]:
+        """Return the terms in one block."""
+        return self._terms_by_block[block]
+
+    @cached_property
+    def _terms_by_block(self) -> tuple[tuple[Term, ...], ...]:
+        return _by_block(self.terms, len(self.orders))
 
     def _table(self, block: int) -> DenseRows:
         """Return all rows in one block."""
         n = self.orders[block]
         half = np.zeros(self.m * n**2)
-        for term in self.terms:
-            if term.block == block:
-                t = term.rows.coordinates()
-                half += np.bincount((term.at[t.row] * n + t.i) * n + t.j, t.value, len(half))
+        for term in self.terms_of(block):
+            t = term.rows.coordinates()
+            half += np.bincount((term.at[t.row] * n + t.i) * n + t.j, t.value, len(half))
         stack = half.reshape(self.m, n, n)
         return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
 
@@ -118,7 +128,7 @@ class LinearMap:
         """Return the part of the map in one block, a map of that block alone."""
         if len(self.orders) == 1:
             return self
-        own = tuple(replace(term, block=0) for term in self.terms if term.block == block)
+        own = tuple(replace(term, block=0) for term in self.terms_of(block))
         return LinearMap(self.m, (self.orders[block],), own)
 
     @cached_property
@@ -160,8 +170,15 @@ class LinearMap:
         """Return ``(U, d)`` with ``A_k = U diag(d) U'`` for every row; empty for rows without the block."""
         n = self.orders[block]
         factors = [(np.zeros((n, 0)), np.zeros(0))] * self.m
-        for term in self.terms:
-            if term.block == block:
-                for local, k in enumerate(term.at):
-                    factors[k] = term.rows.factor(local)
+        for term in self.terms_of(block):
+            for local, k in enumerate(term.at):
+                factors[k] = term.rows.factor(local)
         return factors
+
+
+def _by_block(terms: Sequence[Term], count: int) -> tuple[tuple[Term, ...], ...]:
+    """Return the terms in each block."""
+    lists: list[list[Term]] = [[] for _ in range(count)]
+    for term in terms:
+        lists[term.block].append(term)
+    return tuple(map(tuple, lists))

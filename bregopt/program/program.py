@@ -184,6 +184,12 @@ class Program:
         return mask
 
     @cached_property
+    def in_one_matrix(self) -> Mask:
+        """Mask of the hard rows that depend on exactly one matrix, and on no ordinary variable."""
+        mask: Mask = self.bounds.hard & self.alone & self.A.in_one_block
+        return mask
+
+    @cached_property
     def row_sizes(self) -> Array:
         """The norm of each row over all matrices and variables, shape ``(m,)``."""
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())

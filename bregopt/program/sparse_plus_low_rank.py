@@ -156,7 +156,7 @@ class SparseLowRankProgram:
 def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram | None:
     """Return the cost and the rows of one block by their terms, None where there are too many."""
     block = program.blocks[b]
-    own = [term for term in program.A.terms if term.block == b]
+    own = list(program.A.terms_of(b))
     cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
     if sum(stored_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import Face, LinearMap, Term
+from bregopt.program import Face, LinearMap
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.stack_rows import StackRows
@@ -139,13 +139,9 @@ def _stacks(
 ) -> Iterator[tuple[tuple[int, ...], StackTerms]]:
     """Yield the blocks of each stack and their terms."""
     whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= tuning.stack_order]
-    terms: dict[int, list[Term]] = {b: [] for b in whole}
-    for term in A.terms:
-        if term.block in terms:
-            terms[term.block].append(term)
-    for n, blocks in groupby(sorted(whole, key=lambda b: faces[b].n), key=lambda b: faces[b].n):
+    for _, blocks in groupby(sorted(whole, key=lambda b: faces[b].n), key=lambda b: faces[b].n):
         own = tuple(blocks)
-        if len(own) > 1 and sum(t.rows.count() for b in own for t in terms[b]) <= tuning.stack_terms:
-            found = StackTerms.of(A, [terms[b] for b in own], n)
+        if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= tuning.stack_terms:
+            found = StackTerms.of(A, own)
             if StackRows.fits(found, tuning):
                 yield own, found

@@ -30,7 +30,7 @@ class RowAction:
 
     def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
         self._A, self._block, self._n, self._tuning = A, block, A.orders[block], tuning
-        self._parts = [term for term in A.terms if term.block == block]
+        self._parts = A.terms_of(block)
         count = sum(term.rows.count() for term in self._parts)
         self.by_term = count <= tuning.sparse_fraction * self._n**2
         if self.by_term:

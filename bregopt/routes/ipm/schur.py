@@ -39,7 +39,7 @@ class Gram:
     def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
         self._tuning = tuning
         self._A, self._block, self._m, self._n = A, block, A.m, A.orders[block]
-        self._parts = [term for term in A.terms if term.block == block]
+        self._parts = A.terms_of(block)
         low_rank = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
         self._rank_one = _RankOneRows.of([(t.at, t.rows) for t in low_rank], self._n)
         others = [(t.at, t.rows) for t in self._parts if t not in low_rank]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import LinearMap, Term
+from bregopt.program import LinearMap
 
 __all__ = ["StackTerms"]
 
@@ -37,17 +37,11 @@ class StackTerms:
     value: Array
 
     @classmethod
-    def of(cls, A: LinearMap, terms: Sequence[Sequence[Term]], n: int) -> StackTerms:
-        """Return the terms of a stack.
-
-        Parameters
-        ----------
-        A : LinearMap
-        terms : sequence of sequences of Term
-            Of each block of the stack.
-        n : int
-        """
-        found = [(b, term.at, term.rows.coordinates()) for b, own in enumerate(terms) for term in own]
+    def of(cls, A: LinearMap, blocks: Sequence[int]) -> StackTerms:
+        """Return the terms in some blocks of equal order."""
+        found = [
+            (b, term.at, term.rows.coordinates()) for b, own in enumerate(blocks) for term in A.terms_of(own)
+        ]
         none = np.zeros(0, dtype=np.intp)
         row = np.concatenate([none, *(at[t.row] for _, at, t in found)])
         block = np.concatenate([none, *(np.full(len(t.row), b) for b, _, t in found)])
@@ -55,7 +49,7 @@ class StackTerms:
         j = np.concatenate([none, *(np.maximum(t.i, t.j) for _, _, t in found)])
         value = np.concatenate([np.zeros(0), *(t.value for _, _, t in found)])
         k = np.lexsort((row, block))
-        return cls(A.m, len(terms), n, row[k], block[k], i[k], j[k], value[k])
+        return cls(A.m, len(blocks), A.orders[blocks[0]], row[k], block[k], i[k], j[k], value[k])
 
     @cached_property
     def first(self) -> IntArray:

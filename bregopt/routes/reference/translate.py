@@ -163,7 +163,7 @@ def _coefficients(A: LinearMap) -> list[Any]:
     """Return, for each block, the matrix of shape ``(m, n^2)`` that acts on ``vec(X)`` by columns."""
     maps = []
     for block, n in enumerate(A.orders):
-        parts = [(term.at, term.rows.coordinates()) for term in A.terms if term.block == block]
+        parts = [(term.at, term.rows.coordinates()) for term in A.terms_of(block)]
         row = np.concatenate([np.zeros(0, np.intp), *(at[t.row] for at, t in parts)])
         column = np.concatenate([np.zeros(0, np.intp), *(t.i + n * t.j for _, t in parts)])
         value = np.concatenate([np.zeros(0), *(t.value for _, t in parts)])

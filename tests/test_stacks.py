@@ -1,0 +1,188 @@
+"""Stacks of blocks of equal order against the same blocks one by one, and against dense definitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.program import Face, LinearMap, Term
+from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.routes.ipm import InteriorPointTuning
+from bregopt.routes.ipm.cones import FaceCone, StackCone
+from bregopt.routes.ipm.groups import groups_of, rows_of_blocks, split
+from bregopt.routes.ipm.stack_rows import StackRows
+from bregopt.routes.ipm.stack_schur import ProductSchur, TermSchur
+from bregopt.routes.ipm.stack_terms import StackTerms
+
+TUNING = InteriorPointTuning()
+ALONE = replace(TUNING, stack_numbers=1e-3)  # nothing fits a stack
+
+
+def random_map(rng, count, n, m, density):
+    """Rows over `count` blocks of order `n`: sparse terms, dense matrices, rows that miss a block."""
+    terms = []
+    for b in range(count):
+        meets = np.flatnonzero(rng.random(m) < density)
+        if len(meets) == 0:
+            continue
+        split_at = int(rng.integers(0, len(meets) + 1))
+        dense, sparse = meets[:split_at], meets[split_at:]
+        if len(dense):
+            A = rng.normal(size=(len(dense), n, n))
+            terms.append(Term(b, dense, DenseRows((A + A.transpose(0, 2, 1)) / 2)))
+        if len(sparse):
+            row = rng.integers(0, len(sparse), size=2 * len(sparse))
+            i, j = rng.integers(0, n, size=(2, len(row)))
+            own = SparseRows(len(sparse), n, Coordinates(row, i, j, rng.normal(size=len(row))))
+            terms.append(Term(b, sparse, own))
+    return LinearMap(m, (n,) * count, tuple(terms))
+
+
+def random_stack(rng, count, n):
+    G = rng.normal(size=(count, n, n))
+    return G @ G.transpose(0, 2, 1) + 0.1 * np.eye(n)
+
+
+CASES = [(1, 1, 3, 1.0), (2, 1, 5, 0.7), (3, 2, 4, 1.0), (5, 4, 9, 0.4), (7, 3, 6, 0.1), (4, 6, 25, 1.0)]
+
+
+@pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
+def test_rows_of_a_stack_are_those_of_its_blocks(count, n, m, density):
+    rng = np.random.default_rng(count + n)
+    A = random_map(rng, count, n, m, density)
+    stack, blocks = StackRows(StackTerms.of(A, range(count)), TUNING), rows_of_blocks(A, TUNING)
+    X, K, y = random_stack(rng, count, n), random_stack(rng, count, n), rng.normal(size=m)
+    R = rng.normal(size=X.shape)
+    np.testing.assert_allclose(stack.adjoint(y), [A.adjoint(y, b) for b in range(count)], atol=1e-12)
+    np.testing.assert_allclose(stack.apply(X), A.apply(X), atol=1e-10)
+    for weight, own in ((0.0, None), (2.0, None), (0.0, R), (3.0, R)):
+        alone = sum(
+            rows.apply_sum(weight, X[b], K[b], None if own is None else own[b])
+            for b, rows in enumerate(blocks)
+        )
+        np.testing.assert_allclose(stack.apply_sum(weight, X, K, own), alone, atol=1e-9)
+    products = sum(rows.apply_product(R[b], X[b]) for b, rows in enumerate(blocks))
+    np.testing.assert_allclose(stack.apply_product(R, X), products, atol=1e-9)
+    largest = np.maximum.reduce([rows.magnitudes(X[b]) for b, rows in enumerate(blocks)])
+    np.testing.assert_allclose(stack.magnitudes(X), largest, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
+@pytest.mark.parametrize("formula", [TermSchur, ProductSchur])
+def test_schur_matrix_of_a_stack_is_its_definition(formula, count, n, m, density):
+    rng = np.random.default_rng(count * n)
+    A = random_map(rng, count, n, m, density)
+    X, K = random_stack(rng, count, n), random_stack(rng, count, n)
+    matrices = np.array([[A.adjoint(unit, b) for b in range(count)] for unit in np.eye(m)])
+    expected = np.einsum("kbij,bjp,lbpq,bqi->kl", matrices, X, matrices, K)
+    H = formula(StackTerms.of(A, range(count)), replace(TUNING, stack_chunk=1)).assemble(X, K)
+    np.testing.assert_allclose(H, (expected + expected.T) / 2, atol=1e-10 * np.abs(expected).max(initial=1))
+
+
+def test_a_stack_is_the_product_of_its_cones():
+    rng = np.random.default_rng(0)
+    X, step = random_stack(rng, 6, 4), rng.normal(size=(6, 4, 4))
+    step = step + step.transpose(0, 2, 1)
+    stack, single = StackCone(6, 4), FaceCone(Face.whole(4), TUNING)
+    root = stack.root(X)
+    roots = [single.root(X_b) for X_b in X]
+    np.testing.assert_allclose(stack.inverse(root), [single.inverse(r) for r in roots], atol=1e-9)
+    lengths = [single.primal_length(X_b, r, S, 0.0) for X_b, r, S in zip(X, roots, step, strict=True)]
+    assert stack.primal_length(X, root, step, 0.0) == pytest.approx(min(lengths))
+    assert stack.order == 24
+    X[3, 2, 2] = -1.0
+    assert stack.root(X) is None
+    X[3, 2, 2] = np.nan
+    assert stack.root(X) is None
+
+
+def test_groups_join_blocks_of_equal_order_and_split_them_again():
+    rng = np.random.default_rng(1)
+    orders = (3, 2, 3, 50, 50, 2, 5)
+    A = LinearMap(0, orders, ())
+    C = [random_stack(rng, 1, n)[0] for n in orders]
+    groups = groups_of(A, C, [Face.whole(n) for n in orders], TUNING, stacked=True)
+    assert sorted(group.blocks for group in groups) == [(0, 2), (1, 5), (3,), (4,), (6,)]
+    for own, given in zip(split(groups, [group.C for group in groups]), C, strict=True):
+        np.testing.assert_array_equal(own, given)
+    assert len(groups_of(A, C, [Face.whole(n) for n in orders], TUNING, stacked=False)) == len(orders)
+
+
+def program_with_known_solution(rng, orders, m, ranks):
+    """A program with complementary ``X`` and ``Z`` and interior points on both sides, and its optimum.
+
+    The first row is the trace. All rows are orthogonal to a ``D`` with trace zero that is positive definite
+    where ``X`` vanishes.
+    """
+    X, Z, D = [], [], []
+    rank, rest = sum(ranks), sum(orders) - sum(ranks)
+    for n, r in zip(orders, ranks, strict=True):
+        Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+        X.append(Q[:, :r] * rng.uniform(0.5, 2, r) @ Q[:, :r].T)
+        Z.append(Q[:, r:] * rng.uniform(0.5, 2, n - r) @ Q[:, r:].T)
+        D.append(Q * np.where(np.arange(n) < r, -1 / rank, 1 / rest) @ Q.T)
+    rows = [rng.normal(size=(m, n, n)) for n in orders]
+    rows = [M + M.transpose(0, 2, 1) for M in rows]
+    along = sum(np.einsum("kij,ij->k", M, D_b) for M, D_b in zip(rows, D, strict=True))
+    along /= sum(float(np.vdot(D_b, D_b)) for D_b in D)
+    terms = []
+    for b, (n, M) in enumerate(zip(orders, rows, strict=True)):
+        M = M - along[:, None, None] * D[b]
+        M[0] = np.eye(n)
+        terms.append(Term(b, np.arange(m), DenseRows(M)))
+    A = LinearMap(m, orders, tuple(terms))
+    y = rng.normal(size=m)
+    C = [Z_b + A.adjoint(y, b) for b, Z_b in enumerate(Z)]
+    value = sum(float(np.vdot(C_b, X_b)) for C_b, X_b in zip(C, X, strict=True))
+    return A, A.apply(X), C, value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed):
+    rng = np.random.default_rng(seed)
+    orders = tuple(rng.choice([1, 2, 3, 4], size=12).tolist())
+    ranks = [int(rng.integers(0, n + 1)) for n in orders[:-2]] + [0, orders[-1]]
+    A, b, C, value = program_with_known_solution(rng, orders, 8, ranks)
+    matrices = [bo.PSD(n) for n in orders]
+    rows = [
+        sum(bo.inner(A.adjoint(unit, k), X) for k, X in enumerate(matrices)) == right
+        for unit, right in zip(np.eye(8), b, strict=True)
+    ]
+    objective = sum(bo.inner(C_b, X) for C_b, X in zip(C, matrices, strict=True))
+    found = []
+    for tuning in (TUNING, ALONE):
+        solution = bo.Problem(bo.Minimize(objective), rows).solve(solver="path", tol=1e-8, tuning=tuning)
+        assert solution.status == "optimal"
+        assert abs(solution.value - value) <= solution.error + 1e-7 * max(1.0, abs(value))
+        found.append(solution.value)
+    assert found[0] == pytest.approx(found[1], abs=1e-6 * max(1.0, abs(value)))
+
+
+def test_a_thousand_blocks_are_a_few_groups():
+    rng = np.random.default_rng(3)
+    A = random_map(rng, 1000, 2, 40, 0.05)
+    C = [np.eye(2)] * 1000
+    groups = groups_of(A, C, [Face.whole(2)] * 1000, TUNING, stacked=True)
+    assert len(groups) == 1
+    X = random_stack(rng, 1000, 2)
+    H = groups[0].rows.schur(X, X)
+    assert H.shape == (40, 40)
+    assert np.linalg.eigvalsh(H).min() > -1e-9 * np.abs(H).max()
+
+
+def test_stacks_that_would_not_fit_stay_blocks():
+    rng = np.random.default_rng(4)
+    A = random_map(rng, 3, 3, 5, 1.0)
+    faces, C = [Face.whole(3)] * 3, [np.eye(3)] * 3
+    for tuning in (replace(TUNING, stack_numbers=1e-3), replace(TUNING, stack_terms=1)):
+        assert len(groups_of(A, C, faces, tuning, stacked=True)) == 3
+
+
+def test_a_block_on_a_face_is_not_stacked():
+    A = LinearMap(0, (2, 2, 2), ())
+    faces = [Face.whole(2), Face(np.ones((2, 1))), Face.whole(2)]
+    groups = groups_of(A, [np.eye(2)] * 3, faces, TUNING, stacked=True)
+    assert sorted(group.blocks for group in groups) == [(0, 2), (1,)]
