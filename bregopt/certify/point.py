@@ -23,7 +23,7 @@ from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
 from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
-from bregopt.certify.trace_bound import diagonal_bounds, trace_bounds
+from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
@@ -200,8 +200,12 @@ class PrimalDualPoint:
 
         Zero may also stand for a positive bound, where that has no use.
         """
-        blocks = enumerate(self.program.blocks)
-        return tuple(self._smallest_eigenvalue(b) if _is_linear(block) else 0.0 for b, block in blocks)
+        program, traces = self.program, trace_bounds(self.program)
+        linear = [b for b, block in enumerate(program.blocks) if _is_linear(block)]
+        slacks = [slack(program, b, self.y, self.X[b], self._faces) for b in linear]
+        found = least_eigenvalues(slacks, [self._sharp and _is_exact(traces[b]) for b in linear])
+        smallest = dict(zip(linear, found, strict=True))
+        return tuple(smallest.get(b, 0.0) for b in range(len(program.blocks)))
 
     @cached_property
     def bound(self) -> DualBound:
@@ -238,10 +242,9 @@ class PrimalDualPoint:
             least = divergence.dual_term(W, mu, X)
         return min(least, least_seen(divergence, W, mu, X))
 
-    def _smallest_eigenvalue(self, b: int) -> float:
-        trace = trace_bounds(self.program)[b]
-        Z = slack(self.program, b, self.y, self.X[b], self._faces)
-        return least_eigenvalue(Z, self._sharp and trace is not None and trace.exact)
+
+def _is_exact(trace: TraceBound | None) -> bool:
+    return trace is not None and trace.exact
 
 
 def _is_linear(block: Block) -> bool:
@@ -277,6 +280,35 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
         else:
             return 0.0
     return float(np.linalg.eigvalsh(S)[0])
+
+
+def least_eigenvalues(
+    matrices: Sequence[Array | SparsePlusLowRank], above_zero: Sequence[bool]
+) -> list[float]:
+    """Return :func:`least_eigenvalue` of each matrix; arrays of equal shape are decomposed as one stack."""
+    found = [0.0] * len(matrices)
+    alike: dict[Any, list[int]] = {}
+    for k, (S, above) in enumerate(zip(matrices, above_zero, strict=True)):
+        alike.setdefault((S.shape, above) if isinstance(S, np.ndarray) else k, []).append(k)
+    for own in alike.values():
+        if len(own) == 1:
+            found[own[0]] = least_eigenvalue(matrices[own[0]], above_zero[own[0]])
+            continue
+        stack, above = np.stack([np.asarray(matrices[k]) for k in own]), above_zero[own[0]]
+        if stack.size and (above or not _all_definite(stack)):
+            eigenvalues = np.linalg.eigvalsh(stack)[:, 0]
+            for k, value in zip(own, eigenvalues.tolist(), strict=True):
+                found[k] = value if above else min(value, 0.0)
+    return found
+
+
+def _all_definite(stack: Array) -> bool:
+    """Whether every matrix of a stack has a Cholesky factor."""
+    try:
+        np.linalg.cholesky(stack)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
@@ -345,12 +377,15 @@ def _divergence_factor(program: Program, X: Sequence[Matrix], u: Array) -> float
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     """Return the relative distance of the matrices from the cone, where no divergence keeps them inside."""
+    own = [
+        X_b
+        for block, X_b in zip(program.blocks, X, strict=True)
+        if not (isinstance(X_b, LowRank) or _keeps_inside(block))
+    ]
+    averages = [float(np.trace(X_b)) / len(X_b) for X_b in own]
+    noisy = [X_b + CONE_NOISE * abs(a) * np.eye(len(X_b)) for X_b, a in zip(own, averages, strict=True)]
     worst = 0.0
-    for block, X_b in zip(program.blocks, X, strict=True):
-        if isinstance(X_b, LowRank) or _keeps_inside(block):
-            continue
-        average = float(np.trace(X_b)) / len(X_b)
-        smallest = least_eigenvalue(X_b + CONE_NOISE * abs(average) * np.eye(len(X_b)))
+    for smallest, average in zip(least_eigenvalues(noisy, [False] * len(own)), averages, strict=True):
         if smallest < 0:
             size = min(average, scale_of(program).primal)
             worst = max(worst, -smallest / size if size > 0 else math.inf)

@@ -224,6 +224,8 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
     for term in program.A.terms:
         nearness, at = program.blocks[term.block].nearness, term.place
         interior = nearness is not None and not nearness.kind.finite_on_boundary
+        if not checked[at].any():
+            continue
         zero, lo, hi = vanishing[at], bounds.lo[at], bounds.hi[at]
         excludes_zero = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
         sign = np.where(zero, 0.0, term.rows.definite_signs(excludes_zero & checked[at]))

@@ -61,13 +61,26 @@ def _lengths(n: int) -> Array:
 
 def svec_rows(program: Program, rows: IntArray) -> Array:
     """Return some rows as vectors, shape ``(len(rows), width)``."""
-    A, parts = program.A.slice(rows), []
-    for b, n in enumerate(A.orders):
-        doubled = np.zeros((n * (n + 1) // 2, len(rows)))
-        for term in A.terms_of(b):
-            doubled[:, term.at] += upper_triangles(term.rows)
-        parts.append((doubled / _lengths(n)[:, None]).T)
-    return np.concatenate([*parts, program.B[rows].toarray()], axis=1)
+    A, svec = program.A.slice(rows), Svec.of(program)
+    starts = np.cumsum([0, *(n * (n + 1) // 2 for n in A.orders)])
+    vectors, sparse = np.zeros((len(rows), svec.width)), []
+    for term in A.terms:
+        n, start = A.orders[term.block], starts[term.block]
+        if term.rows.products() is None:
+            t = term.rows.coordinates()
+            i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+            place = start + i * n - i * (i + 1) // 2 + j
+            sparse.append(
+                (term.at[t.row] * svec.width + place, np.where(i == j, 1.0, np.sqrt(0.5)) * t.value)
+            )
+        else:
+            own = (upper_triangles(term.rows) / _lengths(n)[:, None]).T
+            vectors[term.at, start : starts[term.block + 1]] += own
+    if sparse:
+        place, value = (np.concatenate(part) for part in zip(*sparse, strict=True))
+        np.add.at(vectors.reshape(-1), place, value)
+    vectors[:, starts[-1] :] = program.B[rows].toarray()
+    return vectors
 
 
 def with_equalities(program: Program, vectors: Array, right: Array, others: IntArray) -> Program:

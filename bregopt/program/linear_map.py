@@ -115,6 +115,8 @@ class LinearMap:
 
     def slice(self, rows: IntArray) -> LinearMap:
         """Return the map of the given rows, each at most once."""
+        if covers(span(rows), self.m):
+            return self
         place = np.full(self.m, -1)
         place[rows] = np.arange(len(rows))
         terms = []
