@@ -207,7 +207,10 @@ class TestSystems:
         units = [A.adjoint(e) for e in np.eye(A.m)]
         direct = [[np.vdot(B, (P @ C @ Q + Q @ C @ P) / 2) for C in units] for B in units]
         np.testing.assert_allclose(
-            Gram(A, replace(TUNING, term_cost=cost)).assemble(P, Q), direct, rtol=1e-9, atol=1e-9
+            Gram(A, replace(TUNING, product_cost=cost, call_cost=1e-9)).assemble(P, Q),
+            direct,
+            rtol=1e-9,
+            atol=1e-9,
         )
 
     def test_products_with_rows_term_by_term_and_whole(self, rng):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
@@ -13,6 +15,8 @@ from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor, symm
 from bregopt.program.rows.dense import DenseRows
 
 __all__ = ["SparseRows"]
+
+_MANY_TERMS = 2_000  # below, the calls of a sparse product cost more than the terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +44,34 @@ class SparseRows(RowFamily):
 
     def apply(self, X: Matrix) -> Array:
         t = self.terms
-        if isinstance(X, LowRank):
-            entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
-        else:
-            entry = X[t.i, t.j]
+        if not isinstance(X, LowRank):
+            activity: Array = self._table @ X.ravel(order="K")  # a symmetric matrix in either order
+            return activity
+        entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
         return np.bincount(t.row, weights=t.value * entry, minlength=self.m).astype(float)
 
     def adjoint(self, y: Array) -> Array:
+        t, n = self.terms, self.n
+        if not self._many_terms:
+            return symmetric_scatter(n, t.i, t.j, t.value * y[t.row])
+        half = (self._table_transposed @ y).reshape(n, n)
+        return (half + half.T) / 2
+
+    @property
+    def _many_terms(self) -> bool:
+        """Whether products with a table cost less than a look at each term."""
+        return len(self.terms.row) > max(_MANY_TERMS, self.n**2)
+
+    @cached_property
+    def _table(self) -> Any:
+        """The rows as a CSR matrix over all entries of ``X``."""
         t = self.terms
-        return symmetric_scatter(self.n, t.i, t.j, t.value * y[t.row])
+        ends = np.searchsorted(t.row, np.arange(self.m + 1))
+        return sp.csr_array((t.value, t.i * self.n + t.j, ends), shape=(self.m, self.n**2))
+
+    @cached_property
+    def _table_transposed(self) -> Any:
+        return self._table.T
 
     def restrict(self, V: Array) -> DenseRows:
         t, r = self.terms, V.shape[1]
@@ -79,6 +102,9 @@ class SparseRows(RowFamily):
 
     def magnitude(self, s: Array) -> Array:
         t = self.terms
+        if self._many_terms:
+            magnitude: Array = abs(self._table) @ np.outer(s, s).ravel()
+            return magnitude
         part = np.abs(t.value) * s[t.i] * s[t.j]
         return np.bincount(t.row, weights=part, minlength=self.m).astype(float)
 

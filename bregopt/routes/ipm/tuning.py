@@ -147,14 +147,33 @@ class InteriorPointTuning(WorkingSetTuning):
         Terms per order above which a full matrix product costs less than one inner product a term.
     slice_fraction : float
         Fraction of the rows below which the requested rows of the Schur matrix are extracted first.
-    chunk_products : int
-        Products of entries in the Schur matrix that are formed at a time (32 MB).
-    term_cost : float
-        Approximate nanoseconds of four products of entries, which are gathered from memory.
+    product_cost : float
+        Approximate nanoseconds of one entry of the matrix of pairs of places. This and the next four costs
+        are measured by ``benchmarks/schur.py``.
+    sparse_cost : float
+        Approximate nanoseconds of one multiplication in a product of a sparse matrix and a dense one.
     flop_cost : float
-        Approximate nanoseconds of one multiplication inside a matrix product.
+        Approximate nanoseconds of one multiplication in a product of dense matrices.
+    gather_cost : float
+        Approximate nanoseconds of reading one entry of ``P A_l Q``.
     call_cost : float
-        Approximate nanoseconds of the calls for one row of the Schur matrix.
+        Approximate nanoseconds of the calls for one chunk of products ``P A_l Q``.
+    strip_products : int
+        Products for pairs of places that are kept at a time (0.8 MB). Larger arrays are new memory each time,
+        whose pages cost more than the products.
+    least_strip : int
+        Least number of columns of a strip of these. Products with sparse matrices of fewer columns are slow.
+    tile_products : int
+        Products that are computed at a time (256 kB, so that a few arrays stay in the cache).
+    congruence_entries : int
+        Entries of products ``P A_l Q`` in memory at a time, or one product if that has more.
+    support_fraction : float
+        Lines of ``A_l`` that are not zero, relative to its order, up to which only those are multiplied.
+    dense_rows_fraction : float
+        Fraction of nonzeros above which rows are multiplied as a dense matrix, near the ratio of `flop_cost`
+        and `sparse_cost`.
+    dense_rows_size : int
+        Entries up to which they are dense at any fraction, since calls with sparse matrices are slow.
     stack_order : int
         Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
     stack_terms : int
@@ -280,12 +299,20 @@ class InteriorPointTuning(WorkingSetTuning):
     sparse_fraction: float = 0.1
     sparse_order: int = 150
     terms_per_order: int = 20
-    # schur.py
+    # schur/
     slice_fraction: float = 0.7
-    chunk_products: int = 4_000_000
-    term_cost: float = 20.0
-    flop_cost: float = 0.05
-    call_cost: float = 5e4
+    product_cost: float = 5.0
+    sparse_cost: float = 0.3
+    flop_cost: float = 0.04
+    gather_cost: float = 0.6
+    call_cost: float = 3e4
+    strip_products: int = 100_000
+    least_strip: int = 16
+    tile_products: int = 32_000
+    congruence_entries: int = 200_000
+    support_fraction: float = 0.7
+    dense_rows_fraction: float = 0.15
+    dense_rows_size: int = 4_000
     # groups.py, stack_rows.py, stack_schur.py
     stack_order: int = 40
     stack_terms: int = 5_000_000

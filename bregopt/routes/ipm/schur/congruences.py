@@ -1,0 +1,114 @@
+"""The Schur matrix of rows with many entries, by products ``P A_l Q`` (F1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.clock import checkpoint
+from bregopt.program import Term
+from bregopt.routes.ipm.schur.placed_rows import PlacedRows, block_of, lean_rows
+from bregopt.routes.ipm.tuning import InteriorPointTuning
+
+__all__ = ["Congruences"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    """Some rows, and those from the first of them on.
+
+    Parameters
+    ----------
+    half : csr_array or array of shape (count * lines, n)
+        The nonzero lines of each ``A_l / 2``, one row of the chunk after the other.
+    support : array of shape (count, lines) or None
+        Indices of these lines, padded with those of zero lines; None stands for all lines in order.
+    from_here : PlacedRows
+    S : csr_array or array
+        The rows `from_here`, in their fastest form for products.
+    count : int
+        Number of rows of the chunk.
+    """
+
+    half: Any
+    support: IntArray | None
+    from_here: PlacedRows
+    S: Any
+    count: int
+
+    def between(self, P: Array, Q: Array) -> Array:
+        """Return ``P A_l Q / 2`` for the rows of the chunk, shape ``(rows, n, n)``."""
+        right = (self.half @ Q).reshape(self.count, -1, len(Q))
+        left = P if self.support is None else P[self.support].transpose(0, 2, 1)
+        product: Array = left @ right
+        return product
+
+
+class Congruences:
+    """The products of the first rows with themselves, all later rows and all rank-one rows.
+
+    Parameters
+    ----------
+    placed : PlacedRows
+        Later rows read places up to an earlier one than the rows before them.
+    many : int
+        Number of the first rows.
+    low_rank : sequence of Term
+        The rank-one rows.
+    n : int
+        The order of the block.
+    tuning : InteriorPointTuning
+    """
+
+    def __init__(
+        self, placed: PlacedRows, many: int, low_rank: Sequence[Term], n: int, tuning: InteriorPointTuning
+    ) -> None:
+        self._low_rank, self._n = low_rank, n
+        at_once = max(1, tuning.congruence_entries // n**2)
+        whole = lean_rows(placed.S, tuning)
+        self._chunks = [
+            _chunk(placed.after(a), whole, min(at_once, many - a), n, tuning) for a in range(0, many, at_once)
+        ]
+
+    def add(self, H: Array, P: Array, Q: Array) -> None:
+        """Add these products to the Schur matrix of the stack."""
+        n = self._n
+        for chunk in self._chunks:
+            checkpoint()
+            D = chunk.between(P, Q)
+            rows, i, j = chunk.from_here.at, chunk.from_here.i, chunk.from_here.j
+            lines = D.reshape(chunk.count, n * n)
+            entries = lines.take(i * n + j, axis=1)
+            entries += lines.take(j * n + i, axis=1)
+            columns = chunk.S @ entries.T
+            own, later = rows[: chunk.count], rows[chunk.count :]
+            H[block_of(rows, own)] += columns
+            H[block_of(own, later)] += columns[chunk.count :].T
+            for k, half in zip(own, D, strict=True):
+                for term in self._low_rank:
+                    activity = term.rows.apply(half + half.T)
+                    H[term.at, k] += activity
+                    H[k, term.at] += activity
+
+
+def _chunk(placed: PlacedRows, whole: Any, count: int, n: int, tuning: InteriorPointTuning) -> _Chunk:
+    """Return the first `count` of rows as a chunk; they are the last rows and first places of `whole`."""
+    from_here = whole[-len(placed.at) :, : len(placed.i)] if isinstance(whole, np.ndarray) else placed.S
+    S = placed.S[:count].tocoo()
+    row, i, j, quarter = S.row, placed.i[S.col], placed.j[S.col], S.data / 4
+    row, i, j = np.concatenate([row, row]), np.concatenate([i, j]), np.concatenate([j, i])
+    meets = np.zeros((count, n), dtype=bool)
+    meets[row, i] = True
+    lines, support = int(meets.sum(axis=1).max()), None
+    if lines <= tuning.support_fraction * n:
+        support = np.argsort(~meets, axis=1, kind="stable")[:, :lines]
+        i = (np.cumsum(meets, axis=1) - 1)[row, i]
+    else:
+        lines = n
+    half = sp.csr_array((np.tile(quarter, 2), (row * lines + i, j)), shape=(count * lines, n))
+    return _Chunk(lean_rows(half, tuning), support, placed, from_here, count)
