@@ -34,7 +34,7 @@ def random_map(rng, count, n, m, density):
             A = rng.normal(size=(len(dense), n, n))
             terms.append(Term(b, dense, DenseRows((A + A.transpose(0, 2, 1)) / 2)))
         if len(sparse):
-            row = rng.integers(0, len(sparse), size=2 * len(sparse))
+            row = np.sort(rng.integers(0, len(sparse), size=2 * len(sparse)))
             i, j = rng.integers(0, n, size=(2, len(row)))
             own = SparseRows(len(sparse), n, Coordinates(row, i, j, rng.normal(size=len(row))))
             terms.append(Term(b, sparse, own))
