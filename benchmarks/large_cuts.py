@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sdp_peers import PROGRAMS, dimacs, read_sdp
+from sdp import dimacs, read_sdp
+from sdp_peers import PROGRAMS
 
 import bregopt as bo
 

@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from sdp_peers import PROGRAMS, SDP
+from sdp import SDP
+from sdp_peers import PROGRAMS
 
 import bregopt as bo
 

@@ -32,9 +32,11 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+import block_truth
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+import truth
 
 import bregopt as bo
 from bregopt import cli
@@ -585,6 +587,23 @@ def linear(rng):
     return found.status
 
 
+def many_blocks(rng):
+    """Solve a problem of known truth in many matrices, at every scale; judge the claims about it."""
+    kind = str(rng.choice(block_truth.KINDS))
+    orders = block_truth.orders_of(rng, int(rng.integers(2, 20)), str(rng.choice(block_truth.ORDERS)))
+    blocks = block_truth.many_blocks(rng, orders, kind).scaled(*10.0 ** rng.choice([0, 0, -6, 6, -12, 12], 2))
+    tol, solver = float(rng.choice(truth.TOLS)), str(rng.choice(LINEAR))
+    if solver in ("psdboost", "lowrank"):  # which take one matrix
+        blocks = blocks.merged([range(len(orders))])
+    found = blocks.problem().solve(solver, tol=tol, **QUICK)
+    case = blocks.case(kind, kind)
+    verdict = truth.judge(case, tol, found.status, found.value, found.dual_value, found.error)
+    require(
+        verdict.true, f"{verdict} by {found.solver}: {found.value} +- {found.error}, truth {blocks.value}"
+    )
+    return found.status
+
+
 def near(rng):
     """Solve a nearness problem with a known feasible point."""
     n = int(rng.integers(2, 6))
@@ -706,6 +725,7 @@ TARGETS = {
     matrix_files: 12,
     command_line: 5,
     linear: 6,
+    many_blocks: 3,
     near: 4,
     scales: 3,
     cvxpy_problems: 2,

@@ -165,3 +165,55 @@ def test_a_constant_is_listed_by_its_effect(monkeypatch):
         "Of 1 constants, halved and doubled one at a time, 1 change the time by more than 5%, and 0 have no "
         "effect on these problems; 1 of 2 answers have another status."
     )
+
+
+def test_a_small_run_judges_what_is_to_be_reached(monkeypatch, capsys):
+    pytest.importorskip("clarabel")
+    module = loaded("semidefinite", monkeypatch)
+    words = ["--quick", "--only", "20 LMIs of order 4", "cones", "--solvers", "Clarabel", "--repeat", "1"]
+    monkeypatch.setattr(sys, "argv", ["semidefinite", *words])
+    module.main()
+    tables = [page_table.splitlines() for page_table in pages.TABLE.findall(capsys.readouterr().out)]
+    instances, cones, reached = tables
+    runs = [pages.titles(line)[1:3] for line in instances[2:]]
+    assert runs[:3] == [
+        ["bregopt path", "optimal"],
+        ["bregopt method", "optimal"],
+        ["bregopt BREGOPT", "optimal"],
+    ]
+    assert ["Clarabel", "Solved"] in runs
+    assert ["Clarabel by CVXPY", "optimal"] in runs
+    errors = [pages.titles(line)[5].split() for line in cones[2:]]
+    assert max(float(error) for own in errors for error in own) < 1e-5
+    assert "lambda_max" in [pages.titles(line)[0] for line in reached[2:]]
+
+
+def test_a_target_is_reached_by_all_runs_that_it_asks_for(monkeypatch):
+    module = loaded("sdp_targets", monkeypatch)
+
+    def result(solver, seconds, error=1e-8):
+        return module.Result(solver, "optimal", seconds / 2, seconds, error, error < 1e-5)
+
+    runs = [
+        result("bregopt path", 1.0),
+        result("bregopt method", 3.0),
+        result("CSDP", 1.0),
+        result("SDPA", 2.0),
+    ]
+    hooks = module.by_hooks
+    assert (
+        module.faster("a", ["p"], 3, "CSDP", hooks).line({"p": runs}) == "| a | at most 3x CSDP | 3x | yes |"
+    )
+    assert (
+        module.faster("a", ["p"], 2, runs=hooks).line({"p": runs}) == "| a | at most 2x the best | 3x | no |"
+    )
+    assert module.faster("a", ["p"], 0.5).line({"p": runs}) == "| a | at most 0.5x the best | 1x | no |"
+    wrong = [*runs[:3], result("SDPA", 0.1, 1e-3)]
+    assert module.faster("a", ["p"], 1).line({"p": wrong}) == "| a | at most 1x the best | 1x | yes |"
+    failed = [result("bregopt path", 0.1, 1e-3), *runs[2:]]
+    line = "| a | at most 2x the best | 0.1x, not all solved | no |"
+    assert module.faster("a", ["p"], 2).line({"p": failed}) == line
+    both = {"p": runs, "q": [result("bregopt path", 1.0, 1e-6), result("CSDP", 1.0, 1e-7)]}
+    assert module.accurate("a", ["p", "q"], 1e-7).line(both).endswith("| 1 of 2, largest 1.0e-06 | no |")
+    assert module.no_worse("a", ["p", "q"], ["CSDP"]).line(both).endswith("| 1 of 2 | no |")
+    assert module.faster("a", ["r"], 2).line(both) is None

@@ -565,36 +565,6 @@ def test_sdplib_infeasible(data, name, status):
 
 # --- SDPLIB -------------------------------------------------------------------------------------------
 
-OPTIMA = {
-    "truss1": -8.999996,
-    "truss3": -9.109996,
-    "truss4": -9.009996,
-    "control1": 17.78463,
-    "gpp100": -44.943551,
-    "gpp124-1": -7.3430762,
-    "mcp100": 226.1574,
-    "mcp124-1": 141.9905,
-    "theta1": 23.0,
-}
-SLOW = {
-    "truss2": -123.3804,
-    "theta2": 32.87917,
-    "mcp250-1": 317.26434,
-    "gpp250-1": -15.444917,
-    "arch0": 0.566517,
-}
-
-
-@pytest.mark.parametrize("name", [*OPTIMA, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_sdplib(data, name):
-    problem = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz")
-    hard = name.startswith(("truss", "control", "arch"))
-    solution = solve(problem, tol=1e-6 if hard else 1e-7)
-    assert solution.status == "optimal"
-    assert solution.value == pytest.approx({**OPTIMA, **SLOW}[name], rel=1e-6)
-    largest = 1e-6 if hard else 1e-7
-    assert np.abs(bo.dimacs_errors(problem, solution)).max() <= largest
-
 
 @pytest.mark.parametrize("name", ["control1", "mcp100", "mcp124-1"])
 def test_multipliers_are_those_of_csdp(data, tmp_path, name):

@@ -485,7 +485,7 @@ def judge(case: Case, tol: float, status: str, value: float, bound: float, error
     optimal = status == "optimal"
     return Verdict(
         status,
-        false=optimal and not off <= 100 * tol * size,
+        false=optimal and not (np.isfinite(case.value) and off <= 100 * tol * size),
         exaggerated=optimal and abs(value - bound) > 10 * tol * (case.unit + abs(value) + abs(bound)),
         understated=case.attained and off > error + 1e-11 * size,
     )

@@ -272,6 +272,8 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
     """
     if isinstance(S, SparsePlusLowRank):
         return smallest_eigenvalue(S)
+    if len(S) == 0:  # the face of a matrix that the rows fix to zero
+        return 0.0
     if not above_zero:
         try:
             np.linalg.cholesky(S)
