@@ -64,6 +64,13 @@ class Certificate:
         # Written such that a NaN does not meet any tolerance.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
+    @property
+    def of_dual(self) -> Certificate:
+        """The certificate of the dual, whose objective is the negative of its minimization's."""
+        return Certificate(
+            -self.dual, -self.primal, self.gap, self.dual_residual, self.primal_residual, self.error
+        )
+
 
 def certify(point: PrimalDualPoint) -> Certificate:
     """Return the certificate of a primal and a dual point.

@@ -20,6 +20,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from bregopt import clock
 from bregopt.cvxpy.conic import Conic, read_conic
 from bregopt.cvxpy.conic.solve import Outcome, certified_status, solve_conic, status_of
+from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Program
 from bregopt.routes import routing
@@ -68,6 +69,19 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return hash(_NAME)
+
+    def can_solve(self, problem_form: Any) -> bool:
+        """Whether CVXPY may compile a problem for us; newer versions of CVXPY ask.
+
+        Raises
+        ------
+        ValueError
+            If the problem does not fit in memory.
+        """
+        problem = getattr(problem_form, "_problem", None)
+        if problem is not None:
+            check_sizes(problem)
+        return bool(super().can_solve(problem_form))
 
     def solve_via_data(
         self,

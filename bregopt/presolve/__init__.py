@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bregopt.presolve.boxes import Boxes
+from bregopt.presolve.dual_form import DualForm
 from bregopt.presolve.faces import Faces
 from bregopt.presolve.independent_rows import IndependentRows
 from bregopt.presolve.range_space import RangeSpaces
@@ -33,6 +34,7 @@ REDUCTIONS: list[Reduction] = [
     RangeSpaces(),
     Boxes(),
     Slacks(),
+    DualForm(),
     RedundantEqualities(),
     IndependentRows(),
     Faces(),

@@ -60,6 +60,13 @@ ENTRY_NOISE = 1e-12
 # Fraction of nonzeros above which the vectors of rank-one rows are stored dense.
 DENSE_FRACTION = 0.25
 
+# Dual form.
+
+# Number of entries and of terms of all rows above which no matrices are looked for that rows define: seconds.
+LARGEST_LISTED = 10_000_000
+# Operations of Newton's step in the dual, relative to those in the program, up to which the dual is solved.
+DUAL_PAYS = 0.5
+
 # Whitening and scaling: condition numbers of X0.
 
 # Up to this one, Newton's method keeps the coordinates of the rows, in which these are sparse.

@@ -16,6 +16,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
 
@@ -39,6 +40,8 @@ class Reduced:
 
     margin: ClassVar[float] = 1.0
     """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
+    rescales: ClassVar[bool] = False
+    """Whether certificates of `program` are relative to other magnitudes than those of `whole`."""
 
     @property
     def summary(self) -> str:
@@ -145,6 +148,18 @@ class Presolved:
     def restore(self, answer: Answer) -> Answer:
         """Return an answer to the reduced program as one to the program."""
         return _restored(self.steps, answer)
+
+    def settles(self, answer: Answer, tol: float) -> bool:
+        """Whether an answer meets the tolerance before each reduction that changes magnitudes, too."""
+        if not any(step.rescales for step in self.steps):
+            return True
+        for step in reversed(self.steps):
+            answer = step.restore(answer)
+            if step.rescales:
+                point = PrimalDualPoint(step.whole, answer.X, answer.u, answer.y)
+                if not certify(point).meets(tol):
+                    return False
+        return True
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
         """Return the part of the residual in the program that the reduced program does not show."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, upper_triangles
+from bregopt.program.rows import Coordinates, DenseRows, SparseRows, upper_triangles
 
-__all__ = ["Svec", "svec_rows", "with_equalities"]
+__all__ = ["Svec", "sparse_svec", "svec_map", "svec_rows", "with_equalities"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,43 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
         np.add.at(vectors.reshape(-1), place, value)
     vectors[:, starts[-1] :] = program.B[rows].toarray()
     return vectors
+
+
+def sparse_svec(A: LinearMap) -> Any:
+    """Return the rows of a map as a CSR matrix, one vector each, for rows with few terms."""
+    starts = np.concatenate([[0], np.cumsum([n * (n + 1) // 2 for n in A.orders])])
+    row, place, value = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
+    for term in A.terms:
+        t, n = term.rows.coordinates(), A.orders[term.block]
+        i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+        row.append(term.at[t.row])
+        place.append(starts[term.block] + i * n - i * (i - 1) // 2 + j - i)
+        value.append(np.where(i == j, t.value, t.value / np.sqrt(2)))
+    index = np.concatenate(row), np.concatenate(place)
+    vectors = sp.csr_array((np.concatenate(value), index), (A.m, int(starts[-1])))
+    vectors.eliminate_zeros()
+    return vectors
+
+
+def svec_map(orders: Sequence[int], vectors: Any) -> LinearMap:
+    """Return the map whose rows have the given vectors, a CSR matrix: the inverse of :func:`sparse_svec`."""
+    triangles = [np.triu_indices(n) for n in orders]
+    block = np.repeat(np.arange(len(orders)), [len(i) for i, _ in triangles])
+    i, j = (np.concatenate(part) for part in zip(*triangles, strict=True))
+    row = np.repeat(np.arange(vectors.shape[0]), np.diff(vectors.indptr))
+    by_block = np.argsort(block[vectors.indices], kind="stable")
+    row, place = row[by_block], vectors.indices[by_block]
+    value = vectors.data[by_block] * np.where(i == j, 1.0, np.sqrt(2))[place]
+    ends = np.searchsorted(block[place], np.arange(len(orders) + 1))
+    terms = []
+    for b, n in enumerate(orders):
+        own = slice(ends[b], ends[b + 1])
+        if ends[b] < ends[b + 1]:
+            new = np.diff(row[own], prepend=-1) > 0
+            at, local = row[own][new], np.cumsum(new) - 1
+            coordinates = Coordinates(local, i[place[own]], j[place[own]], value[own])
+            terms.append(Term(b, at, SparseRows(len(at), n, coordinates)))
+    return LinearMap(vectors.shape[0], tuple(orders), tuple(terms))
 
 
 def with_equalities(program: Program, vectors: Array, right: Array, others: IntArray) -> Program:

@@ -32,7 +32,7 @@ def from_cvxpy(problem: Any) -> Problem:
     UnsupportedProblemError
         If our modeling language cannot express a part of the problem; the message names it.
     ValueError
-        If a parameter has no value.
+        If a parameter has no value, or the problem does not fit in memory.
     """
     cp = import_whole("cvxpy")
 

@@ -44,6 +44,10 @@ class Method(ABC):
         """Return the quantities that are recorded beside the certificate."""
         return {}
 
+    def settled(self, at: Any) -> bool:
+        """Whether a point that meets the tolerance is an answer to the program before the reductions."""
+        return True
+
     def proof(self, at: Any, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return the proof that no solution exists, if the point leads to one; `before` is the last ``y``."""
         return None
@@ -181,7 +185,7 @@ class Monitor:
         if method.tests_multipliers:
             return self.look(step, certificate, at.y)
         self._progress.record(step, certificate, **method.columns(at))
-        return StopReason.CONVERGED if certificate.meets(self._tol) else None
+        return StopReason.CONVERGED if certificate.meets(self._tol) and method.settled(at) else None
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""

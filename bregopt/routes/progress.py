@@ -12,7 +12,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, is_farkas
+from bregopt.certify import Certificate, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
@@ -55,11 +55,13 @@ class Progress:
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
         self._outside: tuple[Presolved, Progress] | None = None
+        self._of_dual = False
 
     def within(self, presolved: Presolved) -> Progress:
         """Return the progress for a reduced program; it writes to the same records."""
         inside = copy.copy(self)
         inside._outside = presolved, self
+        inside._of_dual = self._of_dual != (presolved.program.maximize != presolved.whole.maximize)
         return inside
 
     def behind(self, kind: type[Reduced]) -> bool:
@@ -67,11 +69,13 @@ class Progress:
         return self._outside is not None and any(isinstance(step, kind) for step in self._outside[0].steps)
 
     def contradicts(self, program: Program, y: Array) -> bool:
-        """Whether multipliers of a (reduced) program prove that the whole program is infeasible."""
+        """Whether multipliers that contradict a (reduced) program prove that the whole has no solution."""
         if self._outside is None:
             return is_farkas(program, y)
         presolved, outer = self._outside
         answer = presolved.restore(Answer.without_point(program, y, StopReason.INFEASIBLE))
+        if answer.stop is StopReason.UNBOUNDED:  # the reduced program is the dual
+            return is_ray(presolved.whole, answer.X, answer.u)
         return outer.contradicts(presolved.whole, answer.y)
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
@@ -83,6 +87,10 @@ class Progress:
             return 0.0
         presolved, _ = self._outside
         return presolved.margin * presolved.missed(X, u, activity)
+
+    def settles(self, answer: Answer, tol: float) -> bool:
+        """Whether an answer that meets the tolerance in a (reduced) program does so in the whole, too."""
+        return self._outside is None or self._outside[0].settles(answer, tol)
 
     @property
     def seconds(self) -> float:
@@ -97,6 +105,8 @@ class Progress:
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one record: a certificate and further quantities, with the same names each time."""
+        if self._of_dual:
+            certificate = certificate.of_dual
         values = {
             "iteration": float(iteration),
             "primal": self._sign * certificate.primal,

@@ -121,6 +121,10 @@ def _moved(atom: Any, elements: Elements, rows: Coefficients) -> None:
         _read(argument, elements.taken(k, at[k] - start, 1.0), rows)
 
 
+def _promoted(atom: Any, elements: Elements, rows: Coefficients) -> None:
+    _read(atom.args[0], elements.moved(np.zeros(len(elements.at), dtype=np.intp)), rows)
+
+
 def _summed(atom: Any, elements: Elements, rows: Coefficients) -> None:
     argument = atom.args[0]
     given = np.arange(argument.ndim) if atom.axis is None else np.atleast_1d(atom.axis)
@@ -236,6 +240,7 @@ _RULES: dict[str, _Rule] = {
     "AddExpression": _added,
     "NegExpression": _negated,
     "index": _indexed,
+    "Promote": _promoted,
     "Sum": _summed,
     "Trace": _traced,
     "multiply": _multiplied,
@@ -244,7 +249,7 @@ _RULES: dict[str, _Rule] = {
 }
 _MOVING = {
     *("special_index", "transpose", "reshape", "diag_mat", "diag_vec", "upper_tri"),
-    *("Promote", "broadcast_to", "Hstack", "Vstack", "Concatenate", "conj", "real"),
+    *("broadcast_to", "Hstack", "Vstack", "Concatenate", "conj", "real"),
     *("Wrap", "symmetric_wrap", "psd_wrap", "nsd_wrap", "nonneg_wrap", "nonpos_wrap"),
 }
 

@@ -31,6 +31,7 @@ from bregopt.cvxpy.problems.variables import (
     square,
     vector,
 )
+from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
@@ -60,9 +61,10 @@ def lower(problem: Any) -> Lowered:
     UnsupportedProblemError
         If a part of it is not supported; the message names it.
     ValueError
-        If a parameter has no value.
+        If a parameter has no value, or the problem does not fit in memory.
     """
     _check_kinds(problem)
+    check_sizes(problem)
     goal = read_objective(problem.objective)
     claims: dict[Any, Claim | None] = {}
     for number, c in enumerate(problem.constraints):
@@ -72,7 +74,7 @@ def lower(problem: Any) -> Lowered:
     forms = _forms(problem, goal, [claim for claim in claims.values() if claim is not None])
     parameters, written = _parameters(problem), _written(problem)
     rows, symmetric, trivial = _rows(problem, forms, parameters, written)
-    cones, linked = _cones(claims, forms)
+    cones, linked = _cones(problem, claims, forms)
     spectral, more = _arguments(goal.spectral, forms)
     objective, paid = objective_of(goal, forms, spectral)
     others = [*linked, *more, *_boxes(forms)]
@@ -210,7 +212,7 @@ def _holds(value: Array, sense: str) -> bool:
 
 
 def _cones(
-    claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]
+    problem: Any, claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]
 ) -> tuple[dict[Any, ImpliedCone], list[Constraint]]:
     """Return the psd matrix that implies each psd constraint, and rows that equate it with CVXPY's matrix.
 
@@ -219,6 +221,7 @@ def _cones(
     cones: dict[Any, ImpliedCone] = {}
     linked: list[Constraint] = []
     given: set[PSD] = set()
+    place = {c: number for number, c in enumerate(problem.constraints)}
     for number, (c, claim) in enumerate(claims.items()):
         form = None if claim is None else psd_part(forms[claim.variable])
         if claim is not None and form is not None and _implied(claim, form):
@@ -226,7 +229,8 @@ def _cones(
             cones[c] = ImpliedCone(form.psd if same else None, claim.scale)
             given.add(form.psd)
         else:
-            block, row = _linked(c.args[0], forms, f"S{number}")
+            with _named(place[c]):
+                block, row = _linked(c.args[0], forms, f"S{number}")
             cones[c] = ImpliedCone(block, 1.0)
             linked.append(row)
     return cones, linked

@@ -61,7 +61,7 @@ def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options
     UnsupportedProblemError
         With `strict`, if the problem is not supported; the message gives the reason.
     TypeError, ValueError
-        If the solver or an option is unknown, or a parameter has no value.
+        If the solver or an option is unknown, a parameter has no value, or memory is too small.
 
     Warns
     -----

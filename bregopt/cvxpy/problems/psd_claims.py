@@ -69,6 +69,8 @@ def claim_of(matrix: Any) -> Claim | None:
 
     None unless the symmetric part of the matrix is a multiple of that of one variable, plus a constant.
     """
+    if all(variable.shape != matrix.shape for variable in matrix.variables()):
+        return None
     n, rows = matrix.shape[0], rows_of(matrix)
     if len(rows.variables) != 1 or rows.quadratics:
         return None

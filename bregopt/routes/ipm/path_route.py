@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.certify import is_ray
+from bregopt.clock import CutShort
+from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
-from bregopt.presolve import reductions, summaries
+from bregopt.presolve import presolve, reductions, summaries
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -23,6 +25,7 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops,
 __all__ = ["Path", "PathSettings"]
 
 _REDUCTIONS = ("independent rows", "faces")  # of the program, or of each working set of its rows
+_DUAL = ("dual form",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +59,13 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        return shortage(memory_needed(program, settings.tuning))
+        return shortage(memory_needed(_dual_form(program, settings), settings.tuning))
 
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
         large = max(block.n for block in program.blocks) > tuning.face_search_order
-        found = [] if large else summaries(program, reductions(_REDUCTIONS), settings)
+        found = summaries(program, reductions(_DUAL if large else (*_DUAL, *_REDUCTIONS)), settings)
+        program = _dual_form(program, settings)
         memory = f"{max(memory_needed(program, tuning) / 1e6, 1):.0f} MB of memory at most"
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([memory, *rows, *found])
@@ -74,8 +78,29 @@ class Path:
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    if _dual_form(program, settings) is program:
+        return _directly(program, settings, start, progress)
+    try:
+        answer = behind((*_DUAL, *_REDUCTIONS), follow_path)(program, settings, start, progress)
+    except InfeasibleRowError:  # of the dual, on which the program need not have an answer
+        return _directly(program, settings, start, progress)
+    if answer.stop is not StopReason.STALLED or program.m > settings.tuning.second_form_rows:
+        return answer
+    try:
+        other = _directly(program, settings, start, progress)
+    except CutShort:
+        return answer
+    return other if other.stop is StopReason.CONVERGED else answer
+
+
+def _directly(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     method = _on_working_set if _many_inactive(program, settings.tuning) else _on_all_rows
     return method(program, settings, start, progress)
+
+
+def _dual_form(program: Program, settings: Any) -> Program:
+    """Return the dual of linear matrix inequalities where that takes less work, else the program."""
+    return presolve(program, reductions(_DUAL), settings).program
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

@@ -20,6 +20,9 @@ class InteriorPointTuning(WorkingSetTuning):
     path_share : float
         Fraction of the tolerance that the certificate on the path has to meet. The rest is for round-off in
         the certificate of the whole problem.
+    second_form_rows : int
+        Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes
+        about a second.
     stall_steps : int
         Steps without progress after which the method stalls and returns its best iterate.
     primal_divergence : float
@@ -241,6 +244,7 @@ class InteriorPointTuning(WorkingSetTuning):
     # central_path.py
     steps: int = 100
     path_share: float = 0.5
+    second_form_rows: int = 500
     stall_steps: int = 20
     primal_divergence: float = 1e-3
     dual_divergence: float = 0.1
