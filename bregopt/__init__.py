@@ -28,9 +28,11 @@ from bregopt.modeling.objectives import (
     bregman_div,
     frobenius_div,
     logdet_div,
+    sum_squares,
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
+from bregopt.modeling.second_order import norm2
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
@@ -79,6 +81,7 @@ __all__ = [
     "min_balanced_cut",
     "nearest_correlation",
     "nearest_psd",
+    "norm2",
     "quad_form",
     "read_sdpa",
     "register_solver",
@@ -87,6 +90,7 @@ __all__ = [
     "solvers",
     "sq_distance",
     "sum",
+    "sum_squares",
     "trace",
     "tuning",
     "von_neumann_div",

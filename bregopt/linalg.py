@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _FEW_COLUMNS = 4  # up to which a sparse matrix is stored dense for products
+_FEW_ENTRIES = 20_000  # entries up to which a dense product takes no longer than the calls for a sparse one
 _WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of about 0.1 seconds
 # Between two checkpoints of a factorization there are `_PRODUCT` operations, or `_LEAST_WIDTH` columns if
 # those take more.
@@ -140,7 +141,8 @@ def dense(S: Any) -> Array:
 
 
 def lean(B: Any) -> Any:
-    """Return a sparse matrix in its fastest form for products: dense with few columns, CSR otherwise."""
+    """Return a sparse matrix in its fastest form for products: dense with few columns or entries, or CSR."""
     if B.shape[1] == 0:
         return np.zeros(B.shape)
-    return B.toarray() if B.shape[1] <= _FEW_COLUMNS else sp.csr_array(B)
+    few = B.shape[1] <= _FEW_COLUMNS or B.shape[0] * B.shape[1] <= _FEW_ENTRIES
+    return B.toarray() if few else sp.csr_array(B)

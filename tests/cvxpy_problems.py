@@ -139,13 +139,13 @@ def min_bisection_bound():
 # --- Nearness ---------------------------------------------------------------------------------------
 
 
-@case(route="CLARABEL")
+@case()
 def nearest_correlation_frobenius():
     X = cp.Variable((5, 5), PSD=True)
     return cp.Problem(cp.Minimize(cp.sum_squares(X - correlation(5, 9))), [cp.diag(X) == 1])
 
 
-@case(route="CLARABEL")
+@case()
 def nearest_correlation_norm():
     X = cp.Variable((5, 5), PSD=True)
     return cp.Problem(cp.Minimize(cp.norm(X - correlation(5, 10), "fro")), [cp.diag(X) == 1])
@@ -420,13 +420,13 @@ def orders_one_and_two():
     return cp.Problem(cp.Minimize(X[0, 0] + cp.trace(Y)), [Y[0, 1] + X[0, 0] == 1, Y[0, 0] >= 0.2])
 
 
-@case(route="CLARABEL")
+@case()
 def norm_beside_a_matrix():
     X, x = cp.Variable((3, 3), PSD=True), cp.Variable(3)
     return cp.Problem(cp.Minimize(cp.norm(x - 1) + cp.trace(X)), [X[0, 1] == x[0], x[1] <= 0.5])
 
 
-@case(route="CLARABEL")
+@case()
 def power_and_matrix():
     X = cp.Variable((2, 2), PSD=True)
     return cp.Problem(cp.Maximize(cp.geo_mean(cp.diag(X)) + X[0, 1]), [cp.trace(X) <= 2])

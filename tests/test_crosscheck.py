@@ -299,7 +299,6 @@ def other_cones():
         "norm": (cp.Minimize(cp.norm(x - 1)), [cp.sum(x) == 0], "optimal"),
         "logarithm": (cp.Maximize(cp.sum(cp.log(x)) - cp.sum_squares(x)), [cp.sum(x) <= 2], "optimal"),
         "quadratic": (cp.Minimize(cp.sum_squares(x - 1) + 3), [x >= 2], "optimal"),
-        "psd": (cp.Minimize(cp.trace(X) + cp.norm(X[0])), [cp.norm(X[0] - 1) <= 1, X[1, 1] == 1], "optimal"),
         "log_det": (cp.Minimize(cp.trace(X) - cp.log_det(X) + cp.norm(X[0])), [X[0, 1] >= 0.1], "optimal"),
         "entropy": (cp.Maximize(cp.sum(cp.entr(x)) + x[0]), [cp.norm(x) <= 1, cp.sum(x) == 1], "optimal"),
         "no point": (cp.Minimize(cp.norm(x)), [cp.norm(x - 1) <= 0.1, cp.sum(x) == 0], "infeasible"),
@@ -326,7 +325,18 @@ def test_cones_that_no_route_reads_are_certified(name):
         assert check.rows[0].value == {"infeasible": np.inf, "unbounded": -np.inf}[status]
 
 
-@pytest.mark.parametrize("name", ["norm", "psd", "entropy"])
+def test_second_order_cones_beside_matrices_are_read_by_a_route():
+    X = cp.Variable((3, 3), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.trace(X) + cp.norm(X[0])), [cp.norm(X[0] - 1) <= 1, X[1, 1] == 1])
+    check = checked(problem, tol=1e-6)
+    assert check.ok, f"\n{check}"
+    assert [row.solver for row in check.rows] == ["path", "cvxpy"]
+    peer = peers.ask(problem)
+    for row in check.rows:
+        peer.agrees(row.value, row.error)
+
+
+@pytest.mark.parametrize("name", ["norm", "entropy"])
 def test_a_wrong_answer_in_other_cones_is_seen(name, monkeypatch):
     objective, constraints, _ = other_cones()[name]
     unpack = cp.Problem.unpack_results

@@ -321,9 +321,19 @@ def no_matrix():
     return cp.Problem(cp.Minimize(cp.sum(x)), [x >= 1])
 
 
-def power():
+def exponential():
     X = psd()
-    return cp.Problem(cp.Minimize(cp.power(X[0, 0], 3)), [X[0, 0] >= 1])
+    return cp.Problem(cp.Minimize(cp.exp(X[0, 0]) + cp.trace(X)), [X[0, 0] >= 1])
+
+
+def logarithmic():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(X)), [cp.log(X[0, 1]) >= 0.5])
+
+
+def not_convex():
+    X = psd()
+    return cp.Problem(cp.Minimize(cp.trace(X)), [cp.norm(X[0]) >= 1])
 
 
 def some_squares():
@@ -358,9 +368,10 @@ def infinite():
 
 FOREIGN = {
     "constraint 1: NaN or Inf": infinite,
-    "constraint 0: Pnorm is not affine": soc,
+    "constraint 0: log is not affine, and its epigraph needs a cone of the kind ExpCone": logarithmic,
+    "constraint 0: Pnorm is not affine": not_convex,
     "no bo.PSD variable": no_matrix,
-    "the power 3": power,
+    "the objective contains exp": exponential,
     "constraint 1 has no variable": constant_row,
     "variable second matrix": entropy_of_the_second,
     "hermitian": hermitian,
@@ -374,12 +385,12 @@ def test_what_is_not_ours_says_why(reason):
 
 
 def test_what_is_not_ours_goes_on_with_one_warning():
-    problem = soc()
-    with pytest.warns(UserWarning, match="Pnorm is not affine") as caught:
+    problem = logarithmic()
+    with pytest.warns(UserWarning, match="log is not affine") as caught:
         value = problem.solve(method="bregopt", tol=1e-7, verbose=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert value == pytest.approx(soc().solve(solver="CLARABEL"), rel=1e-6)
+    assert value == pytest.approx(logarithmic().solve(solver="CLARABEL"), rel=1e-6)
     assert "bregopt" not in problem.solver_stats.solver_name
 
 
@@ -593,14 +604,23 @@ def perspective():
 
 
 PASSED_ON = {
-    nuclear: "path",
-    largest_eigenvalue: "path",
     hermitian: "path",
     stacked_cones: "path",
     imaginary: "path",
-    soc: "CLARABEL",
-    perspective: "CLARABEL",
+    exponential: "CLARABEL",
+    logarithmic: "CLARABEL",
 }
+
+
+@pytest.mark.parametrize("make", [nuclear, largest_eigenvalue, soc, perspective])
+def test_epigraphs_of_second_order_cones_and_matrices_are_read(make):
+    problem, reference = make(), make()
+    problem.solve(method="bregopt", tol=1e-7, strict=True)
+    reference.solve(solver="CLARABEL")
+    assert problem.value == pytest.approx(reference.value, rel=1e-6, abs=1e-6)
+    assert problem.solver_stats.solver_name == "bregopt: path"
+    for c, other in zip(problem.constraints, reference.constraints, strict=True):
+        np.testing.assert_allclose(c.dual_value, other.dual_value, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:The problem has an expression with dimension")

@@ -120,6 +120,7 @@ def test_answers_are_certificates(name):
     conic, found = _conic(data), BREGOPT.solve_via_data(data, False, False, {})
     A, b, c = conic.A, conic.b, conic.c
     if status.startswith("optimal"):
+        c = c + data["P"] @ found.x if "P" in data else c  # the gradient of a quadratic objective
         size = 1 + max(abs(c @ found.x), np.abs(A.T @ found.z).max(), np.abs(found.z).max())
         assert np.abs(A.T @ found.z + c).max() <= 1e-6 * size
         assert abs(c @ found.x + b @ found.z) <= 1e-6 * size
@@ -137,8 +138,9 @@ def test_answers_are_certificates(name):
 def _outside(conic, s, dual):
     """Return the distance of a vector from its cone."""
     zero, linear = s[: conic.zero], s[conic.zero : conic.linear]
-    matrices = conic.matrices(s[conic.linear :])
-    least = [0.0, *linear, *(np.linalg.eigvalsh(S)[0] for S in matrices)]
+    matrices, cones = conic.matrices(s[conic.first_psd :]), conic.cones(conic.linear)
+    in_cones = cones.least_eigenvalues(s[cones.index])
+    least = [0.0, *linear, *in_cones, *(np.linalg.eigvalsh(S)[0] for S in matrices)]
     return max(-min(least), 0.0 if dual else np.abs(zero).max(initial=0.0))
 
 
@@ -235,7 +237,7 @@ def test_what_is_passed_on_says_so_and_takes_our_options():
     x = cp.Variable(3)
     problem = cp.Problem(cp.Minimize(cp.norm(x - [1, 2, 3])), [cp.sum(x) == 1])
     problem.solve(solver=BREGOPT, tol=1e-9, time_limit=10.0, max_iter=50)
-    assert problem.solver_stats.extra_stats == {"route": "CLARABEL", "reason": "it has second-order cones"}
+    assert problem.solver_stats.extra_stats == {"route": "CLARABEL", "reason": "it has no psd cone"}
     with pytest.warns(UserWarning, match="may be inaccurate"):
         problem.solve(solver=BREGOPT, max_iter=1)
     assert problem.status == "user_limit"

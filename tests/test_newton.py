@@ -26,7 +26,7 @@ from bregopt.routes.ipm import (
 )
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.groups import rows_of_blocks
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered, minimal_residual
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.projection.bounded_diagonal import simplex_shift
@@ -254,12 +254,14 @@ class TestBordered:
         m, k = 6, 6 - rank + 1
         G, F = rng.normal(size=(m, rank)), rng.normal(size=(m, k))
         M = scale * G @ G.T
-        E = np.where(np.arange(k) < 6 - rank, 0.0, rng.uniform(0.1, 1, k) / scale)
+        free = np.arange(k) < 6 - rank
+        H = np.where(free[:, None], 0.0, rng.normal(size=(k, 2)))
+        E = (np.diag(np.where(free, 0.0, rng.uniform(0.1, 1, k))) + H @ H.T) / scale
         b, q = rng.normal(size=m), rng.normal(size=k)
         y, u = bordered(M, F, TUNING, E)(b, q)
         size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
         np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
-        np.testing.assert_allclose(F.T @ y - E * u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E * u).max()))
+        np.testing.assert_allclose(F.T @ y - E @ u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E @ u).max()))
 
     def test_rows_of_zeros(self, rng):
         M = np.diag([2.0, 0.0, 0.0])
@@ -857,3 +859,27 @@ def test_where_the_first_start_leads_nowhere_the_central_path_does():
     sol = bo.Problem(objective, [*rows, hinges]).solve("bregman")
     assert sol.status == "optimal"
     assert sol.value == pytest.approx(without.value, rel=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_minimal_residual(seed):
+    """Corrections by an inverse with a few wrong directions solve the system; none adds to the residual."""
+    rng = np.random.default_rng(seed)
+    n, wrong = 30, int(rng.integers(0, 4))
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    values = 10.0 ** rng.uniform(-6, 0, n)
+    H = (Q * values) @ Q.T
+    inverse = (Q / (values * np.where(np.arange(n) < wrong, rng.uniform(0.1, 10, n), 1.0))) @ Q.T
+    right = H @ rng.normal(size=n)
+
+    def correction(residual):
+        x = inverse @ residual
+        return [H @ x, x]
+
+    for limit in (1, wrong, wrong + 2):
+        if limit:
+            tuning = InteriorPointTuning(refinements=limit)
+            (x,) = minimal_residual(right, [np.zeros(n)], correction, 0.0, tuning)
+            left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
+            assert left <= 1 + 1e-12
+    assert left < 1e-8

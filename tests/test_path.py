@@ -801,3 +801,41 @@ def test_a_row_that_cancels_at_the_first_point():
     assert path.status == generation.status == "optimal"
     assert path.value <= generation.dual_value + 1e-9
     assert generation.value <= path.dual_value + 1e-9
+
+
+# --- Without an interior -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_dual_without_interior(seed):
+    """``A(vv') = 0`` and ``<C, vv'> = 0``: no ``C - A*(y)`` is definite. The value is known."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(6, 12)), int(rng.integers(8, 20))
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    v, rank = Q[:, 0], n // 3
+    A = [M - (v @ M @ v) * np.outer(v, v) for M in (symmetric(n, rng) for _ in range(m))]
+    X0 = (Q[:, :rank] * rng.uniform(0.5, 2, rank)) @ Q[:, :rank].T
+    Z0 = (Q[:, rank:] * rng.uniform(0.5, 2, n - rank)) @ Q[:, rank:].T
+    C = sum(y * M for y, M in zip(rng.normal(size=m), A, strict=True)) + Z0
+    X = bo.PSD(n, name="X")
+    rows = [bo.inner(M, X) == float(np.vdot(M, X0)) for M in A]
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X)), rows).solve(solver="path", tol=1e-6)
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(np.vdot(C, X0), rel=1e-5, abs=1e-5 * np.linalg.norm(C))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "largest"),
+    [
+        ("qap5", -436.0, 1e-7),
+        ("control3", 13.633267, 1e-7),
+        ("hinf2", 10.967, 1e-6),
+        ("truss7", -900.001, 1e-7),
+    ],
+)
+def test_sdplib_without_margin(data, name, value, largest):
+    """Problems with almost no interior: the value of SDPLIB's table, and all six DIMACS errors."""
+    problem = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz")
+    solution = problem.solve(solver="path", tol=1e-7)
+    assert solution.value == pytest.approx(value, rel=2e-4 if name == "hinf2" else 1e-5)
+    assert np.abs(solution.dimacs).max() <= largest

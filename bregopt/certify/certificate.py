@@ -35,14 +35,15 @@ class Certificate:
         `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
         hundredth of the objective's scale.
     primal_residual : float
-        Largest violation of a hard row, of the box of ``u``, of ``X psd`` and of ``X <= c I``, the last
-        relative to ``c``. The violation of a row is
+        Largest violation of a hard row, of the box of ``u``, of a second-order cone, of ``X psd`` and of
+        ``X <= c I``, the last relative to ``c``. The violation of a row is
         relative to the largest magnitude of the row over psd matrices with the diagonal of ``X``, but to no
         more than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
         where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace.
     dual_residual : float
         Distance of ``C - A*(y)`` from psd (blocks with linear objective and no bound on the trace) and of
-        ``c - B'y`` from zero (free variables), relative to the scale of the costs.
+        ``c - B'y`` from zero (free variables) or from the second-order cone of its variables, relative to the
+        scale of the costs.
     error : float
         First-order bound on the distance of `primal` from the optimum, in units of the objective:
         ``|primal - dual|`` plus the cost of the violations, of rows at their multipliers.
@@ -85,7 +86,8 @@ def certify(point: PrimalDualPoint) -> Certificate:
     """
     primal, bound = point.primal, point.bound
     dual = bound.value - bound.cost
-    loss = float(np.abs(point.y) @ point.violations) + point.cap_violation.cost
+    loss = float(np.abs(point.y) @ point.violations)
+    loss += point.cap_violation.cost + point.second_order_loss
     error = abs(primal - dual) + loss
     size = objective_size(point.program, primal, dual)
     if not math.isfinite(error):

@@ -21,7 +21,8 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     """Return the six DIMACS error measures of a primal and a dual point.
 
     Let ``Z = C - A*(y)``, the reduced costs ``z = c - B'y``, ``|b|`` the largest magnitude of a bound of a
-    row, and ``|C|`` that of a cost. The slacks of rows and of the box of ``u`` count among the variables.
+    row, and ``|C|`` that of a cost. The slacks of rows and of the box of ``u`` count among the variables, and
+    a vector's distance from a second-order cone is minus its smaller eigenvalue.
     The measures are::
 
         1  ||violations of the rows||_2 / (1 + |b|)
@@ -63,9 +64,9 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
     # Each reduced cost prices one bound of its variable; where that is infinite, the other bound replaces it.
     wanted, other = np.where(z > 0, (program.u_lo, program.u_hi), (program.u_hi, program.u_lo))
-    free, missed = np.isinf(wanted) & np.isinf(other), np.isinf(wanted) & np.isfinite(other)
-    end = np.where(free, 0.0, np.where(missed, other, wanted))
-    priced = np.where(free, 0.0, z)
+    free, missed = program.free, np.isinf(wanted) & np.isfinite(other)
+    end = np.where(np.isfinite(wanted), wanted, np.where(missed, other, 0.0))
+    priced, cones = np.where(free, 0.0, z), program.cones
 
     primal = sum(block.cost_value(X_b) for block, X_b in zip(program.blocks, X, strict=True)) + program.c @ u
     dual = y @ bound + priced @ end
@@ -78,9 +79,13 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     return np.array(
         [
             np.linalg.norm(bounds.violation(activity)) / b_size,
-            max(_beyond(X), _largest([np.clip(u, program.u_lo, program.u_hi) - u])) / b_size,
+            max(
+                _beyond(X),
+                _largest([np.clip(u, program.u_lo, program.u_hi) - u, cones.outside(u[cones.index])]),
+            )
+            / b_size,
             np.linalg.norm(z[free]) / c_size,
-            max(_beyond(Z), _largest([z[missed]])) / c_size,
+            max(_beyond(Z), _largest([z[missed], cones.outside(z[cones.index])])) / c_size,
             (primal - dual) / size,
             products / size,
         ]

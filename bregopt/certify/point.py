@@ -169,11 +169,11 @@ class PrimalDualPoint:
 
     @cached_property
     def primal_residual(self) -> float:
-        """The largest relative violation of a row, of the box, or of ``X psd``."""
+        """The largest relative violation of a row, of the box, of a second-order cone, or of ``X psd``."""
         program = self.program
         residual = _row_residual(self)
         if program.k:
-            residual = max(residual, _box_residual(program, self.u))
+            residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
         if residual:
             residual *= _divergence_factor(program, self.X, self.u)
         return max(residual, self.cone_residual, self.cap_violation.residual)
@@ -182,6 +182,15 @@ class PrimalDualPoint:
     def cap_violation(self) -> CapViolation:
         """The violation of ``X <= c I`` and its cost; zero for blocks without a cap."""
         return cap_violation(self.program, self.X, self.y)
+
+    @cached_property
+    def second_order_loss(self) -> float:
+        """The cost of the violations of second-order cones, at the reduced costs of their axes."""
+        program, cones = self.program, self.program.cones
+        if not cones.count:
+            return 0.0
+        reduced = program.c[cones.axes] - (program.Bt @ self.y)[cones.axes]
+        return float(np.abs(reduced) @ cones.outside(self.u[cones.index]))
 
     @cached_property
     def row_terms(self) -> float:
@@ -324,13 +333,21 @@ def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
 
 
 def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box, the relative residual of free ``u``, its cost."""
+    """Return the minimum of ``(c - B'y)'u`` over the box, the relative residual of other ``u``, its cost.
+
+    The residual of a free variable is its reduced cost. That of a cone is the least change of the cost of its
+    axis that brings the reduced costs into the cone; over the cone their minimum is then zero.
+    """
     if program.k == 0:
         return 0.0, 0.0, 0.0
     reduced = program.c - program.Bt @ y
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
     left = np.where(closed, 0.0, np.abs(reduced))
+    cones = program.cones
+    if cones.count:
+        left[cones.index] = 0.0
+        left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     column = program.column_sizes
     size = np.where(column > 0, scale_of(program).dual * column, np.abs(program.c))
     miss = left / np.maximum(size, TINY)
@@ -359,6 +376,13 @@ def _box_residual(program: Program, u: Array) -> float:
     end = np.where(u < program.u_lo, program.u_lo, program.u_hi)
     size = np.maximum(usual, np.where(outside > 0, np.abs(end), 0.0))
     return float((outside / size).max())
+
+
+def _second_order_residual(program: Program, u: Array) -> float:
+    """Return the largest violation of a second-order cone, relative to the scale of its axis."""
+    cones, column = program.cones, program.column_sizes[program.cones.axes]
+    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
+    return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
 
 
 def _divergence_factor(program: Program, X: Sequence[Matrix], u: Array) -> float:

@@ -43,8 +43,14 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     reduced = program.Bt @ y
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
-    column = program.absolute_B.T @ np.abs(y)
-    if (np.abs(reduced[open_end]) > tol * column[open_end]).any():
+    column, missing = program.absolute_B.T @ np.abs(y), np.where(open_end, np.abs(reduced), 0.0)
+    cones, lacking_in_cones = program.cones, 0.0
+    if cones.count:
+        missing[cones.index] = 0.0
+        missing[cones.axes] = cones.outside(np.where(open_end, -reduced, 0.0)[cones.index])
+        column[cones.axes] = np.maximum.reduceat(column[cones.index], cones.starts)
+        lacking_in_cones = _lacking_in_cones(program, missing[cones.axes])
+    if (missing > tol * column).any():
         return False
     from_box = reduced[~open_end] * end[~open_end]
     demand -= float(from_box.sum())
@@ -55,7 +61,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
 
     def refutes(spectra: Sequence[Array]) -> bool:
         """Whether a contradiction follows if these are the eigenvalues of ``A*(y)``."""
-        supply, lacking = 0.0, 0.0
+        supply, lacking = 0.0, lacking_in_cones
         for b, (bound, eigenvalues) in enumerate(zip(bounds_on_traces, spectra, strict=True)):
             value, cap = float(eigenvalues.max()), program.blocks[b].cap
             if cap is not None:
@@ -71,6 +77,13 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     adjoints: list[Array] = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
     # The diagonal is majorized by the eigenvalues: it supplies no more, and refutes most candidates cheaply.
     return refutes([S.diagonal() for S in adjoints]) and refutes(list(map(_eigenvalues, adjoints)))
+
+
+def _lacking_in_cones(program: Program, missing: Array) -> float:
+    """Return what second-order cones of the size that the bounds state supply beyond zero."""
+    column = program.column_sizes[program.cones.axes]
+    usual = program.bound_scale / np.where(column > 0, column, 1.0)
+    return float(missing @ usual)
 
 
 def _eigenvalues(S: Array) -> Array:
@@ -89,7 +102,8 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
     tol : float
-        Largest violation of a homogeneous row, of the box and of ``X psd``, relative to the direction.
+        Largest violation of a homogeneous row, of the box and of the
+        cones, relative to the direction.
     """
     bounds = program.bounds
     activity = program.activity(X, u)
@@ -104,6 +118,9 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     out = np.where(np.isfinite(program.u_hi), np.maximum(u, 0), 0.0)
     out += np.where(np.isfinite(program.u_lo), np.maximum(-u, 0), 0.0)
     if (out > tol * np.abs(u).max(initial=0.0)).any():
+        return False
+    direction = u[program.cones.index]
+    if (program.cones.outside(direction) > tol * np.abs(direction).max(initial=0.0)).any():
         return False
     if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
         return False

@@ -1,7 +1,8 @@
 """The conic solver ``BREGOPT`` for ``problem.solve(solver=...)`` of CVXPY.
 
-It extends CVXPY's interface of Clarabel: a route of bregopt solves the semidefinite programs. The parent
-class lays out the data, maps answers back to the user's variables and duals, and solves all other programs.
+It extends CVXPY's interface of Clarabel: a route of bregopt solves the programs with psd cones, which may
+have second-order cones and a convex quadratic objective too. The parent class lays out the data, maps
+answers back to the user's variables and duals, and solves all other programs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
+from bregopt.arrays import Array
 from bregopt.cvxpy.conic import Conic, read_conic
+from bregopt.cvxpy.conic.quadratic import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.conic.solve import Outcome, certified_status, solve_conic, status_of
 from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
@@ -44,13 +47,13 @@ _CLARABEL_NAMES = {
     "max_iter": ("max_iter",),
     "time_limit": ("time_limit",),
 }
-_OTHER_CONES = {"soc": "second-order", "exp": "exponential", "p3d": "power", "pnd": "power"}
+_OTHER_CONES = {"exp": "exponential", "p3d": "power", "pnd": "power"}
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
-    """Semidefinite programs by a route of bregopt, other cones and quadratic objectives by Clarabel.
+    """Programs with psd cones by a route of bregopt, exponential cones and all other programs by Clarabel.
 
     ``problem.solver_stats.extra_stats`` holds the ``route``, and either the certificate or the ``reason`` why
     Clarabel solved the problem. There is one instance, :data:`BREGOPT`, because CVXPY caches its compilation
@@ -111,15 +114,17 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             If an option is unknown or has a bad value.
         """
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
-        reason, conic = _not_ours(data), None
+        reason, conic, quadratic = _not_ours(data), None, None
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
             conic = _conic(data)
+            quadratic = _quadratic(conic, data)
+            conic = conic if quadratic is None else quadratic.conic
             with clock.limited(time_limit(ours)), threads_for(max(conic.orders, default=0)):
                 found = solve_conic(conic, warm_start, ours, cache)
             if isinstance(found, Outcome):
-                return found
+                return found if quadratic is None else _shortened(found, quadratic)
             reason = found
         tol = float(options.get("tol", _TOL))
         if conic is not None:  # our certificate is stricter, and Clarabel's last steps converge fast
@@ -129,7 +134,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         stats = {"route": "CLARABEL", "reason": reason}
         x, status = np.array(result.x), str(result.status)
         if conic is not None and z is not None:
-            status = certified_status(conic, status, x, z, tol)
+            x_all, z_all = (x, z) if quadratic is None else _extended(quadratic, status, x, z)
+            status = certified_status(conic, status, x_all, z_all, tol)
         return Outcome(status, x, z, result.obj_val, result.solve_time, result.iterations, stats)
 
     def invert(self, solution: Outcome, inverse_data: Any) -> Any:
@@ -178,17 +184,20 @@ class ConicProblem:
     Raises
     ------
     UnsupportedProblemError
-        If it has no psd cone, other cones than psd ones, or a quadratic objective.
+        If it has no psd cone, or other cones than psd and second-order ones.
     """
 
     def __init__(self, problem: Any) -> None:
         data, self._offset = conic_data(problem)
         reason = _not_ours(data)
         if reason is not None:
-            raise UnsupportedProblemError(f"the CVXPY problem is no semidefinite program: {reason}")
+            raise UnsupportedProblemError(f"the CVXPY problem is none over psd matrices: {reason}")
         self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
         # Prefer the direct reading if it is offered: its messages are about the problem itself.
-        self._reading = min(read_conic(_conic(data)), key=attrgetter("dual"))
+        conic = _conic(data)
+        quadratic = _quadratic(conic, data)
+        readings = read_conic(conic if quadratic is None else quadratic.conic)
+        self._reading = min(readings, key=attrgetter("dual"))
 
     def program(self) -> Program:
         """Return the program that solvers receive."""
@@ -209,17 +218,36 @@ def _not_ours(data: Mapping[str, Any]) -> str | None:
     for cone, kind in _OTHER_CONES.items():
         if getattr(dims, cone, None):  # older versions of CVXPY know fewer
             return f"it has {kind} cones"
-    if s.P in data and data[s.P].count_nonzero():
-        return "its objective is quadratic"
     return None if dims.psd else "it has no psd cone"
 
 
 def _conic(data: Mapping[str, Any]) -> Conic:
+    """Return the conic program, without a quadratic term of its objective."""
     A = sp.csr_array(data[s.A], dtype=float)
     A.eliminate_zeros()
     dims = data[CLARABEL.DIMS]
     b, c = np.array(data[s.B], dtype=float), np.array(data[s.C], dtype=float)
-    return Conic(A, b, c, int(dims.zero), int(dims.nonneg), tuple(map(int, dims.psd)))
+    soc, orders = tuple(map(int, dims.soc)), tuple(map(int, dims.psd))
+    return Conic(A, b, c, int(dims.zero), int(dims.nonneg), soc, orders)
+
+
+def _quadratic(conic: Conic, data: Mapping[str, Any]) -> QuadraticCost | None:
+    """Return the conic program with a cone for the quadratic term of its objective; None without one."""
+    given = s.P in data and data[s.P].count_nonzero()
+    return with_quadratic_cost(conic, data[s.P]) if given else None
+
+
+def _shortened(found: Outcome, quadratic: QuadraticCost) -> Outcome:
+    """Return an answer to the program with a linear cost as one to the given program."""
+    if not len(found.x):
+        return replace(found, z=quadratic.shortened(np.zeros(1), found.z)[1])
+    x, z = quadratic.shortened(found.x, found.z)
+    return replace(found, x=x, z=z, obj_val=quadratic.value(x))
+
+
+def _extended(quadratic: QuadraticCost, status: str, x: Array, z: Array) -> tuple[Array, Array]:
+    """Return an answer of Clarabel to the given program as one to the program with a linear cost."""
+    return (quadratic.extended_proof if "Infeasible" in status else quadratic.extended)(x, z)
 
 
 def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:

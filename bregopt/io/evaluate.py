@@ -20,10 +20,17 @@ import scipy.sparse as sp
 from bregopt.errors import did_you_mean
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
-from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound, lambda_max
-from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.largest_eigenvalue import lambda_max
+from bregopt.modeling.objectives import (
+    ObjectiveExpression,
+    frobenius_div,
+    logdet_div,
+    sum_squares,
+    von_neumann_div,
+)
+from bregopt.modeling.problem import Declared
+from bregopt.modeling.second_order import norm2
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["FUNCTIONS", "evaluate"]
@@ -36,10 +43,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "inner": inner,
     "lambda_max": lambda_max,
     "logdet_div": logdet_div,
+    "norm2": norm2,
     "quad_form": quad_form,
     "soft": soft,
     "sq_distance": sq_distance,
     "sum": sum,
+    "sum_squares": sum_squares,
     "trace": trace,
     "von_neumann_div": von_neumann_div,
 }
@@ -149,16 +158,16 @@ class _Evaluator(ast.NodeVisitor):
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         return self._computed(node, node.op, node.left, node.right)
 
-    def visit_Compare(self, node: ast.Compare) -> Constraint | EigenvalueBound:
+    def visit_Compare(self, node: ast.Compare) -> Declared:
         if len(node.ops) > 1:
             self._refuse(node, "a constraint has one comparison; two bounds are between(expr, lower, upper)")
         function = _COMPARISONS.get(type(node.ops[0]))
         if function is None:
             self._refuse(node, "a constraint compares with <=, >= or ==")
         left, right = self.visit(node.left), self.visit(node.comparators[0])
-        if not (isinstance(left, Operand) or isinstance(right, Operand)):
+        if not any(isinstance(side, Operand | ObjectiveExpression) for side in (left, right)):
             self._refuse(node, "a constraint needs an affine expression of a variable on at least one side")
-        constraint: Constraint | EigenvalueBound = self._apply(node, function, left, right)
+        constraint: Declared = self._apply(node, function, left, right)
         return constraint
 
     def visit_Call(self, node: ast.Call) -> Any:

@@ -72,6 +72,11 @@ def _check_linear(program: Program) -> None:
                 f"lambda_max({block.name}) <= {block.cap:g} is no row; an SDPA file takes rows only. Declare "
                 f"S = bo.PSD({block.n}) and the rows {block.name} + S == {block.cap:g} * np.eye({block.n})"
             )
+    if program.cones.count:
+        raise ValueError(
+            f"the problem has {program.cones.count} second-order cones; an SDPA file takes psd matrices and "
+            "rows only. Write norm2(x) <= t as the psd matrix [[t I, x], [x', t]]"
+        )
     soft = np.flatnonzero(~program.bounds.hard)
     if len(soft):
         raise ValueError(f"{program.row_name(int(soft[0]))} is soft; an SDPA file takes hard rows only")

@@ -24,10 +24,8 @@ from bregopt.errors import did_you_mean
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.files import read_text
 from bregopt.io.matrices import Table, read_matrix
-from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Maximize, Minimize
-from bregopt.modeling.problem import Problem
+from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import check_options
@@ -284,10 +282,10 @@ def _objective(sense: str, text: Any, names: dict[str, Any]) -> Minimize:
         return _SENSES[sense](evaluate(_typed(text, str, "the value"), names))
 
 
-def _constraint(k: int, text: Any, names: dict[str, Any]) -> Constraint | EigenvalueBound:
+def _constraint(k: int, text: Any, names: dict[str, Any]) -> Declared:
     with _named(f"subject_to[{k}]"):
         constraint = evaluate(_typed(text, str, "the value"), names)
-        if not isinstance(constraint, Constraint | EigenvalueBound):
+        if not isinstance(constraint, Declared):
             raise TypeError(f"{text!r} is no constraint; expected a comparison (<=, >=, ==) or between(...)")
         return constraint
 

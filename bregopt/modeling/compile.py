@@ -17,9 +17,11 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compiled import AffineBounds, Compiled, slices
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.cone_rows import rows_of_cones
+from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
-from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.objectives import Minimize, SquaresTerm
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
 from bregopt.program.rows import Rows, concatenate_rows
@@ -30,7 +32,9 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
-def compile_problem(objective: Minimize, declared: Sequence[Constraint | EigenvalueBound]) -> Compiled:
+def compile_problem(
+    objective: Minimize, declared: Sequence[Constraint | EigenvalueBound | SecondOrderConstraint]
+) -> Compiled:
     """Return the compiled problem.
 
     Raises
@@ -40,7 +44,10 @@ def compile_problem(objective: Minimize, declared: Sequence[Constraint | Eigenva
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
-    expressions = [objective.expression.affine, *(c.body for c in constraints)]
+    cones = tuple(c for c in declared if isinstance(c, SecondOrderConstraint))
+    squares = [_soft_square(term, objective.sign) for term in objective.expression.squares]
+    bodies = [*(c.body for c in (*constraints, *squares)), *(c.body for c in cones)]
+    expressions = [objective.expression.affine, *bodies]
     mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
     matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
     variables = _ordered(*(e.variables.keys() for e in expressions))
@@ -48,6 +55,9 @@ def compile_problem(objective: Minimize, declared: Sequence[Constraint | Eigenva
         raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
     _check_names([*matrices, *variables])
     blocks = tuple(_block(X, objective, caps) for X in matrices)
+    in_cones = rows_of_cones(variables, cones)
+    constraints += [*in_cones.rows, *squares]
+    own, variables = variables, (*variables, *in_cones.variables)
     template = Program(
         blocks=blocks,
         A=_linear_map(matrices, constraints),
@@ -59,21 +69,31 @@ def compile_problem(objective: Minimize, declared: Sequence[Constraint | Eigenva
         labels=tuple((c.label, c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
+        cones=in_cones.cones,
     )
     parameters = _parameters(objective, constraints)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     return Compiled(
         matrices,
-        variables,
+        own,
         parameters,
         tuple(constraints),
+        cones,
         objective,
         lower,
         upper,
         parameter_slopes,
         template,
     )
+
+
+def _soft_square(term: SquaresTerm, sign: float) -> Constraint:
+    """Return soft rows that pay the sum of squares in the objective."""
+    e = term.argument
+    bound = -e.constant_part()
+    penalty = SoftPenalty(np.full(e.size, sign * term.weight), "square")
+    return Constraint(e.variable_part(), bound, bound, "==", penalty)
 
 
 def _block(X: PSD, objective: Minimize, caps: Sequence[EigenvalueBound]) -> Block:

@@ -14,6 +14,7 @@ from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, ParameterSlope, Penalty, Program
 
@@ -38,12 +39,17 @@ class AffineBounds:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A compiled problem: its variables in order, and a program without the values of parameters."""
+    """A compiled problem: its variables in order, and a program without the values of parameters.
+
+    The variables of the program are `variables` and, after them, those of second-order cones. Its rows are
+    `constraints`: the declared ones, those of the cones, and a soft row for each square in the objective.
+    """
 
     matrices: tuple[PSD, ...]
     variables: tuple[Variable, ...]
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
+    cones: tuple[SecondOrderConstraint, ...]
     objective: Minimize
     lower: AffineBounds
     upper: AffineBounds
@@ -79,6 +85,10 @@ class Compiled:
     def variable_slices(self) -> list[tuple[Variable, slice]]:
         """Return each ordinary variable with its slice of ``u``."""
         return list(zip(self.variables, slices(self.variables), strict=True))
+
+    def cone_slices(self) -> list[tuple[SecondOrderConstraint, slice]]:
+        """Return each second-order constraint with its slice of all variables in cones."""
+        return list(zip(self.cones, slices(self.cones), strict=True))
 
     def constraint_slices(self) -> list[tuple[Constraint, slice]]:
         """Return each constraint with its slice of the rows."""
@@ -139,6 +149,8 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
     """Return the kind of penalty of a soft constraint."""
     assert c.penalty is not None
     asked = c.penalty.kind
+    if asked == "square":
+        return Penalty.SQUARE
     if asked == "hinge" or (asked is None and own is None):
         return Penalty.HINGE
     if own is None:

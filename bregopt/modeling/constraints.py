@@ -16,7 +16,7 @@ class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
     gamma: Any  # array of one weight per row, or Parameter
-    kind: str | None  # "divergence" or "hinge"; None for the default of the objective
+    kind: str | None  # "divergence", "hinge" or "square"; None for the default of the objective
 
 
 class Constraint:

@@ -77,10 +77,10 @@ class Operand:
         return self.expression().mapped(_factor(matrix), left=False)
 
     def __le__(self, other: Any) -> Constraint:
-        return _compare(self, other, "<=")
+        return NotImplemented if _absorbs(other) else _compare(self, other, "<=")
 
     def __ge__(self, other: Any) -> Constraint:
-        return _compare(self, other, ">=")
+        return NotImplemented if _absorbs(other) else _compare(self, other, ">=")
 
     def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
         return _compare(self, other, "==")

@@ -1,10 +1,10 @@
-"""Objectives: divergences plus affine terms, to minimize or maximize."""
+"""Objectives: divergences, sums of squares and affine terms, to minimize or maximize."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from bregopt.arrays import finite_array, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.presolve.range_space import with_complement
@@ -24,11 +25,19 @@ __all__ = [
     "Maximize",
     "Minimize",
     "ObjectiveExpression",
+    "SquaresTerm",
     "bregman_div",
     "frobenius_div",
     "logdet_div",
+    "sum_squares",
     "von_neumann_div",
 ]
+
+
+_SQUARES_RULE = (
+    "a sum of squares is convex, so it may be bounded from above only: expected bo.sum_squares(x) <= t with "
+    "an affine t"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +60,36 @@ class DivergenceTerm:
 
 
 @dataclass(frozen=True, eq=False)
+class SquaresTerm:
+    """``weight`` times the sum of squares of the elements of an affine expression."""
+
+    argument: Expression
+    weight: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """The name of the term in messages."""
+        factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
+        return f"{factor}sum_squares({self.argument.label})"
+
+
+@dataclass(frozen=True, eq=False)
 class ObjectiveExpression:
-    """Divergences plus a scalar affine expression; adds and scales as CVXPY expressions do."""
+    """Divergences, sums of squares and a scalar affine expression; adds and scales as in CVXPY.
+
+    Without divergences it may be bounded from above: ``bo.sum_squares(x) <= t``.
+    """
 
     terms: tuple[DivergenceTerm, ...]
     affine: Expression
+    squares: tuple[SquaresTerm, ...] = ()
     absorbs_expressions = True
     __array_ufunc__ = None
 
     def __add__(self, other: Any) -> ObjectiveExpression:
         other = as_objective(other)
-        return ObjectiveExpression(self.terms + other.terms, self.affine.plus(other.affine))
+        squares = self.squares + other.squares
+        return ObjectiveExpression(self.terms + other.terms, self.affine.plus(other.affine), squares)
 
     __radd__ = __add__
 
@@ -79,7 +107,8 @@ class ObjectiveExpression:
             return self._weighed_by(factor)
         number = float(finite_array(factor, "factor of an objective", ndim=0))
         terms = tuple(replace(t, weight=t.weight * number) for t in self.terms)
-        return ObjectiveExpression(terms, self.affine.times(number))
+        squares = tuple(replace(t, weight=t.weight * number) for t in self.squares)
+        return ObjectiveExpression(terms, self.affine.times(number), squares)
 
     __rmul__ = __mul__
 
@@ -93,9 +122,47 @@ class ObjectiveExpression:
         affine = self.affine
         if not affine.is_constant or affine.parameters or affine.constant[0] != 0:
             raise TypeError(f"parameter {parameter.name} may weigh a divergence alone, not an affine term")
+        if self.squares:
+            raise TypeError(f"parameter {parameter.name} may weigh a divergence alone, not a sum of squares")
         if parameter.shape != () or any(t.parameter is not None for t in self.terms):
             raise TypeError(f"parameter {parameter.name}: a divergence takes one scalar parameter as weight")
         return replace(self, terms=tuple(replace(t, parameter=parameter) for t in self.terms))
+
+    def __le__(self, bound: Any) -> SecondOrderConstraint:
+        self._check_convex(f"{self!r} <= ...")
+        if isinstance(bound, ObjectiveExpression):
+            raise TypeError(f"{self!r} <= {bound!r}: {_SQUARES_RULE}")
+        weighted = [t.argument.times(np.sqrt(t.weight)) for t in self.squares]
+        left = bound - self.affine if self.affine.constant.any() or not self.affine.is_constant else bound
+        return squares_bounded(stacked(weighted), left, self.label)
+
+    def __ge__(self, other: Any) -> SecondOrderConstraint:
+        opposite = -self
+        opposite._check_convex(f"{self!r} >= ...")
+        return opposite <= -as_expression(other)
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError(f"{self!r} == ... is not convex; {_SQUARES_RULE}")
+
+    __hash__ = object.__hash__
+
+    def _check_convex(self, written: str) -> None:
+        """Refuse a bound from above of anything but sums of squares with positive weights."""
+        if self.terms or not self.squares:
+            raise TypeError(f"{written} is no constraint: a divergence may be minimized only")
+        if any(t.weight <= 0 for t in self.squares):
+            raise TypeError(f"{written} is not convex; {_SQUARES_RULE}")
+
+    @property
+    def label(self) -> str:
+        """The name of the expression in messages."""
+        parts = [*(t.label for t in self.terms), *(s.label for s in self.squares)]
+        if not self.affine.is_constant:
+            parts.append(self.affine.label)
+        return " + ".join(parts).replace("+ -", "- ") or "0"
+
+    def __repr__(self) -> str:
+        return self.label
 
     @property
     def value(self) -> float | None:
@@ -107,6 +174,11 @@ class ObjectiveExpression:
             weight = t.weight * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
             nearness = Nearness(t.divergence, np.asarray(t.X0), parameters=t.parameters)
             total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
+        for square in self.squares:
+            e = square.argument.value
+            if e is None or total is None:
+                return None
+            total = total + square.weight * float(np.sum(np.square(e)))
         return None if total is None else float(total)
 
 
@@ -116,7 +188,7 @@ class Minimize:
     Parameters
     ----------
     expression : objective
-        Divergences with positive weights plus a scalar affine expression.
+        Divergences and sums of squares with positive weights, and a scalar affine expression.
 
     Raises
     ------
@@ -134,14 +206,17 @@ class Minimize:
                     f"{type(self).__name__}: {t.divergence} divergence of {t.X.name} has weight "
                     f"{t.weight:g}; expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
                 )
+        for s in self.expression.squares:
+            if s.weight * self.sign <= 0:
+                raise ValueError(
+                    f"{type(self).__name__}: {s.label} has weight {s.weight:g}; expected "
+                    f"{'above' if self.sign > 0 else 'below'} 0, as a sum of squares is convex"
+                )
 
     @property
     def label(self) -> str:
         """The name of the expression in messages."""
-        parts = [t.label for t in self.expression.terms]
-        if not self.expression.affine.is_constant:
-            parts.append(self.expression.affine.label)
-        return " + ".join(parts).replace("+ -", "- ") or "0"
+        return self.expression.label
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label})"
@@ -153,7 +228,7 @@ class Maximize(Minimize):
     Parameters
     ----------
     expression : objective
-        Divergences with negative weights plus a scalar affine expression.
+        Divergences and sums of squares with negative weights, and a scalar affine expression.
 
     Raises
     ------
@@ -174,6 +249,32 @@ def as_objective(value: Any) -> ObjectiveExpression:
     if affine.size != 1:
         raise ValueError(f"the objective {affine.label} has shape {affine.shape}; expected a scalar")
     return ObjectiveExpression((), replace(affine, shape=()))
+
+
+def sum_squares(x: Any) -> ObjectiveExpression:
+    """Return the sum of squares of all elements of an expression, for an objective or ``<= t``.
+
+    The bound ``t`` may be a number or an affine expression.
+
+    Parameters
+    ----------
+    x : Expression, matrix variable or variable
+        Of any shape.
+
+    Returns
+    -------
+    objective
+        Divergences and affine expressions can be added to it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `x` is not affine or contains no variable.
+    """
+    e = as_expression(x, "x of sum_squares")
+    if e.is_constant:
+        raise ValueError("x of sum_squares contains no variable")
+    return ObjectiveExpression((), as_expression(0.0), (SquaresTerm(e),))
 
 
 def logdet_div(

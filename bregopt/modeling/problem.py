@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
+from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 
-__all__ = ["Problem"]
+__all__ = ["Declared", "Problem"]
+
+Declared = Constraint | EigenvalueBound | SecondOrderConstraint
 
 
 class Problem:
@@ -31,7 +35,7 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of Constraint and EigenvalueBound, optional
+    constraints : iterable of Constraint, EigenvalueBound and SecondOrderConstraint, optional
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -59,9 +63,7 @@ class Problem:
                 f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
             )
         self.objective = objective
-        self.constraints: tuple[Constraint | EigenvalueBound, ...] = tuple(
-            dict.fromkeys(_flattened(constraints))
-        )
+        self.constraints: tuple[Declared, ...] = tuple(dict.fromkeys(_flattened(constraints)))
         self._compiled: Compiled = compile_problem(objective, self.constraints)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -184,6 +186,9 @@ class Problem:
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
+        z = _multipliers_of_cones(raw)
+        for cone, place in self._compiled.cone_slices():
+            cone.set_multipliers(None if z is None else z[place])
         sign = self.objective.sign
         return replace(
             raw,
@@ -211,12 +216,23 @@ class Problem:
         return f"Problem({self.objective!r}, {constraints} with {rows}, {orders})"
 
 
+def _multipliers_of_cones(raw: Solution) -> Array | None:
+    """Return the reduced costs of the variables in cones; for a Farkas vector those of zero costs."""
+    if raw.duals is None:
+        return None
+    assert raw._program is not None
+    program = raw._program
+    costs = program.c if raw.X is not None else np.zeros(program.k)
+    reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
+    return reduced
+
+
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _flattened(constraints: Any) -> Iterable[Constraint | EigenvalueBound]:
-    if isinstance(constraints, Constraint | EigenvalueBound):
+def _flattened(constraints: Any) -> Iterable[Declared]:
+    if isinstance(constraints, Declared):
         yield constraints
         return
     if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray | Operand):

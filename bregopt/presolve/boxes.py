@@ -101,12 +101,14 @@ class Boxes:
 
 
 def _bounding(program: Program) -> IntArray:
-    """Return the indices of the hard inequalities in one variable and no matrix."""
+    """Return the indices of the hard inequalities in one variable, which is in no cone, and no matrix."""
     bounds = program.bounds
     if program.k == 0:
         return np.zeros(0, dtype=np.intp)
     rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
-    return rows[(program.A.slice(rows).norms() == 0) & (_only_entries(program, rows)[1] != 0)]
+    column, weight = _only_entries(program, rows)
+    in_cone = np.isin(column, program.cones.index)
+    return rows[(program.A.slice(rows).norms() == 0) & (weight != 0) & ~in_cone]
 
 
 def _only_entries(program: Program, rows: IntArray) -> tuple[IntArray, Array]:

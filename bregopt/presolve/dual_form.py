@@ -4,10 +4,10 @@ The program in the form of :mod:`bregopt.presolve.matrix_inequalities`, ``minimi
 psd, lo <= K v <= hi``, has the dual (Vandenberghe, Boyd 1996, Semidefinite Programming, section 3)
 
     minimize    <F_0, Z> - lo'y_+ - hi'y_- - offset
-    subject to  -F*(Z) - K'(y_+ + y_-) = -c,   Z psd,   0 <= y_+ <= gamma,   -gamma <= y_- <= 0,
+    subject to  -F*(Z) - K'(y_+ + y_-) - s = -c,   Z psd,   0 <= y_+ <= gamma,   -gamma <= y_- <= 0,
 
-with an infinite ``gamma`` for a hard row. The bounds of single variables are rows of ``K`` too. The
-multipliers of the equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual
+with an infinite ``gamma`` for a hard row. The bounds of single variables are rows of ``K`` too, and ``s`` is
+zero but for variables in second-order cones, whose ``s`` are in the same cones. The multipliers of the equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual
 is a ray of the program, and a ray of the dual is a Farkas vector of the program.
 """
 
@@ -27,7 +27,17 @@ from bregopt.presolve.constants import DUAL_PAYS
 from bregopt.presolve.matrix_inequalities import MatrixInequalities, matrix_inequalities
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import svec_map
-from bregopt.program import Answer, Block, Bounds, Penalty, Program, Start, StopReason, pays
+from bregopt.program import (
+    Answer,
+    Block,
+    Bounds,
+    Penalty,
+    Program,
+    SecondOrderCones,
+    Start,
+    StopReason,
+    pays,
+)
 from bregopt.program.rows import Coordinates, SparseRows
 
 __all__ = ["DualForm", "Dualized"]
@@ -44,14 +54,15 @@ class Dualized(Reduced):
         The elements of ``v`` that have a row.
     multiplied : int array
         For each variable of the dual, the row of ``K`` that it multiplies; after those rows come the boxes
-        of the variables `boxed`.
-    boxed : int array
+        and cones of the variables `held`.
+    held : int array
+        The variables in a box, then those in second-order cones.
     """
 
     form: MatrixInequalities
     used: IntArray
     multiplied: IntArray
-    boxed: IntArray
+    held: IntArray
     rescales: ClassVar[bool] = True
 
     @property
@@ -62,12 +73,12 @@ class Dualized(Reduced):
 
     def shrink(self, start: Start) -> Start:
         whole, form = self.whole, self.form
-        reduced = (whole.c - whole.B.T @ start.y)[self.boxed]
+        reduced = (whole.c - whole.B.T @ start.y)[self.held]
         own = np.concatenate([start.y[form.kept], reduced])[self.multiplied]
         Z = form.matrices(form.prices - form.rows.T @ start.y)
         X = form.entries(start.X) if start.X else form.F_0
         v = np.concatenate([start.u, X[form.others]])
-        own = np.clip(own, self.program.u_lo, self.program.u_hi)
+        own = self.program.cones.clipped(np.clip(own, self.program.u_lo, self.program.u_hi))
         return Start(Z if start.X else (), own, v[self.used])
 
     def restore(self, answer: Answer) -> Answer:
@@ -80,7 +91,7 @@ class Dualized(Reduced):
         if answer.stop is StopReason.INFEASIBLE:
             X, u, y = form.F @ v, v[: whole.k], np.zeros(whole.m)
             return replace(answer, X=form.matrices(X), u=u, y=y, stop=StopReason.UNBOUNDED, y_on_faces=None)
-        v[: whole.k] = u = np.clip(v[: whole.k], whole.u_lo, whole.u_hi)
+        v[: whole.k] = u = whole.cones.clipped(np.clip(v[: whole.k], whole.u_lo, whole.u_hi))
         X = tuple(_psd(S) for S in form.matrices(form.F_0 + form.F @ v))
         y = form.multipliers(form.entries(answer.X), self._multipliers(answer.u), form.prices)
         y = y if pays(whole) else 0 * y
@@ -89,7 +100,7 @@ class Dualized(Reduced):
     def _multipliers(self, own: Array) -> Array:
         """Return the multipliers of the rows of ``K`` from the variables of the dual."""
         count = len(self.form.kept)
-        multipliers: Array = np.bincount(self.multiplied, own, count + len(self.boxed))[:count].astype(float)
+        multipliers: Array = np.bincount(self.multiplied, own, count + len(self.held))[:count].astype(float)
         return multipliers
 
 
@@ -105,13 +116,14 @@ class DualForm:
         form = matrix_inequalities(posed, largest=math.cbrt(3 * most))
         if form is None:
             return None
-        boxed = np.flatnonzero(np.isfinite(program.u_lo) | np.isfinite(program.u_hi))
+        boxed = np.isfinite(program.u_lo) | np.isfinite(program.u_hi)
+        held = np.concatenate([np.flatnonzero(boxed), program.cones.index])
         used = np.bincount(form.F.indices, minlength=len(form.c)) > 0
         used |= np.bincount(form.K.indices, minlength=len(form.c)) > 0
-        used[boxed] = True
+        used[held] = True
         if not used.any() or form.c[~used].any():  # unbounded, which needs no matrix to show it
             return None
-        found = _dual(program, form, np.flatnonzero(used), boxed)
+        found = _dual(program, form, np.flatnonzero(used), held)
         return found if _newton_work(found.program) < most else None
 
 
@@ -128,29 +140,32 @@ def _of_least_traces(program: Program) -> Program:
     return replace(program, blocks=tuple(blocks))
 
 
-def _dual(whole: Program, form: MatrixInequalities, used: IntArray, boxed: IntArray) -> Dualized:
-    box = sp.csr_array((np.ones(len(boxed)), (np.arange(len(boxed)), boxed)), (len(boxed), len(form.c)))
+def _dual(whole: Program, form: MatrixInequalities, used: IntArray, held: IntArray) -> Dualized:
+    box = sp.csr_array((np.ones(len(held)), (np.arange(len(held)), held)), (len(held), len(form.c)))
     K = sp.csr_array(sp.vstack([form.K, box], format="csr"))
+    cones, boxed = whole.cones, held[: len(held) - whole.cones.size]
     lo = np.concatenate([form.bounds.lo, whole.u_lo[boxed]])
     hi = np.concatenate([form.bounds.hi, whole.u_hi[boxed]])
     gamma = np.concatenate([form.bounds.gamma, np.full(len(boxed), np.inf)])
+    in_cones, free = np.arange(len(lo), K.shape[0]), np.full(cones.size, np.inf)
     equal = lo == hi
     below, above = np.flatnonzero(np.isfinite(lo)), np.flatnonzero(np.isfinite(hi) & ~equal)
     F = sp.csr_array(form.F[:, used].T)
     F.sort_indices()
-    multiplied, p = np.concatenate([below, above]), len(used)
+    multiplied, p = np.concatenate([below, above, in_cones]), len(used)
     program = Program(
         blocks=_blocks(form),
         A=svec_map(whole.A.orders, -F),
         B=sp.csr_array(-K[multiplied][:, used].T),
         bounds=Bounds(-form.c[used], -form.c[used], np.full(p, int(Penalty.HARD)), np.full(p, np.inf)),
-        c=-np.concatenate([lo[below], hi[above]]),
-        u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above]]),
-        u_hi=np.concatenate([gamma[below], np.zeros(len(above))]),
+        c=-np.concatenate([lo[below], hi[above], 0 * cones.identity]),
+        u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above], -free]),
+        u_hi=np.concatenate([gamma[below], np.zeros(len(above)), free]),
         offset=-form.offset,
         maximize=not whole.maximize,
+        cones=SecondOrderCones(len(below) + len(above) + np.arange(cones.size), cones.dimensions),
     )
-    return Dualized(whole, program, form, used, multiplied, boxed)
+    return Dualized(whole, program, form, used, multiplied, held)
 
 
 def _blocks(form: MatrixInequalities) -> tuple[Block, ...]:

@@ -78,6 +78,7 @@ class Slacks:
             c=program.c[kept],
             u_lo=program.u_lo[kept],
             u_hi=program.u_hi[kept],
+            cones=program.cones.renumbered(np.searchsorted(kept, np.arange(program.k))),
             offset=program.offset + float(program.c[slack] @ least),
         )
         return Folded(program, folded, kept, slack, row, weight)

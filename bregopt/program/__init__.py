@@ -3,6 +3,7 @@
 from bregopt.program.anchor import divergence_of
 from bregopt.program.answer import Answer, Start, StopReason
 from bregopt.program.bounds import Bounds, Penalty, Target
+from bregopt.program.cones import NO_CONES, SecondOrderCones
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
@@ -17,6 +18,7 @@ from bregopt.program.sparse_plus_low_rank import (
 )
 
 __all__ = [
+    "NO_CONES",
     "Answer",
     "Block",
     "Bounds",
@@ -29,6 +31,7 @@ __all__ = [
     "Penalty",
     "Program",
     "Scale",
+    "SecondOrderCones",
     "SparseLowRankProgram",
     "SparseLowRankRows",
     "SparsePlusLowRank",

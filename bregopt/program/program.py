@@ -1,7 +1,9 @@
 """The problem as a solver receives it: plain arrays, compiled from the declarations of a user.
 
     minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   penalties of soft rows
-    subject to  lo <= A(X) + B u <= hi,   0 <= X (<= cap I),   u_lo <= u <= u_hi
+    subject to  lo <= A(X) + B u <= hi,   0 <= X (<= cap I),   u_lo <= u <= u_hi,   u_K in Q
+
+``Q`` is the second-order cone; each group ``K`` of variables that are in one has no box.
 
 A :class:`Program` always minimizes; the modeling layer negates the objective of a maximization.
 """
@@ -20,6 +22,7 @@ from bregopt.arrays import Array, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
+from bregopt.program.cones import NO_CONES, SecondOrderCones
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
@@ -131,6 +134,8 @@ class Program:
         The parts of the bounds that depend on parameters; for translation.
     maximize : bool
         Whether the user maximizes the negative of this objective; reports then use the user's sign.
+    cones : SecondOrderCones
+        Of ordinary variables; none by default.
     reductions : dict
         Cached results of reductions of this program, by name and options (:mod:`bregopt.presolve`).
     """
@@ -147,6 +152,7 @@ class Program:
     columns: tuple[tuple[str, int], ...] = ()
     parameter_slopes: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
+    cones: SecondOrderCones = NO_CONES
     reductions: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,6 +182,13 @@ class Program:
     def faces(self) -> tuple[Face, ...]:
         """The face that each matrix is on; the whole cone where the rows leave it an interior."""
         return tuple(Face.whole(b.n) if b.face is None else b.face for b in self.blocks)
+
+    @cached_property
+    def free(self) -> Mask:
+        """Mask of the ordinary variables that neither a box nor a cone bounds, shape ``(k,)``."""
+        mask: Mask = np.isinf(self.u_lo) & np.isinf(self.u_hi)
+        mask[self.cones.index] = False
+        return mask
 
     @cached_property
     def alone(self) -> Mask:
@@ -224,22 +237,32 @@ class Program:
         """The size of ``X`` that changes a row as much as one unit of a variable, shape ``(k,)``.
 
         The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables in no such row it follows
-        from those of the variables that they share rows with; where none of these has one, it is the largest
-        ``|B_kj| / ||B_k||``.
+        from those of the variables that they share rows or a cone with; where none of these has one, it is
+        the largest ``|B_kj| / ||B_k||``.
         """
         if self.m == 0 or self.k == 0:
             return np.zeros(self.k)
         norms = self.A.norms()
-        sizes = self._largest_share(np.where(norms > 0, norms, np.inf))
+        sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
         while (known := sizes > 0).any() and not known.all():
             per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
             rows = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
             shared = self._largest_share(np.where((norms == 0) & (rows > 0), rows, np.inf))
             if not shared[~known].any():
                 break
-            sizes = np.where(known, sizes, shared)
+            sizes = self._within_cones(np.where(known, sizes, shared))
         alone = self._largest_share(np.where(self.row_sizes > 0, self.row_sizes, np.inf))
-        return np.where(sizes > 0, sizes, alone)
+        return self._within_cones(np.where(sizes > 0, sizes, alone))
+
+    def _within_cones(self, sizes: Array) -> Array:
+        """Return the sizes of columns, unknown ones in a second-order cone from the others there."""
+        cones = self.cones
+        if not cones.count:
+            return sizes
+        own, within = sizes[cones.index], sizes.copy()
+        largest = np.maximum.reduceat(own, cones.starts)[cones.owner]
+        within[cones.index] = np.where(own > 0, own, largest)
+        return within
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences import BUILT_IN, psd_part
+from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Nearness, Program
@@ -72,7 +73,7 @@ def _scale(program: Program) -> Scale:
     largest = below_caps if all_capped else np.inf
     demand = min(max(demanded, *(_norm(X0) for X0 in starts), 0.0), largest)
     primal = min(max(demand, allowed) or below_caps or 1.0, largest)
-    dual = _dual_size(program)
+    dual = _dual_size(program, primal)
     units = [b.nearness.mu * _unit(b.nearness) for b in program.blocks if b.nearness is not None]
     return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
 
@@ -106,18 +107,26 @@ def _norm_below_caps(program: Program) -> float:
     return math.sqrt(sum(b.n * b.cap**2 for b in program.blocks if b.cap is not None))
 
 
-def _dual_size(program: Program) -> float:
-    """Return the largest magnitude of a cost, or the least price where there is none."""
+def _dual_size(program: Program, primal: float) -> float:
+    """Return the largest magnitude of a cost, or the least price of a soft row where there is none.
+
+    A squared penalty has the cost of its slope at the activity zero. Its price is that at the scale of ``X``.
+    """
+    bounds, row_sizes = program.bounds, program.row_sizes
     sizes = [float(b.cost.norms()[0]) for b in program.blocks if b.cost is not None]
     if program.k:
         column = program.column_sizes
         used = column > 0
         sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
+    square = bounds.kind == int(Penalty.SQUARE)
+    relaxed = np.maximum(np.maximum(bounds.lo, -bounds.hi), 0.0)[square]
+    sizes.append(float((2 * bounds.gamma[square] * relaxed * row_sizes[square]).max(initial=0.0)))
     largest = max(sizes, default=0.0)
     if largest > 0 or any(program.divergences):
         return largest
-    soft = ~program.bounds.hard & (program.row_sizes > 0)
-    return float((program.bounds.gamma * program.row_sizes)[soft].min()) if soft.any() else 0.0
+    soft = ~bounds.hard & (row_sizes > 0)
+    price = bounds.gamma[soft] * row_sizes[soft] * np.where(square, 2 * row_sizes * primal, 1.0)[soft]
+    return float(price.min()) if soft.any() else 0.0
 
 
 def _norm(X0: Array | LowRank) -> float:

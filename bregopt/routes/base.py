@@ -49,6 +49,8 @@ class Capabilities:
         Penalties that soft rows may have.
     caps : bool
         Whether blocks may have an upper bound on their eigenvalues.
+    cones : bool
+        Whether ordinary variables may be in second-order cones.
     needs_trace_bound : bool
         Whether the rows must bound the trace of each block.
     matrices : int
@@ -64,6 +66,7 @@ class Capabilities:
     variables: bool = True
     penalties: frozenset[Penalty] = frozenset(Penalty)
     caps: bool = False
+    cones: bool = False
     needs_trace_bound: bool = False
     matrices: int = 0
     reductions: tuple[str, ...] = ()
@@ -80,6 +83,8 @@ class Capabilities:
                 return f"it does not take a bound on eigenvalues (lambda_max of {block.name})"
         if program.k and not self.variables:
             return f"it does not take ordinary variables (the problem has {program.k})"
+        if program.cones.count and not self.cones:
+            return f"it does not take second-order cones (the problem has {program.cones.count})"
         for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
             if penalty in program.bounds.kinds:
                 paid = "a hinge" if penalty is Penalty.HINGE else SCALARS[penalty].name

@@ -126,7 +126,7 @@ class ActiveSet:
         active_set = self
         lower, upper = program.bounds.dual_range()
         columns = program.B.tocsc()
-        for j in np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi)):
+        for j in np.flatnonzero(program.free):
             least, largest = active_set.reach(program)
             short = max(program.c[j] - largest[j], least[j] - program.c[j])
             if short < 0:

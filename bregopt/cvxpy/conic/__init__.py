@@ -1,17 +1,18 @@
-"""Conic programs with psd cones as a :class:`~bregopt.program.Program`.
+"""Conic programs with second-order and psd cones as a :class:`~bregopt.program.Program`.
 
 They are read from either side of the pair
 
     minimize  c'x   subject to  A x + s = b,  s in K        (P)
     minimize  b'z   subject to  A'z = -c,     z in K*       (D)
 
-with ``K`` the zero cone, the nonnegative numbers and psd matrices, in this order. A psd matrix is given by
-its upper triangle, column by column; entries off the diagonal are multiplied by the square root of two.
+with ``K`` the zero cone, the nonnegative numbers, second-order cones and psd matrices, in this order. A psd
+matrix is given by its upper triangle, column by column; entries off the diagonal are multiplied by the square
+root of two.
 
-Read directly, the matrices are the blocks of ``s``; variables that are entries of a block, such as those of a
-psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``, and each variable has a
-row: this suits linear matrix inequalities. :func:`read_conic` prefers the reading with fewer rows and free
-variables.
+Read directly, the matrices are the blocks of ``s``; variables that are entries of a block or second-order
+cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
+and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the reading
+with fewer rows and free variables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A conic program read directly: the matrices are the blocks of ``s``.
 
-Variables that are entries of a block, such as those of a psd variable, are eliminated: they are the pivots.
+Variables that are entries of a block or of a second-order cone, such as those of a psd variable, are
+eliminated: they are the pivots.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Direct:
     ----------
     conic : Conic
     program : Program
-        Its ``u`` is ``x_F``, and its rows are the rows ``R``.
+        Its ``u`` is ``x_F`` and then the ``s`` of the second-order cones; its rows are the rows ``R``.
     D, P : int array
         The pivots' rows and variables.
     T : array
@@ -49,10 +50,11 @@ class Direct:
 
     def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
         """Return the ``x`` of an answer."""
-        A, b, linear = self.conic.A, self.conic.b, self.conic.linear
+        A, b, free = self.conic.A, self.conic.b, len(self.F)
         x = np.zeros(A.shape[1])
-        x[self.F] = u
-        x[self.P] = self.T * ((b - A @ x)[self.D] - self.conic.triangles(S)[self.D - linear])
+        x[self.F] = u[:free]
+        s = np.concatenate([u[free:], self.conic.triangles(S)])
+        x[self.P] = self.T * ((b - A @ x)[self.D] - s[self.D - self.conic.linear])
         return x
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
@@ -73,24 +75,24 @@ class Pivots(NamedTuple):
 
 
 def pivots_of(conic: Conic) -> Pivots:
-    """Return psd rows, and for each a variable that occurs in no other of these rows.
+    """Return rows of second-order cones and matrices, and for each a variable that is in no other of them.
 
-    First come variables that are the only one in a psd row. Then, in rows without such a variable, come
-    variables that occur in no other psd row.
+    First come variables that are the only one in such a row. Then, in rows without such a variable, come
+    variables that occur in no other such row.
     """
-    psd = conic.A[conic.linear :]
-    count = np.diff(psd.indptr)
-    single = psd.indptr[np.flatnonzero(count == 1)]
-    alone, first = np.unique(psd.indices[single], return_index=True)
-    taken = np.zeros(psd.shape[1], dtype=bool)
+    curved = conic.A[conic.linear :]
+    count = np.diff(curved.indptr)
+    single = curved.indptr[np.flatnonzero(count == 1)]
+    alone, first = np.unique(curved.indices[single], return_index=True)
+    taken = np.zeros(curved.shape[1], dtype=bool)
     taken[alone] = True
-    row = np.repeat(np.arange(psd.shape[0]), count)
-    open_row = np.bincount(row, weights=taken[psd.indices], minlength=psd.shape[0]) == 0
-    once = np.bincount(psd.indices, minlength=psd.shape[1]) == 1
-    own = np.flatnonzero(open_row[row] & once[psd.indices])
+    row = np.repeat(np.arange(curved.shape[0]), count)
+    open_row = np.bincount(row, weights=taken[curved.indices], minlength=curved.shape[0]) == 0
+    once = np.bincount(curved.indices, minlength=curved.shape[1]) == 1
+    own = np.flatnonzero(open_row[row] & once[curved.indices])
     _, at = np.unique(row[own], return_index=True)
     chosen = np.concatenate([single[first], own[at]])
-    return Pivots(row[chosen] + conic.linear, psd.indices[chosen], psd.data[chosen])
+    return Pivots(row[chosen] + conic.linear, curved.indices[chosen], curved.data[chosen])
 
 
 def read_directly(conic: Conic, pivots: Pivots) -> Direct:
@@ -99,22 +101,29 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     R, F = others(D, A.shape[0]), others(P, A.shape[1])
     through = sp.csr_array(A[R][:, P] @ sp.diags_array(T))
-    # A row has entries in s_D; a psd row has one more, in its own element of s.
+    # A row has entries in s_D; a row of a cone or matrix has one more, in its own element of s.
     inner = np.flatnonzero(conic.linear <= R)
-    s = sp.coo_array(-through)
-    row = np.concatenate([s.row, inner])
-    place = np.concatenate([D[s.col], R[inner]]) - conic.linear
-    value = np.concatenate([s.data, np.ones(len(inner))])
+    entries = sp.coo_array(-through)
+    row = np.concatenate([entries.row, inner])
+    place = np.concatenate([D[entries.col], R[inner]]) - conic.linear
+    value = np.concatenate([entries.data, np.ones(len(inner))])
+    count, in_cone = sum(conic.soc), place < sum(conic.soc)
+    of_cones = sp.csr_array((value[in_cone], (row[in_cone], place[in_cone])), (len(R), count))
+    of_matrices = row[~in_cone], place[~in_cone] - count, value[~in_cone]
+    price = np.zeros(count + len(conic.places.block))
+    price[D - conic.linear] = -T * c[P]
     bound = b[R] - through @ b[D]
+    k = len(F) + count
     program = Program(
-        blocks=blocks_of(conic, D - conic.linear, -T * c[P]),
-        A=map_of(conic, len(R), row, place, value),
-        B=sp.csr_array(A[R][:, F] - through @ A[D][:, F]),
+        blocks=blocks_of(conic, price[count:]),
+        A=map_of(conic, len(R), *of_matrices),
+        B=sp.csr_array(sp.hstack([A[R][:, F] - through @ A[D][:, F], of_cones])),
         bounds=hard_bounds(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
-        c=_without_round_off(c[F], A[D][:, F].T, T * c[P]),
-        u_lo=np.full(len(F), -np.inf),
-        u_hi=np.full(len(F), np.inf),
+        c=np.concatenate([_without_round_off(c[F], A[D][:, F].T, T * c[P]), price[:count]]),
+        u_lo=np.full(k, -np.inf),
+        u_hi=np.full(k, np.inf),
         offset=float(c[P] @ (T * b[D])),
+        cones=conic.cones(len(F)),
     )
     return Direct(conic, program, D, P, T, F, R)
 

@@ -36,15 +36,17 @@ class Dual:
 
 def read_dual(conic: Conic) -> Dual:
     """Return the reading of (D)."""
-    A, linear = conic.A, conic.linear
-    psd = sp.coo_array(A[linear:])
+    A, linear, first_psd = conic.A, conic.linear, conic.first_psd
+    psd = sp.coo_array(A[first_psd:])
+    row = np.arange(first_psd)
     program = Program(
-        blocks=blocks_of(conic, np.arange(psd.shape[0]), conic.b[linear:]),
+        blocks=blocks_of(conic, conic.b[first_psd:]),
         A=map_of(conic, A.shape[1], psd.col, psd.row, psd.data),
-        B=sp.csr_array(A[:linear].T),
+        B=sp.csr_array(A[:first_psd].T),
         bounds=hard_bounds(-conic.c, -conic.c),
-        c=conic.b[:linear],
-        u_lo=np.where(np.arange(linear) < conic.zero, -np.inf, 0.0),
-        u_hi=np.full(linear, np.inf),
+        c=conic.b[:first_psd],
+        u_lo=np.where((row >= conic.zero) & (row < linear), 0.0, -np.inf),
+        u_hi=np.full(first_psd, np.inf),
+        cones=conic.cones(linear),
     )
     return Dual(conic, program)

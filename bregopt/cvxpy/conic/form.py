@@ -1,4 +1,4 @@
-"""The data of a conic program with psd cones, in the layout that CVXPY makes for Clarabel."""
+"""The data of a conic program with second-order and psd cones, as CVXPY lays it out for Clarabel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.cones import triangle
+from bregopt.program import SecondOrderCones
 
 __all__ = ["Conic", "Places", "others"]
 
@@ -36,6 +37,8 @@ class Conic:
     c : array of shape (k,)
     zero, nonneg : int
         Numbers of rows of the zero cone and of the nonnegative numbers, which come first.
+    soc : tuple of int
+        Dimensions of the second-order cones, whose rows come next.
     orders : tuple of int
         Orders of the psd matrices.
     """
@@ -45,17 +48,28 @@ class Conic:
     c: Array
     zero: int
     nonneg: int
+    soc: tuple[int, ...]
     orders: tuple[int, ...]
 
     @property
     def linear(self) -> int:
-        """The number of rows that are not of a psd matrix."""
+        """The number of rows of the zero cone and of the nonnegative numbers."""
         return self.zero + self.nonneg
+
+    @property
+    def first_psd(self) -> int:
+        """The number of rows that are not of a psd matrix."""
+        return self.linear + sum(self.soc)
+
+    def cones(self, first: int) -> SecondOrderCones:
+        """Return the second-order cones, if their rows are the variables from the number `first` on."""
+        ends = np.cumsum([first, *self.soc])
+        return SecondOrderCones.of([np.arange(*pair) for pair in pairwise(ends.tolist())])
 
     @property
     def spans(self) -> list[slice]:
         """The rows of each psd matrix."""
-        ends = np.cumsum([self.linear, *(n * (n + 1) // 2 for n in self.orders)])
+        ends = np.cumsum([self.first_psd, *(n * (n + 1) // 2 for n in self.orders)])
         return [slice(*pair) for pair in pairwise(ends.tolist())]
 
     @cached_property

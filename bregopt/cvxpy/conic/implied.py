@@ -57,6 +57,7 @@ def with_rows(conic: Conic, kept: Mask) -> Conic:
         c=conic.c,
         zero=int(kept[: conic.zero].sum()),
         nonneg=int(kept[conic.zero : conic.linear].sum()),
+        soc=conic.soc,
         orders=tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start]),
     )
 
@@ -144,7 +145,7 @@ def _needed_matrices(conic: Conic) -> Mask:
     """
     kept = np.ones(len(conic.b), dtype=bool)
     alike: dict[tuple[Any, ...], list[int]] = {}
-    S = conic.matrices(conic.b[conic.linear :])
+    S = conic.matrices(conic.b[conic.first_psd :])
     for b, span in enumerate(conic.spans):
         A = conic.A[span]
         others = alike.setdefault((A.data.tobytes(), A.indices.tobytes(), A.indptr.tobytes()), [])

@@ -15,10 +15,8 @@ from bregopt.program.rows import Coordinates, SparseRows
 __all__ = ["blocks_of", "hard_bounds", "map_of"]
 
 
-def blocks_of(conic: Conic, place: IntArray, price: Array) -> tuple[Block, ...]:
-    """Return the blocks, with the given prices of the given psd rows."""
-    cost = np.zeros(len(conic.places.block))
-    cost[place] = price
+def blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
+    """Return the blocks, with the given prices of the psd rows."""
     used = np.flatnonzero(cost)
     rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
     return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))

@@ -84,7 +84,7 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
     The certificate is that of the dual reading, with the matrices of ``z`` and the multipliers ``x``.
     """
     program = read_dual(conic).program
-    S, u = conic.matrices(z[conic.linear :]), z[: conic.linear]
+    S, u = conic.matrices(z[conic.first_psd :]), z[: conic.first_psd]
     if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
         certificate = certify(PrimalDualPoint(program, S, u, x))
         near = status == "Solved" or certificate.meets(max(tol, _NEAR))
@@ -123,7 +123,7 @@ def _by_route(
     if route == _REFERENCE:
         refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
         return f"no route takes its {form} form ({'; '.join(refusals)})"
-    shape, start = (form, program.m, program.k, conic.orders), None
+    shape, start = (form, program.m, program.k, conic.soc, conic.orders), None
     if warm_start and cache.get(_START, (None,))[0] == shape:
         start = cache[_START][1]
     try:

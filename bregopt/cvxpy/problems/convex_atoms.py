@@ -58,6 +58,7 @@ class AtomTerms:
     spectral: list[Spectral] = field(default_factory=list)
     penalties: list[ElementPenalty] = field(default_factory=list)
     affine: list[tuple[Any, Elements]] = field(default_factory=list)
+    constraints: list[Any] = field(default_factory=list)
     constant: float = 0.0
 
 

@@ -14,9 +14,11 @@ from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Elements, constant_value
 from bregopt.cvxpy.problems.convex_atoms import Spectral
+from bregopt.cvxpy.problems.epigraphs import SENSES, affine_problem
 from bregopt.cvxpy.problems.lowered import ImpliedCone, Lowered
 from bregopt.cvxpy.problems.objective import Goal, objective_of, read_objective
 from bregopt.cvxpy.problems.psd_claims import Claim, claim_of, is_symmetric_map
+from bregopt.cvxpy.problems.second_order import second_order
 from bregopt.cvxpy.problems.soft_rows import eliminate_relaxed_bounds
 from bregopt.cvxpy.problems.variables import (
     MatrixForm,
@@ -37,12 +39,12 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.rows import Entries
 
 __all__ = ["lower"]
 
-_SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
 _CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
 
@@ -66,6 +68,7 @@ def lower(problem: Any) -> Lowered:
     _check_kinds(problem)
     check_sizes(problem)
     goal = read_objective(problem.objective)
+    problem, given = affine_problem(problem, goal.constraints)
     claims: dict[Any, Claim | None] = {}
     for number, c in enumerate(problem.constraints):
         if _is_cone(c):
@@ -75,12 +78,14 @@ def lower(problem: Any) -> Lowered:
     parameters, written = _parameters(problem), _written(problem)
     rows, symmetric, trivial = _rows(problem, forms, parameters, written)
     cones, linked = _cones(problem, claims, forms)
+    second_orders = _second_orders(problem, forms, parameters, written)
     spectral, more = _arguments(goal.spectral, forms)
     objective, paid = objective_of(goal, forms, spectral)
     others = [*linked, *more, *_boxes(forms)]
-    rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, others, paid, objective)
+    fixed: list[Constraint | SecondOrderConstraint] = [*others, *second_orders.values()]
+    rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
-    constraints = [*rows.values(), *others, *paid]
+    constraints = [*rows.values(), *others, *paid, *second_orders.values()]
     try:
         ours = Problem(sense, constraints)
     except ValueError as error:
@@ -92,6 +97,8 @@ def lower(problem: Any) -> Lowered:
         rows,
         symmetric,
         cones,
+        second_orders,
+        given,
         trivial,
         relaxed,
         {theirs: parameter for theirs, parameter in parameters.items() if parameter in used},
@@ -106,7 +113,7 @@ def _check_kinds(problem: Any) -> None:
     for variable in problem.variables():
         check_variable(variable)
     for number, c in enumerate(problem.constraints):
-        if not _is_cone(c) and type(c).__name__ not in _SENSES:
+        if not _is_cone(c) and type(c).__name__ not in (*SENSES, "SOC"):
             order = f" over an array of {len(c.shape)} dimensions" if type(c).__name__ == "PSD" else ""
             raise UnsupportedProblemError(f"constraint {number} is of the kind {type(c).__name__}{order}")
 
@@ -171,7 +178,7 @@ def _rows(
     rows, symmetric, trivial = {}, set(), []
     for number, c in enumerate(problem.constraints):
         kind = type(c).__name__
-        if _is_cone(c):
+        if kind not in SENSES:
             continue
         with _named(number):
             found = rows_of(c.expr, parametric=True)
@@ -180,14 +187,26 @@ def _rows(
         written |= found.frozen
         body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
-            rows[c] = _compared(body, _SENSES[kind])
+            rows[c] = _compared(body, SENSES[kind])
             if is_symmetric_map(found, c.shape):
                 symmetric.add(c)
-        elif _holds(body.constant, _SENSES[kind]):
+        elif _holds(body.constant, SENSES[kind]):
             trivial.append(c)
         else:
             raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
     return rows, symmetric, trivial
+
+
+def _second_orders(
+    problem: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
+) -> dict[Any, SecondOrderConstraint]:
+    """Return the constraints with second-order cones; substituted parameters are added to `written`."""
+    found = {}
+    for number, c in enumerate(problem.constraints):
+        if type(c).__name__ == "SOC":
+            with _named(number):
+                found[c] = second_order(c, forms, parameters, written)
+    return found
 
 
 @contextmanager

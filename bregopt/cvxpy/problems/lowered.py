@@ -15,6 +15,7 @@ from bregopt.cvxpy.problems.variables import VariableForm
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.problem import Problem
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.solution import Solution
@@ -42,6 +43,9 @@ class Lowered:
     symmetric : set
         Those of `rows` whose coefficients form a symmetric matrix: mirrored entries are one row.
     cones : dict from psd constraint of CVXPY to the psd matrix that implies it
+    second_orders : dict from SOC constraint of CVXPY to constraint of ours
+    given : dict
+        The user's constraint for each of CVXPY's whose convex atoms were replaced by their epigraphs.
     trivial : list
         Constraints without a variable that hold.
     relaxed : list of RelaxedBound
@@ -57,6 +61,8 @@ class Lowered:
     rows: dict[Any, Constraint]
     symmetric: set[Any]
     cones: dict[Any, ImpliedCone]
+    second_orders: dict[Any, SecondOrderConstraint]
+    given: dict[Any, Any]
     trivial: list[Any]
     relaxed: list[RelaxedBound]
     parameters: dict[Any, Parameter]
@@ -100,6 +106,10 @@ class Lowered:
                 duals[c.id] = (duals[c.id] + duals[c.id].T) / 2
         for c, cone in self.cones.items():
             duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
+        for c, second_order in self.second_orders.items():
+            assert second_order.multipliers is not None
+            duals[c.id] = second_order.multipliers
+        duals |= {theirs.id: duals[c.id].reshape(theirs.shape) for c, theirs in self.given.items()}
         return duals
 
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:

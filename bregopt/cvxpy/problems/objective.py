@@ -10,13 +10,14 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine_reader import rows_of
-from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, joined
-from bregopt.cvxpy.problems.convex_atoms import ElementPenalty, Spectral, read_convex_atom
+from bregopt.cvxpy.problems.coefficients import Coefficients, ConvexTerm, Elements, joined
+from bregopt.cvxpy.problems.convex_atoms import AtomTerms, ElementPenalty, Spectral, read_convex_atom
+from bregopt.cvxpy.problems.epigraphs import epigraph
 from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
 from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     ObjectiveExpression,
@@ -34,11 +35,15 @@ _ZERO = 1e-14  # relative to the linear term, times the order: smaller remainder
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """The terms to be minimized: affine rows, spectral terms, penalties, a constant."""
+    """The terms to be minimized: affine rows, spectral terms, penalties, a constant.
+
+    The `constraints`, of CVXPY, belong to the epigraphs of other convex atoms.
+    """
 
     affine: list[Coefficients]
     spectral: list[Spectral]
     penalties: list[ElementPenalty]
+    constraints: list[Any]
     constant: float
 
 
@@ -53,14 +58,32 @@ def read_objective(objective: Any) -> Goal:
     sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
     whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
     found = rows_of(objective.args[0], whole, 1, convex=True)
-    goal = Goal([found], [], [], 0.0)
+    goal = Goal([found], [], [], [], 0.0)
     for term in found.convex_terms or []:
-        read = read_convex_atom(term)
+        read = _read(term)
+        goal.constraints.extend(read.constraints)
         goal.spectral.extend(read.spectral)
         goal.penalties.extend(read.penalties)
         goal.affine.extend(rows_of(expression, elements, 1) for expression, elements in read.affine)
         goal = replace(goal, constant=goal.constant + read.constant)
     return goal
+
+
+def _read(term: ConvexTerm) -> AtomTerms:
+    """Return the terms of an atom that is not affine, by its epigraph if it is none of those that we know."""
+    known = all(argument.is_affine() for argument in term.atom.args)
+    try:
+        if known:
+            return read_convex_atom(term)
+        expression, constraints = epigraph(term.atom)
+    except UnsupportedProblemError as unknown:
+        if not known:
+            raise
+        try:
+            expression, constraints = epigraph(term.atom)
+        except UnsupportedProblemError:
+            raise unknown from None
+    return AtomTerms(affine=[(expression, term.elements)], constraints=constraints)
 
 
 def objective_of(
@@ -201,7 +224,8 @@ def _soft(
 ) -> Constraint:
     """Return a penalty as soft rows; refuse one that they cannot have."""
     own = {DIVERGENCES[term.divergence].penalty for term in objective.terms}
-    if penalty.kind is not Penalty.HINGE and own != {penalty.kind}:
+    square = penalty.kind is Penalty.SQUARE and own != {penalty.kind}
+    if not square and penalty.kind is not Penalty.HINGE and own != {penalty.kind}:
         beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)
         raise UnsupportedProblemError(
             f"the objective has a {SCALARS[penalty.kind].atom} of other things than the entries of one psd "
@@ -219,4 +243,6 @@ def _soft(
             f"the objective has a {SCALARS[penalty.kind].atom} of an affine expression with a constant"
         )
     row = left == bound if penalty.sense == "==" else left <= bound
+    if square:
+        return Constraint(left, row.lower, row.upper, "==", SoftPenalty(penalty.weight, "square"))
     return soft(row, gamma=penalty.weight, penalty="hinge" if hinge else "divergence")

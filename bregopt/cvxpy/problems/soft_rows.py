@@ -20,6 +20,7 @@ from bregopt.divergences.scalar import Scalar
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.objectives import ObjectiveExpression
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Variable
 
 __all__ = ["RelaxedBound", "eliminate_relaxed_bounds"]
@@ -73,7 +74,7 @@ class RelaxedBound:
 
 def eliminate_relaxed_bounds(
     rows: dict[Any, Constraint],
-    others: Sequence[Constraint],
+    others: Sequence[Constraint | SecondOrderConstraint],
     paid: Sequence[Constraint],
     objective: ObjectiveExpression,
 ) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[RelaxedBound]]:
@@ -82,8 +83,8 @@ def eliminate_relaxed_bounds(
     Parameters
     ----------
     rows : dict from constraint of CVXPY to constraint of ours
-    others : sequence of Constraint
-        Rows that belong to no constraint of CVXPY: their variables stay.
+    others : sequence of Constraint and SecondOrderConstraint
+        Constraints that cannot be made soft: their variables stay.
     paid : sequence of Constraint
         Soft rows on the terms of the objective.
     objective : ObjectiveExpression
@@ -114,9 +115,10 @@ def _prices(u: Variable, paid: Sequence[Constraint], own: Scalar | None) -> _Pri
         if u not in price.body.variables:
             continue
         single = _single(price.body.variables[u])
-        if single is None or price.body.psd or len(price.body.variables) > 1:
-            return None
         assert price.penalty is not None
+        own_form = not price.body.psd and len(price.body.variables) == 1
+        if single is None or not own_form or price.penalty.kind == "square":
+            return None
         at, slope = single
         hinge, both = price.penalty.kind == "hinge", price.sense == "=="
         degree = 1 if hinge or own is None else own.degree  # without a divergence all penalties are hinges

@@ -91,7 +91,7 @@ class EntrySystem:
         S = F.gram(E)
         np.einsum("ii->i", S)[:] += h
         border = F.of(exact)
-        solve_once = bordered(S, border, tuning, refine=False)
+        solve_once = bordered(S, border, tuning)
 
         def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
             """Solve, and refine once if the residual is more than round-off.

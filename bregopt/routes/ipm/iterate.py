@@ -12,6 +12,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep
 from bregopt.routes.ipm.cones import Cone
+from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
 
 __all__ = ["Direction", "Iterate", "Pair"]
 
@@ -77,10 +78,12 @@ class Iterate:
     ----------
     pairs : tuple of Pair
     u, z : array of shape (k,)
-        Variables, and the multipliers of their box.
+        Variables, and the multipliers of their box and of their second-order cones.
     y, activity : array of shape (m,)
     bounds : BoundState
         Of the rows and, after them, of the box.
+    second_order : SecondOrderState
+        Of the variables in second-order cones.
     dual_residual : float
         The norm of ``C - A*(y) - Z``, largest over the pairs; zero if it is round-off.
     """
@@ -91,17 +94,20 @@ class Iterate:
     y: Array
     activity: Array
     bounds: BoundState
+    second_order: SecondOrderState
     dual_residual: float
 
     def complementarity(self, pairs: Iterable[int]) -> float:
-        """Return the complementarity of rows and box, plus ``<X, Z>`` of the given pairs."""
-        return sum(self.pairs[b].product for b in pairs) + self.bounds.complementarity()
+        """Return the complementarity of rows and variables, plus ``<X, Z>`` of the given pairs."""
+        of_variables = self.bounds.complementarity() + self.second_order.complementarity()
+        return sum(self.pairs[b].product for b in pairs) + of_variables
 
     def complementarity_after(
         self, step: Direction, primal: float, dual: float, pairs: Iterable[int]
     ) -> float:
         """Return the complementarity after a step of these lengths."""
         total = self.bounds.complementarity_after(step.bounds, primal, dual)
+        total += self.second_order.complementarity_after(step.second_order, primal, dual)
         for b in pairs:
             pair, dX, dZ = self.pairs[b], step.X[b], step.Z[b]
             value = pair.product + primal * float(np.vdot(dX, pair.Z))
@@ -115,7 +121,8 @@ class Iterate:
 
     def order(self, pairs: Iterable[int]) -> int:
         """Return the number of terms in the complementarity."""
-        return sum(self.pairs[b].order for b in pairs) + self.bounds.products
+        of_variables = self.bounds.products + self.second_order.products
+        return sum(self.pairs[b].order for b in pairs) + of_variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +133,7 @@ class Direction:
     Z: tuple[Any, ...]
     u: Array
     bounds: BoundStep
+    second_order: SecondOrderStep
 
 
 def _inner(X: Array, S: Any) -> float:

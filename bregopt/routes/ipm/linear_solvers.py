@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 
 from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
-from bregopt.linalg import factorized
+from bregopt.linalg import factorized, symmetrize
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["DefiniteFactor", "bordered", "conjugate_gradients"]
+__all__ = ["DefiniteFactor", "bordered", "conjugate_gradients", "minimal_residual"]
 
 
 class DefiniteFactor:
@@ -97,10 +97,56 @@ def conjugate_gradients(
     return x
 
 
+def minimal_residual(
+    residual: Array,
+    solution: Sequence[Array],
+    correction: Callable[[Array], list[Array]],
+    enough: float,
+    tuning: InteriorPointTuning,
+) -> list[Array]:
+    """Return a solution refined by the combination of corrections that leaves the least residual.
+
+    Plain refinement converges slowly, or diverges, once the factorization has lost the digits of the least
+    eigenvalues. These are few, and the method of generalized conjugate residuals (Eisenstat, Elman, Schultz
+    1983) takes about one correction for each. The images of corrections are computed from the corrections
+    themselves, with their round-off. So no correction increases the residual.
+
+    Parameters
+    ----------
+    residual : array of shape (m,)
+        Of the `solution`.
+    solution : sequence of arrays
+    correction : callable
+        Returns the image of an approximate solution for a residual, followed by that solution.
+    enough : float
+        Norm of a residual that is not refined.
+    tuning : InteriorPointTuning
+    """
+    refined, earlier = list(solution), list[list[Array]]()
+    for _ in range(tuning.refinements):
+        if not np.linalg.norm(residual) > enough:
+            break
+        new = correction(residual)
+        for old in earlier:
+            new = _plus(new, -float(old[0] @ new[0]), old)
+        length = float(np.linalg.norm(new[0]))
+        if not 0 < length < np.inf:
+            break
+        new = [part / length for part in new]
+        along = float(new[0] @ residual)
+        residual, refined = residual - along * new[0], _plus(refined, along, new[1:])
+        earlier.append(new)
+    return refined
+
+
+def _plus(parts: list[Array], factor: float, others: list[Array]) -> list[Array]:
+    return [part + factor * other for part, other in zip(parts, others, strict=True)]
+
+
 def bordered(
-    M: Array, F: Array, tuning: InteriorPointTuning, corner: Array | None = None, refine: bool = True
+    M: Array, F: Array, tuning: InteriorPointTuning, corner: Array | None = None
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """Return the solver of ``M y + F u = b, F'y - diag(corner) u = q``.
+    """Return the solver of ``M y + F u = b, F'y - E u = q``, with `corner` for ``E``.
 
     Parameters
     ----------
@@ -108,28 +154,17 @@ def bordered(
         Positive semidefinite.
     F : array of shape (m, k)
     tuning : InteriorPointTuning
-    corner : array of shape (k,), optional
-        Nonnegative; zero by default.
-    refine : bool
-        Whether solutions are refined; otherwise the caller does that.
+    corner : array of shape (k, k), optional
+        Positive semidefinite; zero by default.
     """
     if F.shape[1] == 0:
         factor = DefiniteFactor(M, tuning)
-        return lambda b, q: (factor.solve(b), q)
-    E = np.zeros(F.shape[1]) if corner is None else corner
+        return lambda b, q: (factor.solve(b, refined=False), q)
+    E = np.zeros((F.shape[1],) * 2) if corner is None else corner
     try:
-        solve_once = _solver_by_elimination(M, F, E, tuning)
+        return _solver_by_elimination(M, F, E, tuning)
     except LinAlgError:
-        solve_once = _solver_of_whole(M, F, E)
-
-    def solve(b: Array, q: Array) -> tuple[Array, Array]:
-        y, u = solve_once(b, q)
-        for _ in range(tuning.bordered_refinements if refine else 0):
-            more_y, more_u = solve_once(b - M @ y - F @ u, q - F.T @ y + E * u)
-            y, u = y + more_y, u + more_u
-        return y, u
-
-    return solve
+        return _solver_of_whole(M, F, E)
 
 
 def _solver_by_elimination(
@@ -138,25 +173,28 @@ def _solver_by_elimination(
     """Return the solver of the bordered system, without refinement, by elimination of ``y``.
 
     ``M`` may be nearly singular where the whole system is not. Adding ``F R`` times the second equations
-    to the first makes it definite, with a term ``F R F'`` of the size of ``M``. With ``w = (I - R E) u``,
+    to the first makes it definite, with a diagonal ``R`` and a term ``F R F'`` of the size of ``M``. With
+    ``w = (I - R E) u``, where ``||R E|| <= 1/2``,
 
-        (M + F R F') y + F w = b + F R q,     F'y - E / (I - R E) w = q.
+        (M + F R F') y + F w = b + F R q,     F'y - E inv(I - R E) w = q.
     """
     diagonal = M.diagonal()
     size = (F**2 / np.where(diagonal > tuning.zero_diagonal, diagonal, np.inf)[:, None]).sum(axis=0)
     size[size == 0] = 1.0  # only in rows without a size of their own
-    R = 1 / (size + 2 * E)
-    shrinkage = 1 - R * E
+    R = 1 / (size + 2 * np.abs(E).sum(axis=1))
+    growth = np.linalg.inv(np.eye(len(E)) - R[:, None] * E) if E.any() else None
     FR = F * R
     checkpoint()
     factor = DefiniteFactor(M + FR @ F.T, tuning, repair=False)
     inverse = factor.solve(F, refined=False)
-    border = DefiniteFactor(F.T @ inverse + np.diag(E / shrinkage), tuning, repair=False)
+    border = DefiniteFactor(
+        F.T @ inverse + (0.0 if growth is None else symmetrize(E @ growth)), tuning, repair=False
+    )
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y = factor.solve(b + FR @ q, refined=False)
         w = border.solve(F.T @ y - q, refined=False)
-        return y - inverse @ w, w / shrinkage
+        return y - inverse @ w, w if growth is None else growth @ w
 
     return solve
 
@@ -164,7 +202,7 @@ def _solver_by_elimination(
 def _solver_of_whole(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of the bordered system as a whole, regularized at the level of round-off."""
     m, f = F.shape
-    whole = np.block([[M, F], [F.T, -np.diag(E)]])
+    whole = np.block([[M, F], [F.T, -E]])
     scale = 1 / np.sqrt(np.maximum(np.abs(whole).max(axis=1), TINY))
     regularized = scale[:, None] * whole * scale + 1e-14 * np.diag([1.0] * m + [-1.0] * f)
     lu = lu_factor(regularized, check_finite=False)  # a step that is not finite is rejected

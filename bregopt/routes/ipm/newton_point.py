@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from bregopt.arrays import Array
+from bregopt.program import NO_CONES, SecondOrderCones
 
 __all__ = ["RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
@@ -23,6 +24,11 @@ class ScalingPoint(NamedTuple):
         Infinite for a row without finite bounds.
     D_u : array of shape (k,)
         Infinite for a free variable.
+    cones : SecondOrderCones
+        Of the variables.
+    p_u : array of shape (cones.size,) or None
+        The metric of the variables is ``diag(D_u)``, plus ``p p'`` for the part ``p`` of each cone; None
+        without cones.
     """
 
     X: tuple[Array, ...]
@@ -30,6 +36,8 @@ class ScalingPoint(NamedTuple):
     roots: tuple[Array, ...]
     D: Array
     D_u: Array
+    cones: SecondOrderCones = NO_CONES
+    p_u: Array | None = None
 
 
 class RightHandSide(NamedTuple):

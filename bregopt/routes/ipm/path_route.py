@@ -52,7 +52,7 @@ class Path:
         "Programming, SIAM J. Optim. 6"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"linear"}), reductions=("slacks",)
+        objectives=frozenset({"linear"}), cones=True, reductions=("slacks",)
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 

@@ -1,9 +1,9 @@
 """The primal-dual Newton method that the routes share: all rows at once, in the HKM direction.
 
-The problem is ``min sum <C, X> - w logdet X + c'u`` under rows and a box, with a weight ``w`` for each
-matrix. The finite bounds of rows and box are on their central path at ``nu``
-(:mod:`bregopt.routes.ipm.bound_state`). The iterate consists of ``X``, ``Z``, ``u`` and the slacks and
-multipliers of the bounds, with
+The problem is ``min sum <C, X> - w logdet X + c'u`` under rows, a box and second-order cones of variables,
+with a weight ``w`` for each matrix. The finite bounds of rows and box, and the cones, are on their central
+path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`, :mod:`bregopt.routes.ipm.second_order`). The iterate
+consists of ``X``, ``Z``, ``u`` and the slacks and multipliers of the bounds, with
 
     A(X) + B u equal to bounds plus slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
@@ -32,6 +32,7 @@ from bregopt.routes.ipm.groups import groups_of, split
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -54,7 +55,7 @@ class PrimalDual:
     Parameters
     ----------
     program : Program
-        Rows, box and ``c``; the objectives of its blocks are not used.
+        Rows, box, second-order cones and ``c``; the objectives of its blocks are not used.
     C : sequence of arrays of shape (n_b, n_b)
     tuning : InteriorPointTuning
     faces : sequence of Face, optional
@@ -89,9 +90,9 @@ class PrimalDual:
         self._weights = (0.0,) * len(self.groups) if weights is None else tuple(weights)
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
-        on_face = any(face.codimension for face in faces)
+        in_rows = fixed or bool(program.cones.count) or any(face.codimension for face in faces)
         rows = [group.rows for group in self.groups]
-        self._system = system_for(self._A, rows, program.B, exact, tuning, fixed or on_face, direct)
+        self._system = system_for(self._A, rows, program.B, exact, tuning, in_rows, direct)
 
     @property
     def order(self) -> int:
@@ -129,7 +130,7 @@ class PrimalDual:
         X : sequence of arrays
             One for each group.
         u : array of shape (k,)
-            Inside the box.
+            Inside the box and the second-order cones.
         nu : float
         y : array of shape (m,), optional
             Multipliers that those of the iterate are close to.
@@ -142,7 +143,10 @@ class PrimalDual:
         bounded_values = np.concatenate([self.activity(X, u), u])
         magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
         bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near, self._tuning)
-        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds)
+        cones = self._program.cones
+        near = None if y is None else (self._c - self._Bt @ y)[cones.index]
+        second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
+        return self._iterate(tuple(X), (None,) * len(X) if Z is None else tuple(Z), u, bounds, second_order)
 
     def activity(self, X: Sequence[Array], u: Array) -> Array:
         """Return ``A(X) + B u``, with one array for each group."""
@@ -177,8 +181,11 @@ class PrimalDual:
             return None
         D = at.bounds.row_diagonal(complementarity_diagonal)
         X, K, roots = zip(*((p.X, p.K, p.X_root) for p in at.pairs), strict=True)
+        D_u = D[m:]
+        cones = at.second_order.cones
+        D_u[cones.index], p_u = at.second_order.metric()
         try:
-            solve = self._system.factor(ScalingPoint(X, K, roots, D[:m], D[m:]))
+            solve = self._system.factor(ScalingPoint(X, K, roots, D[:m], D_u, cones, p_u))
         except np.linalg.LinAlgError:
             return None
         return Linearization(at, solve, complementarity_diagonal, self._c - self._Bt @ at.y - at.z)
@@ -200,7 +207,11 @@ class PrimalDual:
         bound_rhs = at.bounds.right_hand_side(at.bounded_values, target)
         r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
         R = tuple(_matrix_rhs(b, pair, predictor) for b, pair in enumerate(at.pairs))
-        step = linearization.solve(RightHandSide(weights, R, r[:m], r[m:], linearization.q))
+        r_u, in_cones = r[m:], at.second_order.cones.index
+        r_u[in_cones] = at.second_order.right_hand_side(
+            nu, None if predictor is None else predictor.second_order
+        )
+        step = linearization.solve(RightHandSide(weights, R, r[:m], r_u, linearization.q))
         multipliers = np.concatenate([step.y, linearization.q - self._Bt @ step.y])
         if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
             return None
@@ -209,11 +220,13 @@ class PrimalDual:
             -adjoint_dy if pair.residual is None else pair.residual - adjoint_dy
             for pair, adjoint_dy in zip(at.pairs, step.adjoint, strict=True)
         )
-        return Direction(step.X, dZ, step.u, bounds)
+        second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
+        return Direction(step.X, dZ, step.u, bounds, second_order)
 
     def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
-        primal, dual = at.bounds.step_lengths(step.bounds)
+        lengths = at.bounds.step_lengths(step.bounds), at.second_order.step_lengths(step.second_order)
+        primal, dual = map(min, *lengths)
         pairs = zip(at.pairs, step.X, step.Z, strict=True)
         X, Z = zip(*(pair.step_lengths(dX, dZ, tol) for pair, dX, dZ in pairs), strict=True)
         return min(primal, *X), min(dual, *Z)
@@ -230,6 +243,7 @@ class PrimalDual:
                 ),
                 at.u + primal * step.u,
                 at.bounds.after_step(step.bounds, primal, dual),
+                at.second_order.after_step(step.second_order, primal, dual),
             )
             if new is not None:
                 return new
@@ -301,32 +315,44 @@ class PrimalDual:
         return best
 
     def _iterate(
-        self, X: tuple[Array, ...], Z: tuple[Array | None, ...], u: Array, bounds: BoundState
+        self,
+        X: tuple[Array, ...],
+        Z: tuple[Array | None, ...],
+        u: Array,
+        bounds: BoundState,
+        second_order: SecondOrderState | None,
     ) -> Iterate | None:
         """Return an iterate, None if one of its matrices is not positive definite on its face.
 
-        A ``Z`` of None stands for ``C - A*(y)``.
+        A ``Z`` of None stands for ``C - A*(y)``, a `second_order` of None for a point outside its cones.
         """
         checkpoint()
-        y, z = bounds.multipliers[: self._A.m], bounds.multipliers[self._A.m :]
+        if second_order is None:
+            return None
+        y, z = bounds.multipliers[: self._A.m], bounds.multipliers[self._A.m :].copy()
+        z[second_order.cones.index] = second_order.z
         if not (np.abs(y) < self._tuning.largest_multiplier).all():
             return None
         pairs, largest_residual = [], 0.0
         for group, X_g, Z_given in zip(self.groups, X, Z, strict=True):
             Z_g: Array = group.Z(y)
-            residual = None
+            Z_root, residual = None, None
             if Z_given is not None:
                 error, size = float(np.linalg.norm(Z_g - Z_given)), float(np.linalg.norm(Z_given))
-                if error > self._tuning.dual_round_off * size:
+                if error <= self._tuning.dual_round_off * size:
+                    Z_root = group.cone.root(Z_g)
+                # Without an interior of the dual, C - A*(y) is never definite, and the residual has to stay.
+                if Z_root is None:
                     Z_g, residual = Z_given, Z_g - Z_given
                     largest_residual = max(largest_residual, error)
-            X_root, Z_root = group.cone.root(X_g), group.cone.root(Z_g)
+            X_root = group.cone.root(X_g)
+            Z_root = group.cone.root(Z_g) if Z_root is None else Z_root
             if X_root is None or Z_root is None:
                 return None
             # Round-off would move X off its face, step by step.
             pairs.append(Pair(group.cone.project(X_g), Z_g, X_root, Z_root, residual, group.cone))
         activity = self.activity([pair.X for pair in pairs], u)
-        return Iterate(tuple(pairs), u, z, y, activity, bounds, largest_residual)
+        return Iterate(tuple(pairs), u, z, y, activity, bounds, second_order, largest_residual)
 
 
 def _with_box(program: Program) -> Bounds:

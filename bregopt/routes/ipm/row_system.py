@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, lean, symmetrize
+from bregopt.linalg import dense, lean
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.newton_point import ScalingPoint, Solve
+from bregopt.routes.ipm.row_solve import Equations, RowSolve
 from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.variable_metric import VariableMetric
 
 __all__ = ["RowSystem"]
 
@@ -53,33 +55,18 @@ class RowSystem:
         return self._direct
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
-        D_u, bounded = scaling_point.D_u, np.flatnonzero(np.isfinite(scaling_point.D))
+        bounded = np.flatnonzero(np.isfinite(scaling_point.D))
         if self._direct:
-            bordering, solve = self._factorized(scaling_point, bounded)
+            metric, solve = self._factorized(scaling_point, bounded)
         else:
-            bordering, solve = ~np.isfinite(D_u), self._iterative(scaling_point, bounded)
-        eliminated = np.flatnonzero(~bordering)
+            D_u = scaling_point.D_u
+            metric = VariableMetric(D_u, ~np.isfinite(D_u))
+            solve = self._iterative(scaling_point, bounded)
+        equations = Equations(self._rows, self._B, self._Bt, scaling_point, bounded, metric)
+        return RowSolve(equations, solve, self._tuning, refined=self._direct)
 
-        def step(rhs: RightHandSide) -> Step:
-            right, constant = rhs.r, np.zeros_like(rhs.q)
-            if len(eliminated):
-                constant[eliminated] = rhs.r_u[eliminated] - D_u[eliminated] * rhs.q[eliminated]
-                right = right - self._B @ constant
-            groups = tuple(zip(rhs.weights, scaling_point.X, scaling_point.K, rhs.R, strict=True))
-            for rows, group in zip(self._rows, groups, strict=True):
-                right = right - rows.apply_sum(*group)
-            dy, du = np.zeros(self._A.m), np.zeros_like(constant)
-            dy[bounded], du[bordering] = solve(right[bounded], (rhs.q - rhs.r_u / D_u)[bordering])
-            if len(eliminated):
-                du[eliminated] = constant[eliminated] + D_u[eliminated] * (self._Bt @ dy)[eliminated]
-            adjoint = tuple(rows.adjoint(dy) for rows in self._rows)
-            dX = tuple(_matrix_step(*group, S) for group, S in zip(groups, adjoint, strict=True))
-            return Step(dX, du, dy, adjoint)
-
-        return step
-
-    def _factorized(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[Mask, _Solve]:
-        """Return the mask of the variables that border the system, and its solver."""
+    def _factorized(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
+        """Return which variables border the system, and its solver."""
         D_u = scaling_point.D_u
         groups = zip(self._rows, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
         schur_matrices = (rows.schur(X, K, bounded, root) for rows, X, K, root in groups)
@@ -89,13 +76,13 @@ class RowSystem:
         checkpoint()
         np.einsum("ii->i", M)[:] += scaling_point.D[bounded]
         if len(D_u) == 0:
-            return np.zeros(0, dtype=bool), bordered(M, np.zeros((len(M), 0)), self._tuning)
+            none = VariableMetric(D_u, np.zeros(0, dtype=bool))
+            return none, bordered(M, np.zeros((len(M), 0)), self._tuning)
         B = self._B[bounded]
-        bordering = _bordering_variables(B, M.diagonal(), D_u, self._tuning.border_ratio)
-        if not bordering.all():
-            columns = B[:, ~bordering]
-            M += dense((columns * D_u[~bordering]) @ columns.T)
-        return bordering, bordered(M, dense(B[:, bordering]), self._tuning, 1 / D_u[bordering])
+        cones, p_u, ratio = scaling_point.cones, scaling_point.p_u, self._tuning.border_ratio
+        metric = VariableMetric.split(D_u, cones, p_u, B, M.diagonal(), ratio)
+        M += metric.gram(B)
+        return metric, bordered(M, dense(B[:, metric.bordering]), self._tuning, metric.corner)
 
     def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
         full = np.zeros(self._A.m)
@@ -116,34 +103,6 @@ class RowSystem:
             return conjugate_gradients(operator, right, diagonal, tol, steps, tuning), q
 
         return solve
-
-
-def _matrix_step(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any) -> Array:
-    """Return ``w K - X + sym(K (A*(dy) X + R))``."""
-    half = adjoint @ X
-    if R is not None:
-        half += R
-    dX = K @ half
-    dX -= X
-    if weight:
-        dX += weight * K
-    return symmetrize(dX)
-
-
-def _bordering_variables(B: Any, diagonal: Array, D_u: Array, ratio: float) -> Mask:
-    """Return the mask of the variables that border the system: free ones, and those nearly free.
-
-    Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
-    `ratio` times the `diagonal` entry of at least two rows.
-    """
-    bordering: Mask = np.isinf(D_u)
-    if bordering.all():
-        return bordering
-    count = np.bincount(B.indices, minlength=len(D_u)) if sp.issparse(B) else np.count_nonzero(B, axis=0)
-    for j in np.flatnonzero((count > 1) & ~bordering):
-        term = D_u[j] * dense(B[:, [j]])[:, 0] ** 2
-        bordering[j] = np.sum(term > ratio * diagonal) > 1
-    return bordering
 
 
 def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Penalty, Program, Start, scale_of
+from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
@@ -51,7 +52,7 @@ def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTun
     d = tuning.first_dual_scale * _dual_size(engine, program)
     Z = [d * group.identity for group in engine.groups]
     nu = _mean_eigenvalue(engine, program, X, tuning) * d
-    at = engine.begin(X, _box_interior(program, tuning), nu, None, Z)
+    at = engine.begin(X, _interior_variables(program, tuning), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
     return at
@@ -106,7 +107,7 @@ def _shifted_start(
         X.append(cone.lifted(_shifted(inside, tuning.warm_distance * mean_X)))
         Z.append(cone.lifted(_shifted(own, tuning.warm_distance * size)))
         means += [float(np.vdot(X[-1], Z[-1])) / order]
-    u = np.clip(start.u, *_inner_box(program, tuning))
+    u = _inside_cones(program, np.clip(start.u, *_inner_box(program, tuning)), tuning)
     return engine.begin(X, u, sum(means) / len(program.blocks), y, Z)
 
 
@@ -134,7 +135,7 @@ def _interior_point(
     size = max(_mean_size(Z_g) for Z_g in Z)
     t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(engine, program))
     nu = t * _mean_eigenvalue(engine, program, X, tuning)
-    u = _central_variables(engine, program, X, _box_interior(program, tuning), y, nu)
+    u = _central_variables(engine, program, X, _interior_variables(program, tuning), y, nu)
     return _InteriorPoint(X, u, y - t * least.y, nu)
 
 
@@ -167,7 +168,7 @@ def _least_norm(engine: PrimalDual, program: Program, tuning: InteriorPointTunin
     y[equal] = factor.solve(engine.activity(P, np.zeros(program.k))[equal])
     w[equal] = factor.solve(bounds.lo[equal])
     X = [group.cone.project(dense(group.rows.adjoint(w))) for group in groups]
-    inside = all(group.cone.root(X_g) is not None for group, X_g in zip(groups, X, strict=True))
+    inside = all(_is_inside(group.cone, X_g, tuning) for group, X_g in zip(groups, X, strict=True))
     error = max(
         _distance_from_identity(group.cone.compressed(dense(group.rows.adjoint(y)))) for group in groups
     )
@@ -179,7 +180,7 @@ def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Arra
 
     They have the least norm relative to the prices of their hinges.
     """
-    bounds, free = program.bounds, _free(program)
+    bounds, free = program.bounds, program.free
     zero = np.zeros(program.m)
     hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
     if not free.any() or len(hinge) == 0:
@@ -204,7 +205,7 @@ def _central_variables(
     k = np.flatnonzero(y)
     if len(k) == 0:
         return u
-    bounds, free = program.bounds, _free(program)
+    bounds, free = program.bounds, program.free
     p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
     center = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
     central = u.copy()
@@ -213,12 +214,6 @@ def _central_variables(
     residual = center - engine.activity(X, central)[k]
     central[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * residual, rcond=None)[0]
     return central
-
-
-def _free(program: Program) -> Mask:
-    """Return the mask of the variables without bounds."""
-    mask: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi)
-    return mask
 
 
 def _distance_from_identity(S: Array) -> float:
@@ -255,8 +250,19 @@ def _inner_box(program: Program, tuning: InteriorPointTuning) -> tuple[Array, Ar
     return program.u_lo + distance, program.u_hi - distance
 
 
-def _box_interior(program: Program, tuning: InteriorPointTuning) -> Array:
-    """Return an interior point of the box: its middle, or a point far from its one bound."""
+def _inside_cones(program: Program, u: Array, tuning: InteriorPointTuning) -> Array:
+    """Return the variables with the least eigenvalues of the vectors in cones moved up."""
+    cones, inside = program.cones, u.copy()
+    x = u[cones.index]
+    size = np.maximum(np.abs(x[cones.starts]), cones.tail_norms(x))
+    size = np.where(size > 0, size, _interior_variables(program, tuning)[cones.axes])
+    least = tuning.warm_distance * size
+    inside[cones.index] = cones.raised(x, np.maximum(least - cones.least_eigenvalues(x), 0.0))
+    return inside
+
+
+def _interior_variables(program: Program, tuning: InteriorPointTuning) -> Array:
+    """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones."""
     size = _primal_size(program, tuning)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
@@ -264,7 +270,17 @@ def _box_interior(program: Program, tuning: InteriorPointTuning) -> Array:
     one_bound = np.where(
         low, np.where(low, lo, 0.0) + size, np.where(high, np.where(high, hi, 0.0) - size, 0.0)
     )
-    return np.where(both, middle, one_bound)
+    inside = np.where(both, middle, one_bound)
+    column = program.column_sizes[program.cones.axes]
+    inside[program.cones.axes] = size / np.where(column > 0, column, 1.0)
+    return inside
+
+
+def _is_inside(cone: Cone, X: Array, tuning: InteriorPointTuning) -> bool:
+    """Whether all eigenvalues are at least a small fraction of their mean: smaller ones may be round-off."""
+    M = cone.compressed(X)
+    least = tuning.least_first_eigenvalue * np.einsum("bii->b", M) / max(M.shape[1], 1)
+    return cone.root(cone.lifted(M - least[:, None, None] * np.eye(M.shape[1]))) is not None
 
 
 def _shifted(S: Array, least_eigenvalues: Array) -> Array:

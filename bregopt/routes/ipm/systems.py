@@ -6,10 +6,10 @@ With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)
     A(dX) + B du + D dy = r,
     du + D_u dz = r_u,      B'dy + dz = q;
 
-where ``dz`` is zero for a free variable. In the rows the system is
-``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables. In the entries, if no ``D``
-is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity and ``K``
-diagonal, so that ``T`` is an entrywise product.
+where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second-order cones. In the rows the
+system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables. In the entries, if
+no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
+and ``K`` diagonal, so that ``T`` is an entrywise product.
 """
 
 from __future__ import annotations

@@ -97,6 +97,9 @@ class InteriorPointTuning(WorkingSetTuning):
     first_primal_scale : float
         Size of a first ``X``, or distance of a first variable from its bound, relative to the scale of the
         bounds.
+    least_first_eigenvalue : float
+        Least eigenvalue of a first ``X`` that meets the equalities, relative to the mean. Where the rows
+        leave ``X`` no interior, the matrix of least norm is singular but for round-off.
     first_dual_scale : float
         Size of a first ``Z``, relative to that of the costs.
     identity_tol : float
@@ -133,8 +136,14 @@ class InteriorPointTuning(WorkingSetTuning):
         Relative residual at which they end. The next Newton step corrects the error.
     zero_curvature_step : float
         Length of a step along a direction without curvature, relative to the preconditioned one.
-    bordered_refinements : int
-        Refinements of a bordered system in the rows.
+    refinements : int
+        Limit on the corrections of a step whose system is formed. With half as many the ill-conditioned
+        problems of SDPLIB (control, hinf, qap) lose a digit. More gain little, and each holds its matrices.
+    least_refined_residual : float
+        Residual of a step, relative to the right-hand side, above which it is refined.
+    largest_refined_residual : float
+        The same up to which it is refined. If no point meets the
+        rows, the residual is larger, and corrections would only be large.
     definite_residual : float
         Residual of a definite system, relative to the right-hand side, above which it is refined.
     least_pivot : float
@@ -277,6 +286,7 @@ class InteriorPointTuning(WorkingSetTuning):
     warm_hinge_distance: float = 1e-3
     # start.py
     first_primal_scale: float = 10.0
+    least_first_eigenvalue: float = 1e-6
     first_dual_scale: float = 10.0
     identity_tol: float = 1e-9
     dual_shift: float = 1.1
@@ -295,7 +305,9 @@ class InteriorPointTuning(WorkingSetTuning):
     cg_tol: float = 1e-3
     # linear_solvers.py
     zero_curvature_step: float = 1e6
-    bordered_refinements: int = 2
+    refinements: int = 8
+    least_refined_residual: float = 1e-13
+    largest_refined_residual: float = 1e-4
     definite_residual: float = 1e-13
     least_pivot: float = 1e-7
     zero_diagonal: float = 1e-200

@@ -94,7 +94,7 @@ def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
 
     It is a weighted quantile: hinges become violated one after the other, until their prices exceed ``c``.
     """
-    bounds, free = program.bounds, np.flatnonzero(np.isinf(program.u_lo) & np.isinf(program.u_hi))
+    bounds, free = program.bounds, np.flatnonzero(program.free)
     if len(free) != 1:
         return u
     best = u.copy()

@@ -85,7 +85,10 @@ def largest_trace(block: Block) -> float:
 
 
 def recession_box(program: Program) -> tuple[Array, Array]:
-    """Return the box of directions of ``u``: zero towards a finite bound, one towards an infinite one."""
+    """Return the box of directions of ``u``: zero towards a finite bound, one towards an infinite one.
+
+    Variables in second-order cones have a box beside their cone there.
+    """
     return np.where(np.isfinite(program.u_lo), 0.0, -1.0), np.where(np.isfinite(program.u_hi), 0.0, 1.0)
 
 

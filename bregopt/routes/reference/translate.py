@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
-from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program
+from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program, SecondOrderCones
 from bregopt.program.anchor import divergence_of
 
 __all__ = ["Translation", "as_declared", "joined"]
@@ -134,7 +134,8 @@ def _translated(
     terms += [program.c[place] @ part for place, part in _placed(u) if program.c[place].any()]
     objective = functools.reduce(operator.add, terms)
     goal = cp.Maximize(-objective) if program.maximize else cp.Minimize(objective)
-    problem = cp.Problem(goal, [*(side.constraint for side in sides), *_caps(program, X)])
+    whole = [*(side.constraint for side in sides), *_caps(program, X), *_second_order(program.cones, u)]
+    problem = cp.Problem(goal, whole)
     return Translation(problem, X, u, tuple(sides), program.m)
 
 
@@ -244,6 +245,24 @@ def _caps(program: Program, X: Sequence[Any]) -> list[Any]:
     """Return the upper bounds on eigenvalues."""
     blocks = zip(program.blocks, X, strict=True)
     return [block.cap * np.eye(block.n) >> X_b for block, X_b in blocks if block.cap is not None]
+
+
+def _second_order(cones: SecondOrderCones, u: Sequence[Any]) -> list[Any]:
+    """Return a constraint for the second-order cones of each dimension."""
+    cp = import_whole("cvxpy")
+
+    if not cones.count:
+        return []
+    constraints, x = [], cp.hstack(u)
+    for dimension in np.unique(cones.dimensions):
+        first = cones.starts[cones.dimensions == dimension]
+        at = cones.index[first[:, None] + np.arange(dimension)]
+        if dimension == 1:
+            constraints.append(x[at[:, 0]] >= 0)
+        else:
+            tails = cp.reshape(x[at[:, 1:].ravel()], (len(at), dimension - 1), order="C")
+            constraints.append(cp.SOC(x[at[:, 0]], tails, axis=1))
+    return constraints
 
 
 def _objective(block: Block, X: Any) -> Any:

@@ -1,0 +1,136 @@
+"""The terms of the ordinary variables in Newton's system, and which of them border it.
+
+The equations of the variables are ``du + D_u dz = r_u`` with ``D_u = diag(d) + P P'``: each second-order cone
+has a column ``p`` of ``P``, and its variables are in no other. Variables are eliminated, or they border the
+system in the multipliers of the rows with ``inv(D_u)`` in its corner: free ones, and those nearly free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.linalg import dense
+from bregopt.program import NO_CONES, SecondOrderCones
+
+__all__ = ["VariableMetric"]
+
+
+@dataclass(frozen=True, eq=False)
+class VariableMetric:
+    """``D_u``, and the variables that border the system.
+
+    Parameters
+    ----------
+    d : array of shape (k,)
+        Infinite for a free variable.
+    bordering : boolean array of shape (k,)
+        All variables of a cone, or none.
+    cones : SecondOrderCones
+    p : array of shape (size,), optional
+        The columns of ``P``. In a cone ``inv(D_u)`` is ``diag(1 / d) + q q'`` with ``q = p / d``.
+    """
+
+    d: Array
+    bordering: Mask
+    cones: SecondOrderCones = NO_CONES
+    p: Array | None = None
+
+    @classmethod
+    def split(
+        cls, d: Array, cones: SecondOrderCones, p: Array | None, B: Any, diagonal: Array, ratio: float
+    ) -> VariableMetric:
+        """Return the metric; free variables and those nearly free border the system.
+
+        Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
+        `ratio` times the `diagonal` entry of at least two rows.
+
+        Parameters
+        ----------
+        d, cones, p
+            As above.
+        B : array or csr_array of shape (rows, k)
+        diagonal : array of shape (rows,)
+        ratio : float
+        """
+        bordering: Mask = np.isinf(d)
+        if not bordering.all():
+            own = np.where(bordering, 0.0, d)
+            if p is not None:
+                own[cones.index] += p**2
+            bordering |= _large_terms(B, own, ratio * diagonal) > 1
+        if p is not None:  # a cone as a whole
+            marked = np.maximum.reduceat(bordering[cones.index], cones.starts)
+            bordering[cones.index] = marked[cones.owner]
+        return cls(d, bordering, cones, p)
+
+    @cached_property
+    def corner(self) -> Array:
+        """``inv(D_u)`` of the bordering variables, shape ``(bordering, bordering)``."""
+        inverse = np.diag(1 / self.d[self.bordering])
+        if self.p is None:
+            return inverse
+        place, index = np.cumsum(self.bordering) - 1, self.cones.index
+        q = self.p / self.d[index]
+        for start, size in zip(self.cones.starts, self.cones.dimensions, strict=True):
+            if self.bordering[index[start]]:
+                own = slice(start, start + size)
+                inverse[np.ix_(place[index[own]], place[index[own]])] += np.outer(q[own], q[own])
+        return inverse
+
+    def product(self, v: Array) -> Array:
+        """Return ``D_u v`` of the eliminated variables, zero for the others."""
+        product: Array = self._eliminated * v
+        if self._columns is not None:
+            index, owner = self.cones.index, self.cones.owner
+            product[index] += self._columns * self.cones.inner(self._columns, v[index])[owner]
+        return product
+
+    def gram(self, B: Any) -> Array:
+        """Return ``B D_u B'`` of the eliminated variables."""
+        gram: Array = _weighted(B, self._eliminated)
+        if self._columns is None:
+            return gram
+        cones = self.cones
+        if sp.issparse(B):
+            shape = (B.shape[1], cones.count)
+            BP = B @ sp.csr_array((self._columns, (cones.index, cones.owner)), shape)
+        else:
+            BP = np.add.reduceat(B[:, cones.index] * self._columns, cones.starts, axis=1)
+        gram += dense(BP @ BP.T)
+        return gram
+
+    @cached_property
+    def _eliminated(self) -> Array:
+        """``d`` of the eliminated variables, zero for the others."""
+        return np.where(self.bordering, 0.0, self.d)
+
+    @cached_property
+    def _columns(self) -> Array | None:
+        """``p`` of the eliminated variables, zero for the others; None without any."""
+        if self.p is None or self.bordering[self.cones.index].all():
+            return None
+        return np.where(self.bordering[self.cones.index], 0.0, self.p)
+
+
+def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
+    """Return, for each variable, the number of rows with ``d_j B_kj^2`` above ``least_k``."""
+    if not sp.issparse(B):
+        return np.count_nonzero(B**2 * d > least[:, None], axis=0)
+    row = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
+    large = B.data**2 * d[B.indices] > least[row]
+    return np.bincount(B.indices[large], minlength=B.shape[1])
+
+
+def _weighted(B: Any, d: Array) -> Array:
+    """Return ``B diag(d) B'``."""
+    if not sp.issparse(B):
+        return np.asarray((B * d) @ B.T)
+    scaled = B.copy()
+    scaled.data = scaled.data * d[B.indices]
+    return dense(scaled @ B.T)
