@@ -429,6 +429,32 @@ def test_unbounded_cones_are_proven():
     assert problem.solve("cvxpy").status == "unbounded"
 
 
+def test_almost_rays_are_none():
+    """``||(a, b)|| <= t <= a`` means that ``b`` is zero; a vector almost in the cone has ``b = 6e-5``."""
+    X, held = beside()
+    y, t, b = bo.Variable(2), bo.Variable(), bo.Variable()
+    rows = [bo.norm2(y) <= t, t - y[0] <= 0, b + 1 >= y[1], b >= y[1] - 1]
+    problem = bo.Problem(bo.Minimize(b + bo.trace(X)), [*rows, *held])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        found = problem.solve("path")
+    assert found.status not in ("unbounded", "infeasible")
+    if found.status == "optimal":
+        assert found.value == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("room", [1e-2, 1e-4, 1e-6])
+def test_far_feasible_points_are_not_called_infeasible(room):
+    """``||(x, 1)|| <= x + room`` holds from ``x = 1 / (2 room)`` on."""
+    X, held = beside()
+    s, t = bo.Variable(2), bo.Variable()
+    rows = [bo.norm2(s) <= t, s[1] == 1, t - s[0] == room]
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [*rows, *held])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        assert problem.solve("path").status != "infeasible"
+
+
 def test_answers_agree_with_the_reference_and_name_only_the_users_variables():
     rng = np.random.default_rng(1)
     X, x, t = bo.PSD(4, name="X"), bo.Variable(3, name="x"), bo.Variable(name="t")

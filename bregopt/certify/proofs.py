@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -139,6 +140,9 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
             rates.append(block.nearness.mu * growth)
     paid = float(bounds.gamma[~blocked] @ against[~blocked])
     fall = sum(rates) + float(program.c @ u) + paid
-    # The decrease must be far larger than the cost of the tolerated violations.
+    # The decrease must be far larger than the cost of the tolerated violations. On the boundary of a cone an
+    # entry may grow by the root of a violation.
+    curved = bool(direction.any())
     sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
-    return fall < -1e3 * tol * (sum(sizes) + paid)
+    least = max(1e3 * tol, 10 * math.sqrt(tol)) if curved else 1e3 * tol
+    return fall < -least * (sum(sizes) + paid)
