@@ -6,9 +6,10 @@ psd, lo <= K v <= hi``, has the dual (Vandenberghe, Boyd 1996, Semidefinite Prog
     minimize    <F_0, Z> - lo'y_+ - hi'y_- - offset
     subject to  -F*(Z) - K'(y_+ + y_-) - s = -c,   Z psd,   0 <= y_+ <= gamma,   -gamma <= y_- <= 0,
 
-with an infinite ``gamma`` for a hard row. The bounds of single variables are rows of ``K`` too, and ``s`` is
-zero but for variables in second-order cones, whose ``s`` are in the same cones. The multipliers of the equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual
-is a ray of the program, and a ray of the dual is a Farkas vector of the program.
+with an infinite ``gamma`` for a hard row. The bounds of single variables are rows of ``K`` too, and ``s``
+is zero but for variables in second-order cones, whose ``s`` are in the same cones. The multipliers of the
+equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual is a ray of the
+program, and a ray of the dual is a Farkas vector of the program.
 """
 
 from __future__ import annotations
