@@ -60,6 +60,11 @@ class Certificate:
     dual_residual: float
     error: float
 
+    @property
+    def worst(self) -> float:
+        """The largest of gap and residuals."""
+        return max(self.gap, self.primal_residual, self.dual_residual)
+
     def meets(self, tol: float) -> bool:
         """Whether gap and residuals are all at most `tol`."""
         # Written such that a NaN does not meet any tolerance.

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
@@ -364,6 +364,9 @@ def _row_residual(point: PrimalDualPoint) -> float:
     if program.k:
         reach = np.maximum(reach, program.absolute_B @ np.abs(point.u))
     reach = np.maximum(reach, point.magnitudes)
+    # The floor times a tolerance may be less than round-off.
+    round_off = (reach <= ROW_NOISE * norms * rho) & (missed <= 4 * EPS * norms * rho)
+    missed = np.where(round_off, 0.0, missed)
     stated = np.maximum(sizes, norms * rho)
     return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
 

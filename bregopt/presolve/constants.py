@@ -29,6 +29,39 @@ VANISHING_PROBES, DEFINITE_PROBES = 3, 10
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 LARGEST_LINEAR_PROGRAM = 1_000_000
 
+# Slacks that are tried for the multiples of revealed F, relative to the size of C - A*(y). A smaller slack
+# needs larger multiples, which multiply the residuals of the rows and the round-off of F.
+LIFTING_SLACKS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
+
+# Exposing vectors: combinations of equalities, of norm one, that multipliers reveal.
+
+# Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
+LARGEST_EXPOSING = 1_000_000
+# Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are
+# tried.
+EXPOSING_GAP, EXPOSING_RANKS = 1.5, 6
+# Steps of the first Newton method. The error falls to about its square, in some directions to half of it.
+EXPOSING_PASSES = 6
+# Least damping there, relative to the largest eigenvalue of the Gram matrix of the rows: above its round-off.
+EXPOSING_DAMPING = 1e-13
+# V'FV and b'w after these, for w of norm one, above which there is no exposing vector nearby.
+EXPOSING_FAR = 1e-3
+# Steps of the second one, which squares its error.
+TURNS = 10
+# Combinations that vanish that it uses: each gives more equations than it has unknowns, as a rule.
+TURN_COMBINATIONS = 5
+# Entry of the combinations that vanish below which no step gains a digit.
+TURNED = 1e-14
+# Singular values of their equations that count as zero: directions that turn nothing.
+TURN_RANK = 1e-5
+# Times the root of V'FV: the size of combinations that vanish on the face, until U is exact.
+TURN_NOISE = 30.0
+# Entry of a combination that vanishes on the face, and of F outside its range relative to its least
+# eigenvalue there, that counts as round-off.
+EXPOSING_NOISE = 1e-12
+# Least positive eigenvalue of F, for w of norm one.
+LEAST_EXPOSED = 1e-4
+
 # Independent rows.
 
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.

@@ -24,7 +24,7 @@ from bregopt.presolve.exposures import Exposure, exposures_of
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
 
-__all__ = ["Faces", "OnFaces"]
+__all__ = ["Faces", "OnFaces", "on_faces"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +87,13 @@ class OnFaces(Reduced):
         y = self._lifted(on_faces, costs=True)
         return replace(answer, y=y, y_on_faces=on_faces)
 
-    def _lifted(self, y: Array, costs: bool) -> Array:
+    def _lifted(self, y: Array, costs: bool, noise: float = SLACK_NOISE) -> Array:
         for exposure in reversed(self.exposures):
             weight = _scattered(exposure.rows, exposure.weight, self.whole.m)
-            y = y - self._multiple(exposure, weight, y, costs) * weight
+            y = y - self._multiple(exposure, weight, y, costs, noise) * weight
         return y
 
-    def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool) -> float:
+    def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool, noise: float) -> float:
         """Return ``t`` with ``Z + t F`` psd on the face before the exposure, by a Schur complement.
 
         ``Z``, with the costs or without, is psd on the smaller face, ``F`` is definite on the directions that
@@ -110,7 +110,7 @@ class OnFaces(Reduced):
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > FACE_NOISE * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
-            slack = SLACK_NOISE * size if costs else 0.0
+            slack = noise * size if costs else 0.0
             on_face = after.compress(Z) + slack * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
@@ -132,20 +132,30 @@ class Faces:
         exposures = exposures_of(program)
         if not exposures:
             return None
-        faces = [Face.whole(block.n) for block in program.blocks]
-        for e in exposures:
-            faces[e.block] = Face(np.column_stack([e.before, e.directions]))
-        kept = np.flatnonzero(~_vanishing(program, faces))
-        left = replace(
-            program,
-            blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
-            A=program.A.slice(kept),
-            B=program.B[kept],
-            bounds=program.bounds.slice(kept),
-            labels=(),
-        )
-        inherit_trace_bounds(left, program, kept)
-        return OnFaces(program, left, kept, exposures)
+        kept = np.flatnonzero(~_vanishing(program, _faces(program, exposures)))
+        return on_faces(program, exposures, kept)
+
+
+def on_faces(program: Program, exposures: tuple[Exposure, ...], kept: IntArray) -> OnFaces:
+    """Return the program on the faces that are left after the exposures, with the rows `kept`."""
+    faces = _faces(program, exposures)
+    left = replace(
+        program,
+        blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
+        A=program.A.slice(kept),
+        B=program.B[kept],
+        bounds=program.bounds.slice(kept),
+        labels=(),
+    )
+    inherit_trace_bounds(left, program, kept)
+    return OnFaces(program, left, kept, exposures)
+
+
+def _faces(program: Program, exposures: Sequence[Exposure]) -> list[Face]:
+    faces = [Face.whole(block.n) for block in program.blocks]
+    for e in exposures:
+        faces[e.block] = Face(np.column_stack([e.before, e.directions]))
+    return faces
 
 
 def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:

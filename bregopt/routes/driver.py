@@ -15,6 +15,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify, check_familie
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
+from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, reason
@@ -24,6 +25,10 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["reductions_of", "run"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
+_NO_INTERIOR = (
+    "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
+    "small changes of the data may change the value by much more."
+)
 
 logger = logging.getLogger("bregopt")
 
@@ -156,13 +161,20 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
         return answer, certificate
     try:
         on_faces = presolve(program, reductions(("faces",)), settings)
+        faces = on_faces.program.faces
+        proven = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
+        if proven.meets(tol):
+            return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), proven
+        revealed = revealed_faces(program, answer.y)
     except CutShort:
         return answer, certificate
-    faces = on_faces.program.faces
-    proven = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
-    if not proven.meets(tol):
+    if revealed is None:
         return answer, certificate
-    return replace(answer, y=answer.y_on_faces, detail=_ON_FACES), proven
+    for y in (answer.y, answer.y_on_faces):
+        proven = revealed.certificate(answer.X, answer.u, y)
+        if proven.meets(tol):
+            return replace(answer, y=y, detail=_ON_FACES), proven
+    return replace(answer, detail=_NO_INTERIOR.format(revealed.summary)), certificate
 
 
 def _within_first_order(certificate: Certificate, tol: float) -> Certificate:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.certify import is_ray
+from bregopt.certify import PrimalDualPoint, certify, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
-from bregopt.presolve import presolve, reductions, summaries
+from bregopt.presolve import Presolved, presolve, reductions, summaries
+from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -81,7 +82,7 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     if _dual_form(program, settings) is program:
         return _directly(program, settings, start, progress)
     try:
-        answer = behind((*_DUAL, *_REDUCTIONS), follow_path)(program, settings, start, progress)
+        answer = behind(_DUAL, _on_all_rows)(program, settings, start, progress)
     except InfeasibleRowError:  # of the dual, on which the program need not have an answer
         return _directly(program, settings, start, progress)
     if answer.stop is not StopReason.STALLED or program.m > settings.tuning.second_form_rows:
@@ -104,7 +105,30 @@ def _dual_form(program: Program, settings: Any) -> Program:
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    return behind(_REDUCTIONS, follow_path)(program, settings, start, progress)
+    answer = behind(_REDUCTIONS, follow_path)(program, settings, start, progress)
+    return _on_revealed_faces(program, settings, progress, answer)
+
+
+def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
+    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better."""
+    if stalled.stop is not StopReason.STALLED:
+        return stalled
+    try:
+        revealed = revealed_faces(program, stalled.y)
+        if revealed is None:
+            return stalled
+        presolved = Presolved(program, (revealed,))
+        found = follow_path(presolved.program, settings, None, progress.within(presolved))
+    except CutShort:
+        return stalled
+    if found.stop not in (StopReason.CONVERGED, StopReason.STALLED):
+        return stalled
+    answer = presolved.restore(found)
+    given = certify(PrimalDualPoint(program, stalled.X, stalled.u, stalled.y))
+    assert answer.y_on_faces is not None
+    better = revealed.certificate(answer.X, answer.u, answer.y_on_faces).worst < given.worst
+    steps = stalled.iterations + found.iterations
+    return replace(answer if better else stalled, stop=StopReason.STALLED, iterations=steps)
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

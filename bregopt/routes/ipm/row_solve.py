@@ -97,7 +97,7 @@ class RowSolve:
             return Step(tuple(dX), du, dy, adjoint)
         wanted = np.concatenate([rhs.r[bounded], q])
         residual = float(np.linalg.norm(wanted - equations.left_sides(dy, du, dX)))
-        size = float(np.linalg.norm(right))
+        size = float(np.hypot(np.linalg.norm(right), np.linalg.norm(q)))
         least, largest = self._tuning.least_refined_residual, self._tuning.largest_refined_residual
         # A larger residual is no round-off: the equations contradict each other.
         if least * size < residual <= largest * size:

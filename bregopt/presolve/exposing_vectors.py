@@ -1,0 +1,219 @@
+"""Newton's methods for a psd combination of equalities ``F = A*(w)`` with ``b'w = 0``, from a rough ``w``.
+
+With ``U`` the range of ``F`` and ``V`` its null space, the first method makes ``V'FV`` zero, which fixes
+the rank of ``F``. It is only linear in some directions: a row ``Q`` that vanishes on the face, ``V'QV = 0``,
+turns ``U`` if a multiple ``t`` of it is added to ``F``, and ``V'FV`` shows that to the second order in ``t``
+only. The second method turns ``U`` until all of the rows vanish that nearly vanish on the face. They depend
+on ``U`` to the first order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.clock import checkpoint
+from bregopt.presolve.constants import (
+    EXPOSING_DAMPING,
+    EXPOSING_FAR,
+    EXPOSING_GAP,
+    EXPOSING_NOISE,
+    EXPOSING_PASSES,
+    EXPOSING_RANKS,
+    LEAST_EXPOSED,
+    TURN_COMBINATIONS,
+    TURN_NOISE,
+    TURN_RANK,
+    TURNED,
+    TURNS,
+)
+
+__all__ = ["Equalities", "ExposingVector"]
+
+
+@dataclass(frozen=True, eq=False)
+class ExposingVector:
+    """A psd ``F = A*(w)`` with ``b'w = 0``, up to round-off.
+
+    Parameters
+    ----------
+    w : array of shape (e,)
+        Weights of the equalities, of norm one for equalities of norm one.
+    U : tuple of arrays of shape (n_b, r_b)
+        The range of ``F`` in each block.
+    implied : int array
+        Equalities that follow from the others on the face.
+    relations : array of shape (e, d)
+        A basis of the combinations that vanish on the face; the identity in the implied equalities.
+    miss : float
+        ``b'w`` and the entries of ``F`` outside its range, relative to its least eigenvalue there.
+    """
+
+    w: Array
+    U: tuple[Array, ...]
+    implied: IntArray
+    relations: Array
+    miss: float
+
+
+class _Split(NamedTuple):
+    """Bases of range and null space of ``F`` in each block, and its eigenvalues in the range."""
+
+    U: list[Array]
+    values: list[Array]
+    V: list[Array]
+
+
+class Equalities:
+    """Equalities of norm one.
+
+    Parameters
+    ----------
+    stacks : sequence of arrays of shape (e, n_b, n_b)
+        Their matrices.
+    b : array of shape (e,)
+        Right-hand sides.
+    """
+
+    def __init__(self, stacks: list[Array], b: Array) -> None:
+        self._stacks, self._b = stacks, b / max(float(np.abs(b).max(initial=0.0)), TINY)
+
+    def exposing(self, w: Array) -> ExposingVector | None:
+        """Return the exposing vector near `w`, None where none is found.
+
+        The ranks of ``F`` that are tried are those before the largest relative gaps of its eigenvalues.
+        """
+        w = w / np.linalg.norm(w)
+        values = np.sort(np.concatenate([np.linalg.eigvalsh(F) for F in self._combined(w)]))[::-1]
+        if values[0] <= LEAST_EXPOSED:
+            return None
+        values = np.maximum(values, LEAST_EXPOSED * values[0])
+        ratio = values[:-1] / values[1:]
+        likely = np.argsort(-ratio)[:EXPOSING_RANKS]
+        for rank in np.sort(likely[ratio[likely] > EXPOSING_GAP])[::-1] + 1:
+            checkpoint()
+            found = self._of_rank(w, int(rank))
+            if found is not None:
+                return found
+        return None
+
+    def _of_rank(self, w: Array, rank: int) -> ExposingVector | None:
+        nearest, least = w, np.inf
+        for _ in range(EXPOSING_PASSES):
+            split = self._split(w, rank)
+            K = self._on_face(split)
+            miss = float(np.linalg.norm(w @ K))
+            if miss >= least:
+                break
+            nearest, least = w, miss
+            w = _nearer(w, K, miss)
+            size = float(np.linalg.norm(w))
+            if size < 0.5:  # not nearby
+                return None
+            w = w / size
+        w = nearest
+        if min(float(values.min(initial=np.inf)) for values in self._split(w, rank).values) < LEAST_EXPOSED:
+            return None
+        best = np.inf
+        for _ in range(TURNS):
+            split = self._split(w, rank)
+            K = self._on_face(split)
+            miss = float(np.linalg.norm(w @ K))
+            N, others = _vanishing(K, miss)
+            if miss > EXPOSING_FAR or N.shape[1] == 0:
+                break
+            left = float(np.abs(N.T @ K).max())
+            if left < best:
+                best, found = left, (N @ (N.T @ w), N)
+            if best <= EXPOSING_NOISE and (left > best or best <= TURNED):
+                break
+            w = N @ (N.T @ w + self._turn(split, N, K, others))
+            w /= max(float(np.linalg.norm(w)), TINY)
+        return self._checked(found[0], rank, found[1]) if best <= EXPOSING_NOISE else None
+
+    def _combined(self, w: Array) -> list[Array]:
+        return [np.tensordot(w, A, 1) for A in self._stacks]
+
+    def _split(self, w: Array, rank: int) -> _Split:
+        decomposed = [np.linalg.eigh(F) for F in self._combined(w)]
+        least = np.sort(np.concatenate([values for values, _ in decomposed]))[-rank]
+        U = [Q[:, values >= least] for values, Q in decomposed]
+        V = [Q[:, values < least] for values, Q in decomposed]
+        return _Split(U, [values[values >= least] for values, _ in decomposed], V)
+
+    def _on_face(self, split: _Split) -> Array:
+        """Return the equalities on the face as vectors with their right-hand sides, ``(e, width + 1)``."""
+        parts = [_vectors(V.T @ A @ V) for A, V in zip(self._stacks, split.V, strict=True)]
+        return np.column_stack([*parts, self._b])
+
+    def _turn(self, split: _Split, N: Array, K: Array, others: Array) -> Array:
+        """Return ``t`` such that the combinations ``N`` vanish on the face of ``F + sum_j t_j Q_j``.
+
+        ``Q_j`` is the combination ``N_j``. The null space becomes ``V - U D'``, with
+        ``D = sum_j t_j V'Q_jU W^-1`` and ``W`` the eigenvalues of ``F``. There ``V'QV`` becomes
+        ``V'QV - V'QU D' - D U'QV``, up to multiples of the other equalities. Each ``Q`` gives many
+        equations, so a few random ``Q`` suffice.
+        """
+        d = N.shape[1]
+        count = min(d, TURN_COMBINATIONS)
+        mix = np.eye(d) if count == d else np.random.default_rng(0).normal(size=(d, count))
+        moved = [np.zeros((count, d, 1))]  # right-hand sides do not turn
+        for A, U, values, V in zip(reversed(self._stacks), *map(reversed, split), strict=True):
+            corners = np.tensordot(N.T, V.T @ (A @ U), 1)
+            D = corners / np.where(values > 0, values, 1.0)
+            half = np.einsum("car,jbr->cjab", np.tensordot(mix.T, corners, 1), D, optimize=True)
+            moved.insert(0, _vectors(half + half.swapaxes(2, 3)))
+        S, left = np.concatenate(moved, axis=2), mix.T @ (N.T @ K)
+        S -= (S @ others) @ others.T
+        left = left - (left @ others) @ others.T
+        t: Array = np.linalg.lstsq(S.transpose(0, 2, 1).reshape(-1, d), left.ravel(), rcond=TURN_RANK)[0]
+        return t
+
+    def _checked(self, w: Array, rank: int, N: Array) -> ExposingVector | None:
+        """Return the exposing vector if ``F`` is psd with ``b'w = 0`` up to round-off, None otherwise."""
+        w = w / np.linalg.norm(w)
+        split = self._split(w, rank)
+        least = min(float(values.min()) for values in split.values if len(values))
+        rest = [V.T @ F @ V for V, F in zip(split.V, self._combined(w), strict=True)]
+        outside = max(float(np.linalg.norm(R)) for R in rest)
+        if least < LEAST_EXPOSED or outside + abs(float(self._b @ w)) > EXPOSING_NOISE * least:
+            return None
+        d = N.shape[1]
+        implied = scipy.linalg.qr(N.T, mode="r", pivoting=True)[1][:d]
+        relations = np.linalg.solve(N[implied].T, N.T).T
+        miss = (outside + abs(float(self._b @ w)) + EPS) / least
+        return ExposingVector(w, tuple(split.U), implied, relations, miss)
+
+
+def _nearer(w: Array, K: Array, miss: float) -> Array:
+    """Return the ``w`` nearby with smaller ``K'w``: a damped step of Newton's method."""
+    squares, P = np.linalg.eigh(K @ K.T)
+    damping = max(miss**2, EXPOSING_DAMPING * float(squares[-1]))
+    nearer: Array = P @ (damping / (np.maximum(squares, 0.0) + damping) * (P.T @ w))
+    return nearer
+
+
+def _vanishing(K: Array, miss: float) -> tuple[Array, Array]:
+    """Return the combinations of equalities that nearly vanish, and the directions in which others do not.
+
+    They are orthonormal, of shapes ``(e, d)`` and ``(width + 1, e - d)``: singular vectors on the two sides
+    of a threshold. Where ``V'FV`` misses zero by `miss`, the error of ``U`` is about the root of that. The
+    Gram matrix of the equalities takes half the time of their singular values, and loses digits of the
+    vectors that a step of refinement restores.
+    """
+    squares, P = np.linalg.eigh(K @ K.T)
+    d = int((squares <= TURN_NOISE**2 * max(miss, TURNED)).sum())
+    N, rest = P[:, :d], P[:, d:]
+    N = np.linalg.qr(N - rest @ ((rest.T @ (K @ (K.T @ N))) / squares[d:, None]))[0]
+    return N, np.linalg.qr(K.T @ rest)[0]
+
+
+def _vectors(stack: Array) -> Array:
+    """Return symmetric matrices as vectors with the same inner products."""
+    i, j = np.triu_indices(stack.shape[-1])
+    vectors: Array = stack[..., i, j] * np.where(i == j, 1.0, np.sqrt(2))
+    return vectors
