@@ -22,6 +22,8 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
+_REFERENCE, _BACKENDS = "cvxpy", ("CLARABEL", "SCS")
+
 _ROUNDING = 1e-12  # largest difference of two evaluations of one objective, relative to the larger value
 _HELD = (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
 _PROVEN = (Status.INFEASIBLE, Status.UNBOUNDED)
@@ -169,6 +171,9 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     if solvers is None and not foreign:
         program = problem.program()
         own = {name: known for name, known in own.items() if takes(program, name, known)}
+        if list(own) == [_REFERENCE] and "backend" not in options:  # two of CVXPY's solvers, for a check
+            asked = {name: _route(name) for name in _BACKENDS}
+            own = {name: {**own[_REFERENCE], **more} for name, (_, more) in asked.items()}
     if not own:
         raise ValueError("solvers is empty; expected at least one name")
     _check_heard(options, own)
@@ -202,7 +207,7 @@ def _checkable(problem: Any) -> Any:
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:
     """Return the route of a name, and its options; names of CVXPY's solvers are in capitals."""
     foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
-    return ("cvxpy", {"backend": name}) if foreign else (name, {})
+    return (_REFERENCE, {"backend": name}) if foreign else (name, {})
 
 
 def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 import bregopt.cvxpy  # makes BREGOPT known to CVXPY
 from bregopt.certify import PrimalDualPoint, certify, dimacs_errors, is_farkas, is_ray
+from bregopt.io.evaluate import evaluate
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
@@ -472,6 +473,28 @@ def test_answers_agree_with_the_reference_and_name_only_the_users_variables():
     assert back.solve(solver="CLARABEL") == pytest.approx(ours.value, rel=1e-6)
 
 
+@pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
+def test_beside_divergences(divergence):
+    X0 = np.array([[2.0, 0.5], [0.5, 1.0]])
+    X = bo.PSD(2, name="X")
+    norm = bo.Problem(bo.Minimize(divergence(X, X0)), [bo.norm2(X[0] - 3) <= 1.5])
+    found = norm.solve()
+    assert (found.status, found.solver) == ("optimal", "cvxpy")
+    assert np.linalg.norm(X.value[0] - 3) == pytest.approx(1.5, abs=1e-4)
+    squares = bo.Problem(bo.Minimize(divergence(X, X0) + 2 * bo.sum_squares(X[0] - 3)), [bo.trace(X) <= 4])
+    ours, theirs = squares.solve("bregman"), squares.solve("cvxpy")
+    assert ours.status == theirs.status == "optimal"
+    assert abs(ours.value - theirs.value) <= ours.error + theirs.error
+
+
+def test_norms_in_specifications():
+    names = {"x": bo.Variable(2, name="x"), "t": bo.Variable(name="t")}
+    assert (
+        repr(evaluate("norm2(x - [1, 2]) <= t", names)) == "SecondOrderConstraint(norm2(x) <= t, dimension=3)"
+    )
+    assert evaluate("sum_squares(x) <= 4", names).size == 3
+
+
 CONVEXITY = "convex, so it may be bounded from above only"
 
 
@@ -564,6 +587,29 @@ def test_both_hooks_agree_with_clarabel(name, options):
     assert (extra["route"] if isinstance(extra, dict) else extra.solver) == "path"
     error = extra["error"] if isinstance(extra, dict) else extra.error
     peer.agrees(problem.value, error + 1e-7)
+
+
+def test_variables_that_are_entries_of_an_affine_matrix_are_no_free_variables():
+    def make():
+        A, U, V = (
+            cp.Variable((2, 3)),
+            cp.Variable((2, 2), symmetric=True),
+            cp.Variable((3, 3), symmetric=True),
+        )
+        x, S = cp.Variable(2), cp.bmat([[2 * U - np.eye(2), A], [A.T, V]])
+        rows = [S >> 0, A[0] == [1, 2, 3], cp.norm(A[1] - 1) <= x[0], U[0, 1] + x[1] == 0.5, V[0, 0] <= 4]
+        return cp.Problem(cp.Minimize(cp.trace(U) + cp.trace(V) + cp.sum(x) + cp.square(x[1])), rows)
+
+    ours, theirs = make(), make()
+    ours.solve(method="bregopt", strict=True, tol=1e-9)
+    theirs.solve(solver="CLARABEL")
+    assert ours.value == pytest.approx(theirs.value, rel=1e-7)
+    for mine, other in zip(ours.variables(), theirs.variables(), strict=True):
+        np.testing.assert_allclose(mine.value, other.value, atol=1e-4)
+    for c, other in zip(ours.constraints, theirs.constraints, strict=True):
+        np.testing.assert_allclose(c.dual_value, other.dual_value, atol=1e-4)
+    program = bo.from_cvxpy(make()).program()
+    assert program.k == 6  # x, the norm, and the elements of its cone that are no variables
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -349,7 +349,9 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
         left[cones.index] = 0.0
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     column = program.column_sizes
-    size = np.where(column > 0, scale_of(program).dual * column, np.abs(program.c))
+    scale = scale_of(program)
+    eta = scale.dual or scale.objective / scale.primal  # without costs the divergences set the prices
+    size = np.where(column > 0, eta * column, np.abs(program.c))
     miss = left / np.maximum(size, TINY)
     return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
 

@@ -39,8 +39,8 @@ class Scale:
         caps allow, or one. Where every matrix has a cap, and there are no variables, it is at most that norm.
     dual : float
         Of ``C - A*(y)``, the letter eta: the largest of ``||C||`` and ``|c_j|``, the latter relative to the
-        column of ``u_j``. If those are zero and there is no divergence, the least price of a soft row; zero
-        without one.
+        column of ``u_j``, and the slopes of squared rows. If those are zero and there is no divergence, the
+        least price of a soft row; zero without one.
     objective : float
         The larger of ``mu`` times the scale of each divergence and of `dual` times the size that the rows
         demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the trace, demands nothing. Such

@@ -64,13 +64,28 @@ def _canonical(part: Any, refusal: str) -> tuple[Any, list[Any]]:
     if not part.is_dcp() or _contains(part, _APPROXIMATED):
         raise UnsupportedProblemError(refusal)
     try:
-        affine, own = Dcp2Cone().canonicalize_tree(part, False)
+        affine, own = _replaced(part, Dcp2Cone())
     except (NotImplementedError, ValueError, cp.error.SolverError):  # as some atoms say
         raise UnsupportedProblemError(refusal) from None
     for c in own:
         if not (type(c).__name__ in (*SENSES, *_CONES) and all(argument.is_affine() for argument in c.args)):
             raise UnsupportedProblemError(f"{refusal}, and its epigraph needs a cone of the kind {_name(c)}")
     return affine, own
+
+
+def _replaced(part: Any, cvxpys: Dcp2Cone) -> tuple[Any, list[Any]]:
+    """Return an expression or constraint with epigraphs in place of atoms; affine parts stay as they are."""
+    if isinstance(part, cp.Expression) and part.is_affine():
+        return part, []
+    if type(part).__name__ == "PartialProblem":
+        return cvxpys.canonicalize_tree(part, False)
+    arguments, constraints = [], []
+    for argument in part.args:
+        affine, own = _replaced(argument, cvxpys)
+        arguments.append(affine)
+        constraints += own
+    affine, own = cvxpys.canonicalize_expr(part, arguments, False)
+    return affine, [*constraints, *own]
 
 
 def _atoms(c: Any) -> str:

@@ -15,6 +15,7 @@ from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Elements, constant_value
 from bregopt.cvxpy.problems.convex_atoms import Spectral
 from bregopt.cvxpy.problems.epigraphs import SENSES, affine_problem
+from bregopt.cvxpy.problems.links import Link, compared, links_of
 from bregopt.cvxpy.problems.lowered import ImpliedCone, Lowered
 from bregopt.cvxpy.problems.objective import Goal, objective_of, read_objective
 from bregopt.cvxpy.problems.psd_claims import Claim, claim_of, is_symmetric_map
@@ -36,12 +37,10 @@ from bregopt.cvxpy.problems.variables import (
 from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.program.rows import Entries
 
 __all__ = ["lower"]
 
@@ -75,9 +74,10 @@ def lower(problem: Any) -> Lowered:
             with _named(number):
                 claims[c] = claim_of(c.args[0])
     forms = _forms(problem, goal, [claim for claim in claims.values() if claim is not None])
+    links = links_of(claims, forms)
     parameters, written = _parameters(problem), _written(problem)
     rows, symmetric, trivial = _rows(problem, forms, parameters, written)
-    cones, linked = _cones(problem, claims, forms)
+    cones, linked = _cones(problem, claims, forms, links)
     second_orders = _second_orders(problem, forms, parameters, written)
     spectral, more = _arguments(goal.spectral, forms)
     objective, paid = objective_of(goal, forms, spectral)
@@ -187,7 +187,7 @@ def _rows(
         written |= found.frozen
         body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
-            rows[c] = _compared(body, SENSES[kind])
+            rows[c] = compared(body, SENSES[kind])
             if is_symmetric_map(found, c.shape):
                 symmetric.add(c)
         elif _holds(body.constant, SENSES[kind]):
@@ -218,20 +218,16 @@ def _named(number: int) -> Iterator[None]:
         raise UnsupportedProblemError(f"constraint {number}: {error}") from None
 
 
-def _compared(body: Expression, sense: str) -> Constraint:
-    """Return the constraint ``body sense 0`` for an expression that has variables."""
-    bound = -body.constant_part()
-    lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
-    return Constraint(body.variable_part(), lower, upper, sense)
-
-
 def _holds(value: Array, sense: str) -> bool:
     violation = np.abs(value) if sense == "==" else value if sense == "<=" else -value
     return bool((violation <= _CONSTANT_TOL).all())
 
 
 def _cones(
-    problem: Any, claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]
+    problem: Any,
+    claims: dict[Any, Claim | None],
+    forms: dict[Any, VariableForm],
+    links: dict[Any, Link],
 ) -> tuple[dict[Any, ImpliedCone], list[Constraint]]:
     """Return the psd matrix that implies each psd constraint, and rows that equate it with CVXPY's matrix.
 
@@ -249,9 +245,9 @@ def _cones(
             given.add(form.psd)
         else:
             with _named(place[c]):
-                block, row = _linked(c.args[0], forms, f"S{number}")
-            cones[c] = ImpliedCone(block, 1.0)
-            linked.append(row)
+                link = links[c] if c in links else Link.of(c.args[0], f"S{number}")
+                linked += link.equations(forms)
+            cones[c] = ImpliedCone(link.block, 1.0)
     return cones, linked
 
 
@@ -271,25 +267,10 @@ def _arguments(
         if claim is not None and _plain(claim) and isinstance(form, MatrixForm) and form.sign > 0:
             found.append((term, form.psd, claim.scale))
         else:
-            block, row = _linked(term.matrix, forms, f"F{number}")
-            found.append((term, block, 1.0))
-            linked.append(row)
+            link = Link.of(term.matrix, f"F{number}")
+            found.append((term, link.block, 1.0))
+            linked += link.equations(forms)
     return found, linked
-
-
-def _linked(F: Any, forms: dict[Any, VariableForm], name: str) -> tuple[PSD, Constraint]:
-    """Return a new psd matrix, and the rows that equate it with the symmetric part of an affine matrix."""
-    n = F.shape[0]
-    i, j = np.triu_indices(n)
-    row = np.tile(np.arange(len(i)), 2)
-    at = np.concatenate([i + n * j, j + n * i])
-    rows = rows_of(F, Elements(row, at, np.full(len(row), 0.5)), len(i))
-    body = expression_of(rows, forms, f"entries of a psd matrix of order {n}")
-    block = PSD(n, name=name)
-    entries = Expression(
-        (len(i),), np.zeros(len(i)), {block: Entries(n, i, j, -np.ones(len(i)))}, label=f"entries of {name}"
-    )
-    return block, _compared(body.plus(entries), "==")
 
 
 def _boxes(forms: dict[Any, VariableForm]) -> list[Constraint]:
@@ -302,7 +283,7 @@ def _boxes(forms: dict[Any, VariableForm]) -> list[Constraint]:
                 elements = Elements(np.arange(len(at)), at, np.ones(len(at)))
                 rows = rows_of(variable - end.reshape(variable.shape, order="F"), elements, len(at))
                 body = expression_of(rows, {variable: form}, f"bounds of {variable.name()}")
-                constraints.append(_compared(body, sense))
+                constraints.append(compared(body, sense))
     return constraints
 
 

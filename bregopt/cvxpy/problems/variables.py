@@ -28,6 +28,7 @@ from bregopt.program.rows import (
 )
 
 __all__ = [
+    "EntriesForm",
     "MatrixForm",
     "SquareForm",
     "VariableForm",
@@ -39,6 +40,7 @@ __all__ = [
     "is_mirrored",
     "is_square",
     "matrix",
+    "places",
     "psd_part",
     "square",
     "upper_entries",
@@ -106,6 +108,47 @@ class VectorForm:
 
 
 @dataclass(frozen=True, eq=False)
+class EntriesForm:
+    """A CVXPY variable whose elements are entries of a psd matrix ``S``, up to constants and factors.
+
+    Parameters
+    ----------
+    psd : PSD
+    i, j : int array of shape (k,)
+        The free elements are ``(S[i, j] - constant) / factor``.
+    factor, constant : array of shape (k,)
+    place : int array
+        The number of each element, by columns, among the free ones.
+    shape : tuple of int
+    """
+
+    psd: PSD
+    i: IntArray
+    j: IntArray
+    factor: Array
+    constant: Array
+    place: IntArray
+    shape: tuple[int, ...]
+
+    def value(self) -> Array:
+        """Return the variable from the value of ``S``, which is zero if no row contains ``S``."""
+        S = np.zeros(self.psd.shape) if self.psd.value is None else np.asarray(self.psd.value)
+        free = (S[self.i, self.j] - self.constant) / self.factor
+        return free[self.place].reshape(self.shape, order="F")
+
+    def parts(
+        self, m: int, elements: Sequence[Elements], quadratics: Sequence[Quadratics]
+    ) -> tuple[Array, dict[Any, Any], dict[Any, Any]]:
+        """Return the constant, the matrix part and the vector part that this gives `m` rows."""
+        row, at, weight = joined([*elements, *(q.elements() for q in quadratics)])
+        column = self.place[at]
+        share = weight / self.factor[column]
+        terms = Coordinates(row, self.i[column], self.j[column], share)
+        constant: Array = -np.bincount(row, share * self.constant[column], m).astype(float)
+        return constant, {self.psd: _family(SparseRows.of(m, self.psd.n, terms))}, {}
+
+
+@dataclass(frozen=True, eq=False)
 class SquareForm:
     """A CVXPY variable of which only the symmetric part is psd: that part, and the skew-symmetric part.
 
@@ -142,7 +185,7 @@ class SquareForm:
         return constant, psd, {self.skew: sp.csr_array((signed, (row[off], column)), (m, self.skew.size))}
 
 
-VariableForm = MatrixForm | VectorForm | SquareForm
+VariableForm = EntriesForm | MatrixForm | VectorForm | SquareForm
 
 
 def check_variable(variable: Any) -> None:
@@ -204,7 +247,7 @@ def square(variable: Any, name: str, sign: float, shift: Array) -> SquareForm:
 
 def vector(variable: Any, name: str) -> VectorForm:
     """Return a CVXPY variable as ordinary variables, with the bounds that are finite for all its elements."""
-    place = _places(variable)
+    place = places(variable)
     k = int(place.max()) + 1
     first = np.unique(place, return_index=True)[1][-k:]
     lower, upper = (end[first] if np.isfinite(end).all() else None for end in box(variable))
@@ -238,7 +281,8 @@ def expression_of(
             rows.m, rows.elements.get(variable, []), rows.quadratics.get(variable, [])
         )
         constant += parts[0]
-        psd.update(parts[1])
+        for S, family in parts[1].items():
+            psd[S] = add_rows(psd[S], family) if S in psd else family
         vectors.update(parts[2])
     added = {
         (parameters or {})[p]: _parameter_slopes(rows.m, p, elements)
@@ -298,7 +342,7 @@ def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]
     return families
 
 
-def _places(variable: Any) -> IntArray:
+def places(variable: Any) -> IntArray:
     """Return the number of each element of a variable among the free elements, negative for fixed zeros."""
     attributes, shape = variable.attributes, variable.shape
     free = np.ones(shape, dtype=bool)

@@ -225,8 +225,9 @@ class PrimalDual:
 
     def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
-        lengths = at.bounds.step_lengths(step.bounds), at.second_order.step_lengths(step.second_order)
-        primal, dual = map(min, *lengths)
+        of_bounds = at.bounds.step_lengths(step.bounds)
+        of_cones = at.second_order.step_lengths(step.second_order)
+        primal, dual = min(of_bounds[0], of_cones[0]), min(of_bounds[1], of_cones[1])
         pairs = zip(at.pairs, step.X, step.Z, strict=True)
         X, Z = zip(*(pair.step_lengths(dX, dZ, tol) for pair, dX, dZ in pairs), strict=True)
         return min(primal, *X), min(dual, *Z)

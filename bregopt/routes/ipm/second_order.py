@@ -70,11 +70,11 @@ class SecondOrderState:
 
     def complementarity(self) -> float:
         """Return ``x'z``, the contribution of the cones to the duality gap."""
-        return float(self.x @ self.z)
+        return float(self.x @ self.z) if self.cones.count else 0.0
 
     def complementarity_after(self, step: SecondOrderStep, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
-        return float((self.x + primal * step.x) @ (self.z + dual * step.z))
+        return float((self.x + primal * step.x) @ (self.z + dual * step.z)) if self.cones.count else 0.0
 
     def metric(self) -> tuple[Array, Array | None]:
         """Return ``d`` and ``p`` of ``W^2 = diag(d) + p p'``, for all cones; ``p`` is None without cones."""
@@ -95,10 +95,14 @@ class SecondOrderState:
 
     def step_lengths(self, step: SecondOrderStep) -> tuple[float, float]:
         """Return the largest primal and dual step lengths that stay in the cones."""
+        if not self.cones.count:
+            return np.inf, np.inf
         return _step_length(self.cones, self.x, step.x), _step_length(self.cones, self.z, step.z)
 
     def after_step(self, step: SecondOrderStep, primal: float, dual: float) -> SecondOrderState | None:
         """Return the state after a step of these lengths; None outside the interior of the cones."""
+        if not self.cones.count:
+            return self
         x, z = self.x + primal * step.x, self.z + dual * step.z
         inside = _inside(self.cones, x) and _inside(self.cones, z)
         return SecondOrderState(self.cones, x, z) if inside else None
@@ -162,8 +166,6 @@ def _step_length(cones: SecondOrderCones, x: Array, step: Array) -> float:
 
     It is the smallest positive root of ``det(x + alpha step) = a alpha^2 + 2 b alpha + c``, with ``c > 0``.
     """
-    if not cones.count:
-        return np.inf
     a, c = cones.determinants(step), cones.determinants(x)
     b = cones.inner(cones.J * x, step)
     discriminant = b**2 - a * c
