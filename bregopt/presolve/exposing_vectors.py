@@ -191,6 +191,8 @@ class Equalities:
 
 def _nearer(w: Array, K: Array, miss: float) -> Array:
     """Return the ``w`` nearby with smaller ``K'w``: a damped step of Newton's method."""
+    if not K.any():  # nothing is left of the equalities on the face
+        return w
     squares, P = np.linalg.eigh(K @ K.T)
     damping = max(miss**2, EXPOSING_DAMPING * float(squares[-1]))
     nearer: Array = P @ (damping / (np.maximum(squares, 0.0) + damping) * (P.T @ w))
