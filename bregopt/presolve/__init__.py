@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bregopt.presolve.boxes import Boxes
+from bregopt.presolve.chordal import Chordal
 from bregopt.presolve.dual_form import DualForm
 from bregopt.presolve.faces import Faces
 from bregopt.presolve.independent_rows import IndependentRows
@@ -38,6 +39,7 @@ REDUCTIONS: list[Reduction] = [
     RedundantEqualities(),
     IndependentRows(),
     Faces(),
+    Chordal(),
     Whitening(),
     Scaling(),
 ]

@@ -106,3 +106,34 @@ DUAL_PAYS = 0.5
 WHITENED_CONDITION = 1e6
 # Up to this one, the reference keeps them. Its backends lose digits earlier.
 REFERENCE_CONDITION = 1e3
+
+# Chordal sparsity.
+
+# Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
+LEAST_CHORDAL_ORDER = 170
+# Terms of cost and rows up to which they are listed: a second, and 200 MB.
+MOST_PATTERN_TERMS = 5_000_000
+# Fraction of nonzeros up to which a pattern is sparse.
+LARGEST_PATTERN = 0.25
+# Operations of the search for cliques, relative to the cubed order, and at most (0.2 seconds): two percent of
+# the time for the whole matrix.
+SEARCH_SHARE, MOST_SEARCH = 1e-3, 5e6
+# Least number of vertices that a clique is expected to have besides its separator.
+LEAST_ELIMINATED = 10
+# Fraction of the vertices from which those of degree 2 are eliminated alone: the cube of the
+# others falls to half.
+LEAST_FRINGE = 0.2
+# Order up to which the interior-point method stacks matrices of equal order.
+LARGEST_STACKED = 40
+# Nanoseconds of a Newton step, by which cliques are merged and a decomposition is chosen. Stacked matrices
+# take the first two, for each and times its order squared, and each stack the third.
+SMALL_CLIQUE_TIME, SMALL_SQUARE_TIME, GROUP_TIME = 4e4, 200.0, 2e5
+# Larger matrices: for each, and times its order squared and cubed.
+LARGE_CLIQUE_TIME, LARGE_SQUARE_TIME, ORDER_TIME = 2e5, 40.0, 0.17
+# Times the squared number of terms in a clique, each multiplication in the factorization of a sparse system,
+# and times the cubed rows of a dense one.
+TERM_TIME, FRONT_TIME, DENSE_TIME = 10.0, 0.35, 0.012
+# Time of a step on cliques, relative to one on the whole matrix, below which they pay: estimates err as much.
+DECOMPOSED_SHARE = 0.6
+# Eigenvalue of a singular separator, relative to its largest, that counts as zero.
+COMPLETION_RANK = 1e-12

@@ -170,6 +170,8 @@ def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
         spoiled = np.zeros(term.rows.m, dtype=bool)
         spoiled[t.row[t.i != t.j]] = True
         chosen = np.flatnonzero(program.in_one_matrix[term.at] & ~spoiled)
+        if len(chosen) * term.rows.n > LARGEST_LINEAR_PROGRAM:
+            continue
         places.append(term.at[chosen])
         weights.append(_diagonals(term.rows.slice(chosen)))
     return np.concatenate(places), np.concatenate(weights)

@@ -18,6 +18,7 @@ from bregopt.program import Face, LinearMap
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.stack_rows import StackRows
+from bregopt.routes.ipm.stack_schur import SchurValues
 from bregopt.routes.ipm.stack_terms import StackTerms
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -26,6 +27,11 @@ __all__ = ["Group", "GroupRows", "groups_of", "rows_of_blocks", "split"]
 
 class GroupRows(Protocol):
     """The rows of a program in one group: ``A``, ``A*`` and their part of the Schur matrix."""
+
+    @property
+    def formula(self) -> SchurValues:
+        """The Schur matrix of the rows that meet the group, as numbers at places."""
+        ...
 
     def adjoint(self, y: Array) -> Any:
         """Return ``A*(y)``, possibly sparse."""

@@ -25,8 +25,10 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops,
 
 __all__ = ["Path", "PathSettings"]
 
-_REDUCTIONS = ("independent rows", "faces")  # of the program, or of each working set of its rows
+# Of the program, or of each working set of its rows.
+_REDUCTIONS = ("independent rows", "faces", "chordal sparsity")
 _DUAL = ("dual form",)
+_SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +62,19 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        return shortage(memory_needed(_dual_form(program, settings), settings.tuning))
+        reason = shortage(memory_needed(_dual_form(program, settings), settings.tuning))
+        if reason is None:
+            return None
+        return shortage(memory_needed(_smaller_form(program, settings), settings.tuning))
 
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
         large = max(block.n for block in program.blocks) > tuning.face_search_order
-        found = summaries(program, reductions(_DUAL if large else (*_DUAL, *_REDUCTIONS)), settings)
+        found = summaries(program, reductions(_SMALLER if large else (*_DUAL, *_REDUCTIONS)), settings)
+        memory = memory_needed(_smaller_form(program, settings), tuning)
         program = _dual_form(program, settings)
-        memory = f"{max(memory_needed(program, tuning) / 1e6, 1):.0f} MB of memory at most"
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
-        return "; ".join([memory, *rows, *found])
+        return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or _solve(program, settings, start, progress)
@@ -102,6 +107,11 @@ def _directly(program: Program, settings: Any, start: Start | None, progress: Pr
 def _dual_form(program: Program, settings: Any) -> Program:
     """Return the dual of linear matrix inequalities where that takes less work, else the program."""
     return presolve(program, reductions(_DUAL), settings).program
+
+
+def _smaller_form(program: Program, settings: Any) -> Program:
+    """Return the program in the forms of less work that exist: dual, or in cliques."""
+    return presolve(program, reductions(_SMALLER), settings).program
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

@@ -18,21 +18,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Bounds, Face, Penalty, Program
 from bregopt.routes.ipm.bound_state import BoundState, FiniteBounds
 from bregopt.routes.ipm.groups import groups_of, split
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
+from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -110,6 +112,13 @@ class PrimalDual:
         rows = [group.rows for group in self.groups]
         other._system = RowSystem(self._A, rows, self._program.B, self._tuning, direct=True)
         return other
+
+    def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array]:
+        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
+        if isinstance(self._system, SparseRowSystem):
+            return self._system.gram(P, rows)
+        H = sum(group.rows.schur(P_g, P_g, rows) for group, P_g in zip(self.groups, P, strict=True))
+        return DefiniteFactor(np.asarray(H), self._tuning).solve
 
     def matrices(self, at: Iterate) -> tuple[Array, ...]:
         """Return the ``X`` of all blocks."""

@@ -13,7 +13,7 @@ from bregopt.program import LinearMap
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["RowAction"]
+__all__ = ["BlockSchur", "RowAction"]
 
 _NONE = np.zeros(0, dtype=np.intp)
 
@@ -78,6 +78,11 @@ class RowAction:
         return self._gram.assemble(X, K, rows, root if whole else None)
 
     @cached_property
+    def formula(self) -> BlockSchur:
+        """The Schur matrix of the rows that meet the block."""
+        return BlockSchur(self._A, self._tuning, self._block)
+
+    @cached_property
     def _gram(self) -> Gram:
         return Gram(self._A, self._tuning, self._block)
 
@@ -124,3 +129,31 @@ class RowAction:
         """The row and column indices of the terms; one object for both if all are on the diagonal."""
         i = span(self._i)
         return (i, i) if np.array_equal(self._i, self._j) else (i, span(self._j))
+
+
+class BlockSchur:
+    """The Schur matrix of one block that meets few rows, as numbers at places.
+
+    Parameters
+    ----------
+    A : LinearMap
+    tuning : InteriorPointTuning
+    block : int
+
+    Attributes
+    ----------
+    target : int array
+        Places ``k * m + l``.
+    """
+
+    def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int) -> None:
+        met = np.unique(np.concatenate([_NONE, *(term.at for term in A.terms_of(block))]))
+        self._gram = Gram(A.slice(met).of_block(block), tuning)
+        self.target: IntArray = np.add.outer(met * A.m, met).ravel()
+
+    def values(self, X: Array, K: Array) -> Array:
+        """Return numbers at these places: the Schur matrix is their sum plus its transpose."""
+        if len(self.target) == 0:
+            return np.zeros(0)
+        halves: Array = self._gram.assemble(X, K).ravel() / 2
+        return halves

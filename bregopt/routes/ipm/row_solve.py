@@ -52,7 +52,7 @@ class Equations(NamedTuple):
         for rows, S in zip(self.rows, dX, strict=True):
             activity = activity + rows.apply(S)
         own, bordering = self.bounded, self.metric.bordering
-        border = (self.Bt @ dy)[bordering] - self.metric.corner @ du[bordering]
+        border = (self.Bt @ dy)[bordering] - self.metric.quotient(du[bordering])
         return np.concatenate([activity[own] + self.at.D[own] * dy[own], border])
 
 
@@ -89,7 +89,7 @@ class RowSolve:
         groups = tuple(zip(rhs.weights, at.X, at.K, rhs.R, strict=True))
         for own, group in zip(rows, groups, strict=True):
             right = right - own.apply_sum(*group)
-        right, q = right[bounded], rhs.q[bordering] - metric.corner @ rhs.r_u[bordering]
+        right, q = right[bounded], rhs.q[bordering] - metric.quotient(rhs.r_u[bordering])
         dy, du = self._variables(right, q, constant)
         adjoint = tuple(own.adjoint(dy) for own in rows)
         dX = [_matrix_step(*group, S) for group, S in zip(groups, adjoint, strict=True)]

@@ -48,7 +48,8 @@ class StackRows:
         return self._map.T if isinstance(self._map, np.ndarray) else sp.csr_array(self._map.T)
 
     @cached_property
-    def _schur(self) -> StackSchur:
+    def formula(self) -> StackSchur:
+        """The cheaper formula of the Schur matrix."""
         return _formula(self._terms, self._tuning)(self._terms, self._tuning)
 
     def adjoint(self, y: Array) -> Array:
@@ -72,7 +73,7 @@ class StackRows:
 
     def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return ``<A_k, sym(X A_l K)>``, summed over the blocks, for all rows or for some."""
-        H = self._schur.assemble(X, K)
+        H = self.formula.assemble(X, K)
         return H if rows is None or len(rows) == len(H) else H[np.ix_(rows, rows)]
 
     def magnitudes(self, X: Array) -> Array:
@@ -87,5 +88,6 @@ class StackRows:
 
 
 def _formula(terms: StackTerms, tuning: InteriorPointTuning) -> type[TermSchur] | type[ProductSchur]:
+    """Return the cheaper formula of the Schur matrix."""
     by_terms = TermSchur.cost(terms, tuning) <= ProductSchur.cost(terms, tuning)
     return TermSchur if by_terms else ProductSchur

@@ -10,6 +10,7 @@ Two formulas, of which the cheaper one is used (Fujisawa, Kojima and Nakata 1997
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -19,10 +20,23 @@ from bregopt.clock import checkpoint
 from bregopt.routes.ipm.stack_terms import StackTerms
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["ProductSchur", "StackSchur", "TermSchur"]
+__all__ = ["ProductSchur", "SchurValues", "StackSchur", "TermSchur"]
 
 
-class StackSchur(Protocol):
+class SchurValues(Protocol):
+    """A Schur matrix as numbers at places."""
+
+    @property
+    def target(self) -> IntArray:
+        """Places ``k * m + l`` in the matrix, each possibly several times."""
+        ...
+
+    def values(self, X: Array, K: Array) -> Array:
+        """Return numbers at these places: the Schur matrix is their sum plus its transpose."""
+        ...
+
+
+class StackSchur(SchurValues, Protocol):
     """A formula for the Schur matrix of a stack."""
 
     def assemble(self, X: Array, K: Array) -> Array:
@@ -42,7 +56,7 @@ class TermSchur:
         # Each pair of terms of one block once, the pair of a term with itself by half.
         first, second = _pairs(t.terms_per_block)
         self._source = (t.block[first] * d + place[first]) * d + place[second]
-        self._target = t.row[first] * t.m + t.row[second]
+        self.target = t.row[first] * t.m + t.row[second]
         self._weight = t.value[first] * t.value[second]
         self._weight[first == second] /= 2
         self._chunk = max(1, tuning.stack_chunk // max(d * d, 1))
@@ -59,7 +73,7 @@ class TermSchur:
         places = len(terms.places[0])
         return terms.count * places**2 + 3 * float((terms.terms_per_block.astype(float) ** 2).sum()) / 2
 
-    def assemble(self, X: Array, K: Array) -> Array:
+    def values(self, X: Array, K: Array) -> Array:
         d = len(self._i)
         products = np.empty((len(X), d, d))
         for b in range(0, len(X), self._chunk):
@@ -68,7 +82,10 @@ class TermSchur:
             products[own] = self._place_products(X[own], K[own])
         values = products.ravel().take(self._source)
         values *= self._weight
-        H = np.bincount(self._target, values, self._m**2).astype(float, copy=False)
+        return values
+
+    def assemble(self, X: Array, K: Array) -> Array:
+        H = np.bincount(self.target, self.values(X, K), self._m**2).astype(float, copy=False)
         H = H.reshape(self._m, self._m)
         return H + H.T
 
@@ -105,6 +122,13 @@ class ProductSchur:
         rows = terms.rows_per_block.astype(float)
         return float((4 * rows * terms.n**2 + 2 * rows**2).sum())
 
+    @cached_property
+    def target(self) -> IntArray:
+        return np.concatenate([np.zeros(0, dtype=np.intp), *(group.target.ravel() for group in self._groups)])
+
+    def values(self, X: Array, K: Array) -> Array:
+        return np.concatenate([np.zeros(0), *(group.products(X, K).ravel() / 2 for group in self._groups)])
+
     def assemble(self, X: Array, K: Array) -> Array:
         H = np.zeros((self._m, self._m))
         for group in self._groups:
@@ -136,20 +160,29 @@ class _DenseRows:
         self._A, self._blocks, self._n, self._m = A, blocks, n, t.m
         self._same = bool((self._rows == self._rows[0]).all()) and width == len(np.unique(self._rows[0]))
 
-    def add(self, H: Array, X: Array, K: Array) -> None:
-        """Add the part of these blocks to the Schur matrix."""
+    @cached_property
+    def target(self) -> IntArray:
+        """The places in the Schur matrix, shape ``(blocks, rows, rows)``."""
+        return self._rows[:, :, None] * self._m + self._rows[:, None, :]
+
+    def products(self, X: Array, K: Array) -> Array:
+        """Return ``tr(A_k X A_l K)`` for the pairs of rows of each block, shape ``(blocks, rows, rows)``."""
         count, width = self._rows.shape
         n = self._n
         tall = self._A.reshape(count, width * n, n)
         left = (tall @ X[self._blocks]).reshape(count, width, n * n)
         right = np.swapaxes((tall @ K[self._blocks]).reshape(count, width, n, n), 2, 3)
-        G = left @ np.swapaxes(right.reshape(count, width, n * n), 1, 2)
+        products: Array = left @ np.swapaxes(right.reshape(count, width, n * n), 1, 2)
+        return products
+
+    def add(self, H: Array, X: Array, K: Array) -> None:
+        """Add the part of these blocks to the Schur matrix."""
+        G = self.products(X, K)
         if self._same:
             place = np.ix_(self._rows[0], self._rows[0])
             H[place] += G.sum(axis=0)
             return
-        target = self._rows[:, :, None] * self._m + self._rows[:, None, :]
-        H += np.bincount(target.ravel(), G.ravel(), self._m**2).reshape(self._m, self._m)
+        H += np.bincount(self.target.ravel(), G.ravel(), self._m**2).reshape(self._m, self._m)
 
 
 def _similar(counts: IntArray) -> Iterator[IntArray]:

@@ -18,7 +18,6 @@ from bregopt.linalg import dense
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.iterate import Iterate
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -162,11 +161,10 @@ def _least_norm(engine: PrimalDual, program: Program, tuning: InteriorPointTunin
     if len(equal) == 0:
         return _LeastNorm(None, None)
     P = [group.cone.identity() for group in groups]
-    H = sum(group.rows.schur(P_g, P_g, equal) for group, P_g in zip(groups, P, strict=True))
-    factor = DefiniteFactor(np.asarray(H), tuning)
+    solve = engine.gram(P, equal)
     y, w = np.zeros(program.m), np.zeros(program.m)
-    y[equal] = factor.solve(engine.activity(P, np.zeros(program.k))[equal])
-    w[equal] = factor.solve(bounds.lo[equal])
+    y[equal] = solve(engine.activity(P, np.zeros(program.k))[equal])
+    w[equal] = solve(bounds.lo[equal])
     X = [group.cone.project(dense(group.rows.adjoint(w))) for group in groups]
     inside = all(_is_inside(group.cone, X_g, tuning) for group, X_g in zip(groups, X, strict=True))
     error = max(

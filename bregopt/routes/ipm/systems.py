@@ -23,6 +23,7 @@ from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.newton_point import System
 from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["system_for"]
@@ -53,6 +54,9 @@ def system_for(
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
+    sparse = SparseRowSystem.of(A, rows, B, tuning) if direct and not fixed and len(A.orders) > 1 else None
+    if sparse is not None:
+        return sparse
     if fixed or len(A.orders) > 1:
         return RowSystem(A, rows, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m

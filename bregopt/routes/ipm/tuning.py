@@ -150,6 +150,20 @@ class InteriorPointTuning(WorkingSetTuning):
         Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
     zero_diagonal : float
         Diagonal entry up to which a row of a system is a row of zeros.
+    sparse_rows : int
+        Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
+    sparse_schur : float
+        Pairs of rows that meet one block, relative to all pairs, up to which the system may be sparse.
+    sparse_search : float
+        Operations of the search for its fill, relative to the cubed number of rows: some percent of the time
+        of a dense system.
+    sparse_factor : float
+        Nonzeros of its factor, relative to a dense one, up to which it is sparse.
+    sparse_pivot : float
+        Diagonal entry, relative to the largest of its column, that is a pivot of a quasi-definite system. A
+        smaller one keeps the factor sparser and loses more digits.
+    sparse_refinements : int
+        Limit on the refinements of a solution, which end when the residual grows.
     sparse_fraction : float
         Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term
         by term.
@@ -311,6 +325,13 @@ class InteriorPointTuning(WorkingSetTuning):
     definite_residual: float = 1e-13
     least_pivot: float = 1e-7
     zero_diagonal: float = 1e-200
+    # sparse_row_system.py, sparse_solver.py
+    sparse_rows: int = 150
+    sparse_schur: float = 0.3
+    sparse_search: float = 3e-4
+    sparse_factor: float = 0.3
+    sparse_pivot: float = 1e-2
+    sparse_refinements: int = 3
     # row_action.py
     sparse_fraction: float = 0.1
     sparse_order: int = 150

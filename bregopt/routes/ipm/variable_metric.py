@@ -69,7 +69,7 @@ class VariableMetric:
             bordering[cones.index] = marked[cones.owner]
         return cls(d, bordering, cones, p)
 
-    @cached_property
+    @property
     def corner(self) -> Array:
         """``inv(D_u)`` of the bordering variables, shape ``(bordering, bordering)``."""
         inverse = np.diag(1 / self.d[self.bordering])
@@ -82,6 +82,17 @@ class VariableMetric:
                 own = slice(start, start + size)
                 inverse[np.ix_(place[index[own]], place[index[own]])] += np.outer(q[own], q[own])
         return inverse
+
+    def quotient(self, v: Array) -> Array:
+        """Return ``inv(D_u) v`` of the bordering variables."""
+        whole = np.zeros_like(self.d)
+        whole[self.bordering] = v
+        quotient: Array = whole / self.d
+        if self.p is not None:
+            index = self.cones.index
+            q = self.p / self.d[index]
+            quotient[index] += q * self.cones.inner(q, whole[index])[self.cones.owner]
+        return quotient[self.bordering]
 
     def product(self, v: Array) -> Array:
         """Return ``D_u v`` of the eliminated variables, zero for the others."""
