@@ -186,6 +186,13 @@ def test_completion_of_positive_definite_submatrices_is_accurate():
     assert error <= 1e-10 * np.abs(X).max()
 
 
+def test_completion_of_zero_is_zero():
+    tree, _ = tree_of(graph("tree", 12, 0)[0])
+    assert not completion(tree, [np.zeros((len(v), len(v))) for v in tree.vertices]).any()
+    with pytest.raises(np.linalg.LinAlgError):
+        completion(tree, [np.full((len(v), len(v)), np.nan) for v in tree.vertices])
+
+
 # The reduction
 
 

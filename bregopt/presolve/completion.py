@@ -6,15 +6,16 @@ Wolkowicz 1984), and one whose rank is that of the clique submatrix of largest r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import solve_triangular
 
 from bregopt.arrays import Array
 from bregopt.linalg import root_of
 from bregopt.presolve.cliques import CliqueTree
-from bregopt.presolve.constants import COMPLETION_RANK
+from bregopt.presolve.constants import COMPLETION_NOISE
 
 __all__ = ["completion"]
 
@@ -22,9 +23,9 @@ __all__ = ["completion"]
 def completion(tree: CliqueTree, X: Sequence[Array]) -> Array:
     """Return a factor ``R`` of a psd matrix ``R R'`` with given clique submatrices.
 
-    From the root to the leaves: let a clique have the separator ``S`` and the other vertices ``N``. With
-    ``W = X_NS inv(X_SS)`` and ``L L' = X_NN - W X_SN``, its rows are ``R_N = W R_S + L Q'``, where the
-    columns of ``Q`` are orthonormal and ``R_S Q = 0``. The result is psd in any case.
+    From the root to the leaves: let a clique have the separator ``S`` and the other vertices ``N``, and let
+    ``L`` be the Cholesky factor of its submatrix, ``S`` first. Then ``R_S = L_SS U`` with orthonormal rows of
+    ``U``, and ``R_N = L_NS U + L_NN Q'``, where the columns of ``Q`` are orthonormal and ``U Q = 0``.
 
     Parameters
     ----------
@@ -39,42 +40,46 @@ def completion(tree: CliqueTree, X: Sequence[Array]) -> Array:
         Rows of zeros for vertices in no clique.
     """
     R = np.zeros((tree.n, tree.width))
-    agreed: list[Array] = []
-    for c, (vertices, S, N) in enumerate(zip(tree.vertices, tree.separators, tree.residuals, strict=True)):
-        X_c = np.array(X[c])
-        agreed.append(X_c)
-        if len(S) == 0:
-            R[N, : len(N)] = _root(X_c)
-            continue
-        s, e = np.searchsorted(vertices, S), np.searchsorted(vertices, N)
-        above = np.searchsorted(tree.vertices[tree.parent[c]], S)
-        # A difference of 1e-11 here, times the square of a large W, would be an error of 1e-6.
-        X_c[np.ix_(s, s)] = X_ss = agreed[tree.parent[c]][np.ix_(above, above)]
-        X_sn = X_c[np.ix_(s, e)]
-        W = _solved(X_ss, X_sn).T
-        L = _root(X_c[np.ix_(e, e)] - W @ X_sn)
-        # QR continues the columns of R_S' to orthonormal ones, as further columns are zero.
-        Q = np.linalg.qr(np.hstack([R[S].T, np.zeros((tree.width, len(N)))]))[0][:, len(S) :]
-        R[N] = W @ R[S] + L @ Q.T
+    if not any(X_c.any() for X_c in X):
+        return R
+    for L, S, N in zip(_roots(_agreeing(tree, X)), tree.separators, tree.residuals, strict=True):
+        s = len(S)
+        U = solve_triangular(L[:s, :s], R[S], lower=True, check_finite=False) if s else R[S]
+        # QR makes the rows of U orthonormal up to signs, and continues them, as further columns are zero.
+        Q, signs = np.linalg.qr(np.hstack([U.T, np.zeros((tree.width, len(N)))]))
+        Q[:, :s] *= np.where(signs.diagonal()[:s] < 0, -1.0, 1.0)
+        R[N] = L[s:] @ Q.T
     return R
 
 
-def _solved(X: Array, right: Array) -> Array:
-    """Return the solution of ``X w = right`` for a psd matrix; the least one where it is singular."""
-    root = root_of(X)
-    if root is not None:
-        solution: Array = cho_solve((root, True), right, check_finite=False)
-        return solution
-    d, V = np.linalg.eigh(X)
-    large = d > COMPLETION_RANK * max(float(d[-1]), 0.0)
-    pseudo: Array = (V[:, large] / d[large]) @ (V[:, large].T @ right)
-    return pseudo
+def _agreeing(tree: CliqueTree, X: Sequence[Array]) -> list[Array]:
+    """Return the matrices with the parents' entries where these overlap, separators first."""
+    agreeing: list[Array] = []
+    order = [np.concatenate(pair) for pair in zip(tree.separators, tree.residuals, strict=True)]
+    for c, (vertices, S) in enumerate(zip(tree.vertices, tree.separators, strict=True)):
+        place = np.searchsorted(vertices, order[c])
+        own = X[c][np.ix_(place, place)]
+        if len(S):
+            above = order[tree.parent[c]]
+            sort = np.argsort(above)
+            at = sort[np.searchsorted(above, S, sorter=sort)]
+            own[: len(S), : len(S)] = agreeing[tree.parent[c]][np.ix_(at, at)]
+        agreeing.append(own)
+    return agreeing
 
 
-def _root(X: Array) -> Array:
-    """Return a square root of the nearest psd matrix."""
-    root = root_of(X)
-    if root is not None:
-        return root
-    d, V = np.linalg.eigh((X + X.T) / 2)
-    return V * np.sqrt(np.maximum(d, 0.0))
+def _roots(X: Sequence[Array]) -> list[Array]:
+    """Return Cholesky factors, after a multiple of the identity that makes all matrices definite.
+
+    Where round-off makes one of them indefinite, its nearest psd matrix would not agree with the others.
+    """
+    roots = [root_of(X_c) for X_c in X]
+    least = [float(np.linalg.eigvalsh(X_c)[0]) for X_c, root in zip(X, roots, strict=True) if root is None]
+    noise = COMPLETION_NOISE * max(float(X_c.diagonal().max()) for X_c in X) if least else 0.0
+    shift = 2 * max(-min(least, default=0.0), 0.0) + noise
+    while any(root is None for root in roots):
+        if not math.isfinite(shift):
+            raise np.linalg.LinAlgError("a clique submatrix is not finite")
+        roots = [root_of(X_c + shift * np.eye(len(X_c))) for X_c in X]
+        shift *= 10
+    return [root for root in roots if root is not None]

@@ -135,5 +135,6 @@ LARGE_CLIQUE_TIME, LARGE_SQUARE_TIME, ORDER_TIME = 2e5, 40.0, 0.17
 TERM_TIME, FRONT_TIME, DENSE_TIME = 10.0, 0.35, 0.012
 # Time of a step on cliques, relative to one on the whole matrix, below which they pay: estimates err as much.
 DECOMPOSED_SHARE = 0.6
-# Eigenvalue of a singular separator, relative to its largest, that counts as zero.
-COMPLETION_RANK = 1e-12
+# Multiple of the identity, relative to the largest diagonal entry, that makes singular clique submatrices
+# definite.
+COMPLETION_NOISE = 1e-15
