@@ -178,7 +178,9 @@ class Monitor:
     def _patience(self, method: Method, least: float) -> float:
         """Return the number of steps without progress at which a method stalls, from the least error."""
         patience = method.patience or np.inf
-        return min(patience, self._tuning.fall_back_steps) if least <= self._asked else patience
+        if least <= self._asked:
+            return min(patience, self._tuning.fall_back_steps)
+        return min(patience, self._tuning.near_steps) if least <= self._tuning.near_error else patience
 
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
         """Return the reason to stop at a point, None if there is none."""

@@ -106,7 +106,8 @@ def _entries(rows: Coefficients, variable: Any, S: PSD) -> tuple[EntriesForm, In
             factors = own
     row, at = np.flatnonzero((np.diff(factors.indptr) == 1) & (single == 1)), factors.indices
     found, first = np.unique(at[factors.indptr[row]], return_index=True)
-    if len(found) <= place.max():
+    # A variable in several entries, such as t in t I, is one of a matrix inequality in few variables.
+    if len(found) <= place.max() or factors.nnz > len(found):
         return None
     row = row[first]
     factor, constant = factors.data[factors.indptr[row]], rows.constant[row]
