@@ -25,7 +25,12 @@ from bregopt.presolve.clique_rows import CliqueTerms, pattern_of
 from bregopt.presolve.clique_work import core, fringe, pays, promising, sizes_of, work
 from bregopt.presolve.cliques import CliqueTree, clique_tree, merged
 from bregopt.presolve.completion import completion
-from bregopt.presolve.constants import LEAST_CHORDAL_ORDER, MOST_SEARCH, SEARCH_SHARE
+from bregopt.presolve.constants import (
+    LARGEST_CHORDAL_ORDER,
+    LEAST_CHORDAL_ORDER,
+    MOST_SEARCH,
+    SEARCH_SHARE,
+)
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import (
     Answer,
@@ -109,7 +114,8 @@ def _clique_terms(program: Program, b: int) -> CliqueTerms | None:
     """Return the cliques of a large linear block with their terms, None where they do not pay."""
     block = program.blocks[b]
     on_face = block.face is not None and block.face.codimension > 0
-    if block.n < LEAST_CHORDAL_ORDER or block.nearness is not None or block.cap is not None or on_face:
+    sized = LEAST_CHORDAL_ORDER <= block.n <= LARGEST_CHORDAL_ORDER
+    if not sized or block.nearness is not None or block.cap is not None or on_face:
         return None
     pattern = pattern_of(program, b)
     if pattern is None:

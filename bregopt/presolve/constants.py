@@ -111,6 +111,8 @@ REFERENCE_CONDITION = 1e3
 
 # Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
 LEAST_CHORDAL_ORDER = 170
+# Order above which none is: the search and the program of that many cliques take ten seconds and more.
+LARGEST_CHORDAL_ORDER = 50_000
 # Terms of cost and rows up to which they are listed: a second, and 200 MB.
 MOST_PATTERN_TERMS = 5_000_000
 # Fraction of nonzeros up to which a pattern is sparse.
