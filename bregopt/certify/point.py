@@ -209,8 +209,11 @@ class PrimalDualPoint:
 
         Zero may also stand for a positive bound, where that has no use.
         """
-        program, traces = self.program, trace_bounds(self.program)
+        program = self.program
         linear = [b for b, block in enumerate(program.blocks) if _is_linear(block)]
+        if not linear:
+            return (0.0,) * len(program.blocks)
+        traces = trace_bounds(program)
         slacks = [slack(program, b, self.y, self.X[b], self._faces) for b in linear]
         found = least_eigenvalues(slacks, [self._sharp and _is_exact(traces[b]) for b in linear])
         smallest = dict(zip(linear, found, strict=True))
@@ -220,15 +223,15 @@ class PrimalDualPoint:
     def bound(self) -> DualBound:
         """Lagrange's bound on the optimum."""
         terms, residual, cost = [self.row_terms, *self.matrix_terms], 0.0, 0.0
-        traces, least = trace_bounds(self.program), 0.0
-        for X, trace, smallest in zip(self.X, traces, self.smallest_eigenvalues, strict=True):
-            if smallest == 0:
-                continue
+        used = [(b, smallest) for b, smallest in enumerate(self.smallest_eigenvalues) if smallest]
+        traces, least = trace_bounds(self.program) if used else (), 0.0
+        for b, smallest in used:
+            trace = traces[b]
             if trace is not None:
                 terms.append(trace.least(smallest))
             elif smallest < 0:
                 least = min(least, smallest)
-                cost -= smallest * float(X.trace())
+                cost -= smallest * float(self.X[b].trace())
         if least < 0:
             residual = _relative_to_costs(self.program, -least, self.y)
         box, miss, left = _box_minimum(self.program, self.u, self.y)
