@@ -48,12 +48,15 @@ class Equations(NamedTuple):
 
     def left_sides(self, dy: Array, du: Array, dX: Sequence[Array]) -> Array:
         """Return the left sides of the bounded rows, and of the equations of the bordering variables."""
-        activity = self.B @ du
-        for rows, S in zip(self.rows, dX, strict=True):
-            activity = activity + rows.apply(S)
         own, bordering = self.bounded, self.metric.bordering
+        activity = self.B @ du if len(du) else np.zeros(len(dy))
+        for rows, S in zip(self.rows, dX, strict=True):
+            activity += rows.apply(S)
+        left = activity[own] + self.at.D[own] * dy[own]
+        if len(du) == 0:
+            return left
         border = (self.Bt @ dy)[bordering] - self.metric.quotient(du[bordering])
-        return np.concatenate([activity[own] + self.at.D[own] * dy[own], border])
+        return np.concatenate([left, border])
 
 
 class RowSolve:
