@@ -97,7 +97,7 @@ LONG = {
         lambda: nearness(bo.frobenius_div, 150, 2_000),
         {"solver": "cvxpy", "backend": "SCS", "tol": 1e-9},
     ),
-    "newton logdet": (lambda: nearness(bo.logdet_div, 400, 20_000), {"method": "newton", "tol": 1e-12}),
+    "newton logdet": (lambda: nearness(bo.logdet_div, 700, 20_000), {"method": "newton", "tol": 1e-12}),
     "newton von Neumann": (
         lambda: nearness(bo.von_neumann_div, 400, 40_000),
         {"method": "newton", "tol": 1e-12},
