@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.program.bounds import Bounds, Penalty
+from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Rows, SparseRows
@@ -59,19 +59,14 @@ def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> No
 
 def with_trace_row(program: Program, block: int, value: float) -> Program:
     """Return the program with a last row ``tr X <= value`` on one block."""
-    n, bounds = program.blocks[block].n, program.bounds
+    n = program.blocks[block].n
     diagonal = Coordinates(np.zeros(n, dtype=np.intp), np.arange(n), np.arange(n), np.ones(n))
     row = Term(block, np.array([program.m]), SparseRows(1, n, diagonal))
     return replace(
         program,
         A=LinearMap(program.m + 1, program.A.orders, (*program.A.terms, row)),
         B=sp.vstack([program.B, sp.csr_array((1, program.k))], format="csr"),
-        bounds=Bounds(
-            np.append(bounds.lo, -np.inf),
-            np.append(bounds.hi, value),
-            np.append(bounds.kind, Penalty.HARD),
-            np.append(bounds.gamma, np.inf),
-        ),
+        bounds=program.bounds.followed_by(Bounds.of_hard_rows(np.array([-np.inf]), np.array([value]))),
         labels=(*program.labels, (f"the bound on the trace of {program.blocks[block].name}", 1)),
     )
 

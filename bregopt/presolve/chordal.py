@@ -39,7 +39,6 @@ from bregopt.program import (
     LinearMap,
     LowRank,
     Matrix,
-    Penalty,
     Program,
     Start,
     StopReason,
@@ -152,18 +151,7 @@ def _decomposed(program: Program, cliques: Sequence[CliqueTerms | None]) -> Prog
         blocks=tuple(blocks),
         A=LinearMap(m, tuple(block.n for block in blocks), tuple(terms)),
         B=sp.csr_array(sp.vstack([program.B, sp.csr_array((more, program.k))], format="csr")),
-        bounds=_with_equalities(program.bounds, more),
+        bounds=program.bounds.followed_by(Bounds.of_hard_rows(np.zeros(more), np.zeros(more))),
         labels=(),
         parameter_slopes=(),
-    )
-
-
-def _with_equalities(bounds: Bounds, more: int) -> Bounds:
-    """Return the bounds of rows, and after them those of more rows that are zero."""
-    zero = np.zeros(more)
-    return Bounds(
-        np.concatenate([bounds.lo, zero]),
-        np.concatenate([bounds.hi, zero]),
-        np.concatenate([bounds.kind, np.full(more, Penalty.HARD)]),
-        np.concatenate([bounds.gamma, np.full(more, np.inf)]),
     )

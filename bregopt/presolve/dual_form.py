@@ -32,7 +32,6 @@ from bregopt.program import (
     Answer,
     Block,
     Bounds,
-    Penalty,
     Program,
     SecondOrderCones,
     Start,
@@ -153,12 +152,12 @@ def _dual(whole: Program, form: MatrixInequalities, used: IntArray, held: IntArr
     below, above = np.flatnonzero(np.isfinite(lo)), np.flatnonzero(np.isfinite(hi) & ~equal)
     F = sp.csr_array(form.F[:, used].T)
     F.sort_indices()
-    multiplied, p = np.concatenate([below, above, in_cones]), len(used)
+    multiplied = np.concatenate([below, above, in_cones])
     program = Program(
         blocks=_blocks(form),
         A=svec_map(whole.A.orders, -F),
         B=sp.csr_array(-K[multiplied][:, used].T),
-        bounds=Bounds(-form.c[used], -form.c[used], np.full(p, int(Penalty.HARD)), np.full(p, np.inf)),
+        bounds=Bounds.of_hard_rows(-form.c[used], -form.c[used]),
         c=-np.concatenate([lo[below], hi[above], 0 * cones.identity]),
         u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above], -free]),
         u_hi=np.concatenate([gamma[below], np.zeros(len(above)), free]),

@@ -85,6 +85,20 @@ class Bounds:
     kind: IntArray
     gamma: Array
 
+    @classmethod
+    def of_hard_rows(cls, lo: Array, hi: Array) -> Bounds:
+        """Return the bounds of hard rows."""
+        return cls(lo, hi, np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf))
+
+    def followed_by(self, other: Bounds) -> Bounds:
+        """Return these bounds, and after them those of other rows."""
+        return Bounds(
+            np.concatenate([self.lo, other.lo]),
+            np.concatenate([self.hi, other.hi]),
+            np.concatenate([self.kind, other.kind]),
+            np.concatenate([self.gamma, other.gamma]),
+        )
+
     @property
     def m(self) -> int:
         """The number of rows."""

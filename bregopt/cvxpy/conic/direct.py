@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.conic.form import Conic, others
-from bregopt.cvxpy.conic.parts import blocks_of, hard_bounds, map_of
+from bregopt.cvxpy.conic.parts import blocks_of, map_of
 from bregopt.presolve.constants import ENTRY_NOISE
-from bregopt.program import Program
+from bregopt.program import Bounds, Program
 
 __all__ = ["Direct", "Pivots", "pivots_of", "read_directly"]
 
@@ -118,7 +118,7 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
         blocks=blocks_of(conic, price[count:]),
         A=map_of(conic, len(R), *of_matrices),
         B=sp.csr_array(sp.hstack([A[R][:, F] - through @ A[D][:, F], of_cones])),
-        bounds=hard_bounds(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
+        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
         c=np.concatenate([_without_round_off(c[F], A[D][:, F].T, T * c[P]), price[:count]]),
         u_lo=np.full(k, -np.inf),
         u_hi=np.full(k, np.inf),

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic.form import Conic
-from bregopt.cvxpy.conic.parts import blocks_of, hard_bounds, map_of
-from bregopt.program import Program
+from bregopt.cvxpy.conic.parts import blocks_of, map_of
+from bregopt.program import Bounds, Program
 
 __all__ = ["Dual", "read_dual"]
 
@@ -43,7 +43,7 @@ def read_dual(conic: Conic) -> Dual:
         blocks=blocks_of(conic, conic.b[first_psd:]),
         A=map_of(conic, A.shape[1], psd.col, psd.row, psd.data),
         B=sp.csr_array(A[:first_psd].T),
-        bounds=hard_bounds(-conic.c, -conic.c),
+        bounds=Bounds.of_hard_rows(-conic.c, -conic.c),
         c=conic.b[:first_psd],
         u_lo=np.where((row >= conic.zero) & (row < linear), 0.0, -np.inf),
         u_hi=np.full(first_psd, np.inf),

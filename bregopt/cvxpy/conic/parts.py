@@ -9,10 +9,10 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.presolve.row_recognition import recognize
-from bregopt.program import Block, Bounds, LinearMap, Penalty, Term
+from bregopt.program import Block, LinearMap, Term
 from bregopt.program.rows import Coordinates, SparseRows
 
-__all__ = ["blocks_of", "hard_bounds", "map_of"]
+__all__ = ["blocks_of", "map_of"]
 
 
 def blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
@@ -43,9 +43,3 @@ def _sparse(
         if len(own):
             at, local = np.unique(row[own], return_inverse=True)
             yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))
-
-
-def hard_bounds(lo: Array, hi: Array) -> Bounds:
-    """Return the bounds of hard rows."""
-    m = len(lo)
-    return Bounds(lo, hi, np.full(m, int(Penalty.HARD)), np.full(m, np.inf))

@@ -26,7 +26,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
-from bregopt.program import Bounds, Face, Penalty, Program
+from bregopt.program import Bounds, Face, Program
 from bregopt.routes.ipm.bound_state import BoundState, FiniteBounds
 from bregopt.routes.ipm.groups import groups_of, split
 from bregopt.routes.ipm.iterate import Direction, Iterate, Pair
@@ -367,13 +367,7 @@ class PrimalDual:
 
 def _with_box(program: Program) -> Bounds:
     """Return the bounds of the rows, followed by those of the variables."""
-    bounds, k = program.bounds, program.k
-    return Bounds(
-        np.concatenate([bounds.lo, program.u_lo]),
-        np.concatenate([bounds.hi, program.u_hi]),
-        np.concatenate([bounds.kind, np.full(k, Penalty.HARD)]),
-        np.concatenate([bounds.gamma, np.full(k, np.inf)]),
-    )
+    return program.bounds.followed_by(Bounds.of_hard_rows(program.u_lo, program.u_hi))
 
 
 def _matrix_rhs(b: int, pair: Pair, predictor: Direction | None) -> Array | None:
