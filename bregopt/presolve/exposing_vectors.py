@@ -31,6 +31,7 @@ from bregopt.presolve.constants import (
     TURNED,
     TURNS,
 )
+from bregopt.presolve.svec import svec
 
 __all__ = ["Equalities", "ExposingVector"]
 
@@ -147,7 +148,7 @@ class Equalities:
 
     def _on_face(self, split: _Split) -> Array:
         """Return the equalities on the face as vectors with their right-hand sides, ``(e, width + 1)``."""
-        parts = [_vectors(V.T @ A @ V) for A, V in zip(self._stacks, split.V, strict=True)]
+        parts = [svec(V.T @ A @ V) for A, V in zip(self._stacks, split.V, strict=True)]
         return np.column_stack([*parts, self._b])
 
     def _turn(self, split: _Split, N: Array, K: Array, others: Array) -> Array:
@@ -166,7 +167,7 @@ class Equalities:
             corners = np.tensordot(N.T, V.T @ (A @ U), 1)
             D = corners / np.where(values > 0, values, 1.0)
             half = np.einsum("car,jbr->cjab", np.tensordot(mix.T, corners, 1), D, optimize=True)
-            moved.insert(0, _vectors(half + half.swapaxes(2, 3)))
+            moved.insert(0, svec(half + half.swapaxes(2, 3)))
         S, left = np.concatenate(moved, axis=2), mix.T @ (N.T @ K)
         S -= (S @ others) @ others.T
         left = left - (left @ others) @ others.T
@@ -212,10 +213,3 @@ def _vanishing(K: Array, miss: float) -> tuple[Array, Array]:
     N, rest = P[:, :d], P[:, d:]
     N = np.linalg.qr(N - rest @ ((rest.T @ (K @ (K.T @ N))) / squares[d:, None]))[0]
     return N, np.linalg.qr(K.T @ rest)[0]
-
-
-def _vectors(stack: Array) -> Array:
-    """Return symmetric matrices as vectors with the same inner products."""
-    i, j = np.triu_indices(stack.shape[-1])
-    vectors: Array = stack[..., i, j] * np.where(i == j, 1.0, np.sqrt(2))
-    return vectors

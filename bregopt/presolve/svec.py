@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program import Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows, upper_triangles
 
-__all__ = ["Svec", "sparse_svec", "svec_map", "svec_rows", "with_equalities"]
+__all__ = ["Svec", "sparse_svec", "svec", "svec_map", "svec_rows", "with_equalities"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Svec:
 
     def vectors(self, stacks: Sequence[Array], columns: Array) -> Array:
         """Return the vectors of stacks of matrices, one for each block, and of rows of variables."""
-        parts = [S[:, *np.triu_indices(n)] * _lengths(n) for S, n in zip(stacks, self.orders, strict=True)]
-        return np.concatenate([*parts, columns], axis=1)
+        return np.concatenate([*map(svec, stacks), columns], axis=1)
 
     def points(self, vectors: Array) -> tuple[list[Array], Array]:
         """Return the stack of matrices of each block and the variables of several vectors, its rows."""
@@ -54,6 +53,24 @@ class Svec:
         return stacks, vectors[:, start:]
 
 
+def svec(stack: Array) -> Array:
+    """Return the vectors of symmetric matrices of order `n`, arrays of shape ``(..., n, n)``."""
+    n = stack.shape[-1]
+    vectors: Array = stack[..., *np.triu_indices(n)] * _lengths(n)
+    return vectors
+
+
+def _elements(t: Coordinates, n: int) -> tuple[IntArray, Array]:
+    """Return the place of each term in the vector of its row, and its value there."""
+    i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+    return i * n - i * (i + 1) // 2 + j, np.where(i == j, t.value, t.value / np.sqrt(2))
+
+
+def _starts(orders: Sequence[int]) -> IntArray:
+    """Return the place of the first entry of each matrix, and of the first variable."""
+    return np.concatenate([[0], np.cumsum([n * (n + 1) // 2 for n in orders])]).astype(np.intp)
+
+
 def _lengths(n: int) -> Array:
     """Return the factors of the entries on and above the diagonal."""
     i, j = np.triu_indices(n)
@@ -62,38 +79,35 @@ def _lengths(n: int) -> Array:
 
 def svec_rows(program: Program, rows: IntArray) -> Array:
     """Return some rows as vectors, shape ``(len(rows), width)``."""
-    A, svec = program.A.slice(rows), Svec.of(program)
-    starts = np.cumsum([0, *(n * (n + 1) // 2 for n in A.orders)])
-    vectors, sparse = np.zeros((len(rows), svec.width)), []
+    A, width = program.A.slice(rows), Svec.of(program).width
+    starts = _starts(A.orders)
+    vectors, sparse = np.zeros((len(rows), width)), []
     for term in A.terms:
         n, start = A.orders[term.block], starts[term.block]
         if term.rows.products() is None:
             t = term.rows.coordinates()
-            i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
-            place = start + i * n - i * (i + 1) // 2 + j
-            sparse.append(
-                (term.at[t.row] * svec.width + place, np.where(i == j, 1.0, np.sqrt(0.5)) * t.value)
-            )
+            place, value = _elements(t, n)
+            sparse.append((term.at[t.row] * width + start + place, value))
         else:
             own = (upper_triangles(term.rows) / _lengths(n)[:, None]).T
             vectors[term.at, start : starts[term.block + 1]] += own
     if sparse:
-        place, value = (np.concatenate(part) for part in zip(*sparse, strict=True))
-        np.add.at(vectors.reshape(-1), place, value)
+        places, values = (np.concatenate(part) for part in zip(*sparse, strict=True))
+        np.add.at(vectors.reshape(-1), places, values)
     vectors[:, starts[-1] :] = program.B[rows].toarray()
     return vectors
 
 
 def sparse_svec(A: LinearMap) -> Any:
     """Return the rows of a map as a CSR matrix, one vector each, for rows with few terms."""
-    starts = np.concatenate([[0], np.cumsum([n * (n + 1) // 2 for n in A.orders])])
+    starts = _starts(A.orders)
     row, place, value = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for term in A.terms:
-        t, n = term.rows.coordinates(), A.orders[term.block]
-        i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+        t = term.rows.coordinates()
+        own_place, own_value = _elements(t, A.orders[term.block])
         row.append(term.at[t.row])
-        place.append(starts[term.block] + i * n - i * (i - 1) // 2 + j - i)
-        value.append(np.where(i == j, t.value, t.value / np.sqrt(2)))
+        place.append(starts[term.block] + own_place)
+        value.append(own_value)
     index = np.concatenate(row), np.concatenate(place)
     vectors = sp.csr_array((np.concatenate(value), index), (A.m, int(starts[-1])))
     vectors.eliminate_zeros()
@@ -123,22 +137,15 @@ def svec_map(orders: Sequence[int], vectors: Any) -> LinearMap:
 
 def with_equalities(program: Program, vectors: Array, right: Array, others: IntArray) -> Program:
     """Return the program with the given equalities first, as vectors, and the rows `others` after them."""
-    e, A, svec = len(vectors), program.A.slice(others), Svec.of(program)
-    stacks, columns = svec.points(vectors)
+    e, A = len(vectors), program.A.slice(others)
+    stacks, columns = Svec.of(program).points(vectors)
     terms = [Term(b, np.arange(e), DenseRows(stack)) for b, stack in enumerate(stacks)]
     terms += [replace(term, at=term.at + e) for term in A.terms]
-    rest, hard = program.bounds.slice(others), np.full(e, np.inf)
-    bounds = Bounds(
-        np.concatenate([right, rest.lo]),
-        np.concatenate([right, rest.hi]),
-        np.concatenate([np.full(e, Penalty.HARD), rest.kind]),
-        np.concatenate([hard, rest.gamma]),
-    )
     return replace(
         program,
         A=LinearMap(e + len(others), A.orders, tuple(terms)),
         B=sp.csr_array(sp.vstack([sp.csr_array(columns), program.B[others]], format="csr")),
-        bounds=bounds,
+        bounds=Bounds.of_hard_rows(right, right).followed_by(program.bounds.slice(others)),
         labels=(),
         parameter_slopes=(),
     )
