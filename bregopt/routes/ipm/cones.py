@@ -1,6 +1,6 @@
 """The cones of the method's matrices: psd matrices on a face, or a stack of psd matrices of equal order.
 
-The method sees each as one array. That of a stack has shape ``(B, n, n)``, so that a thousand small matrices
+An element of a cone is one array. For a stack its shape is ``(B, n, n)``, so that a thousand small matrices
 cost as many Python calls as one.
 """
 
@@ -23,8 +23,8 @@ __all__ = ["Cone", "FaceCone", "StackCone"]
 class Cone(Protocol):
     """A cone of arrays ``X``.
 
-    A root is what the cone computes once for each ``X``: the lower Cholesky factors of its matrices in the
-    coordinates of the cone, or their inverses.
+    A root is computed once for each ``X``: the lower Cholesky factors of its matrices in the coordinates of
+    the cone, or the inverses of these factors.
     """
 
     @property

@@ -1,6 +1,6 @@
 """The groups of a program's blocks: a group is one array in the method.
 
-Small blocks of equal order form a stack, every other block is a group of its own.
+Small blocks of equal order form a stack. Every other block is a group of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GroupRows(Protocol):
         ...
 
     def apply(self, S: Array) -> Array:
-        """Return ``A(S)``, shape ``(m,)``."""
+        """Return ``A(S)`` for symmetric matrices, shape ``(m,)``."""
         ...
 
     def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
@@ -67,8 +67,8 @@ class Group:
     blocks : tuple of int
     cone : Cone
     rows : GroupRows
-    C : array
-        Their cost matrices.
+    C : array of shape (n, n) or (B, n, n)
+        The cost matrices of the blocks.
     """
 
     blocks: tuple[int, ...]

@@ -26,7 +26,8 @@ class Pair:
     X, Z : array of shape (n, n) or (B, n, n)
         In the interior of the cone.
     X_root, Z_root : array
-        Of the cone: lower Cholesky factors on its face for one block.
+        Roots in the sense of the cone: the lower Cholesky factor of a block on its face, the inverse factors
+        of a stack.
     residual : array of the shape of Z, optional
         ``C - A*(y) - Z``; None for zero.
     cone : Cone
@@ -77,6 +78,7 @@ class Iterate:
     Parameters
     ----------
     pairs : tuple of Pair
+        One for each group of blocks.
     u, z : array of shape (k,)
         Variables, and the multipliers of their box and of their second-order cones.
     y, activity : array of shape (m,)
@@ -127,7 +129,7 @@ class Iterate:
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A Newton step."""
+    """A Newton step; `X` and `Z` have one array for each group of blocks."""
 
     X: tuple[Array, ...]
     Z: tuple[Any, ...]

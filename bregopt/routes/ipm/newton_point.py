@@ -14,12 +14,16 @@ __all__ = ["RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 class ScalingPoint(NamedTuple):
     """The point at which Newton's system is formed.
 
+    Matrices are in one array for each group of blocks: of shape ``(n, n)`` for a block, ``(B, n, n)`` for a
+    stack (:mod:`bregopt.routes.ipm.groups`).
+
     Parameters
     ----------
-    X, K : tuple of arrays of shape (n_b, n_b)
+    X, K : tuple of arrays
         Positive definite, possibly on a face.
-    roots : tuple of arrays of shape (order_b, order_b)
-        Lower Cholesky factors of ``X``, on its face.
+    roots : tuple of arrays
+        Roots of ``X`` (:class:`~bregopt.routes.ipm.cones.Cone`): the lower Cholesky factor of a block on its
+        face, the inverse factors of a stack.
     D : array of shape (m,)
         Infinite for a row without finite bounds.
     D_u : array of shape (k,)
@@ -27,8 +31,8 @@ class ScalingPoint(NamedTuple):
     cones : SecondOrderCones
         Of the variables.
     p_u : array of shape (cones.size,) or None
-        The metric of the variables is ``diag(D_u)``, plus ``p p'`` for the part ``p`` of each cone; None
-        without cones.
+        ``D_u`` of the system is ``diag(D_u)`` plus ``p p'`` for the part ``p`` of each cone; None without
+        cones.
     """
 
     X: tuple[Array, ...]
@@ -43,7 +47,7 @@ class ScalingPoint(NamedTuple):
 class RightHandSide(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
-    `weights` and `R` have one entry for each block; in `R` None stands for zero.
+    `weights` and `R` have one element for each group of blocks; in `R` None stands for zero.
     """
 
     weights: tuple[float, ...]
@@ -54,7 +58,10 @@ class RightHandSide(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The solution of the system: symmetric ``dX``, ``du``, ``dy``, and ``A*(dy)`` (`adjoint`) by block."""
+    """The solution of the system: symmetric ``dX``, ``du``, ``dy``, and ``A*(dy)`` (`adjoint`).
+
+    `X` and `adjoint` have one array for each group of blocks.
+    """
 
     X: tuple[Array, ...]
     u: Array

@@ -9,9 +9,12 @@ consists of ``X``, ``Z``, ``u`` and the slacks and multipliers of the bounds, wi
 
 All are linearized (:mod:`bregopt.routes.ipm.systems`). The second and third hold from the start where
 possible; otherwise their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
-``nu`` decreases. For a semidefinite program both decrease together. A block may be restricted to a face of
-the cone (:mod:`bregopt.program.face`). ``X`` and ``inv(Z)`` are then stored in the coordinates of the rows,
-in which the rows are sparse, and only decompositions use the face.
+``nu`` decreases. For a semidefinite program both decrease together.
+
+Matrices are stored in groups (:mod:`bregopt.routes.ipm.groups`): the method sees one array for each block, or
+for a stack of small blocks. A block may be restricted to a face of the cone (:mod:`bregopt.program.face`).
+``X`` and ``inv(Z)`` are then stored in the coordinates of the rows, in which the rows are sparse, and only
+decompositions use the face.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ class PrimalDual:
     Attributes
     ----------
     groups : tuple of Group
-        The blocks as the method stores them: a stack of blocks is one array.
+        The blocks as the method stores them, each a block or a stack of blocks.
     """
 
     def __init__(
@@ -206,7 +209,7 @@ class PrimalDual:
         nu: float,
         predictor: Direction | None = None,
     ) -> Direction | None:
-        """Return the step to the given `weights` and `nu`, None if it is not finite.
+        """Return the step to the given `weights`, one for each group, and `nu`; None if it is not finite.
 
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
@@ -215,7 +218,7 @@ class PrimalDual:
         target = at.bounds.finite.slacks.target(nu, None if predictor is None else predictor.bounds)
         bound_rhs = at.bounds.right_hand_side(at.bounded_values, target)
         r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
-        R = tuple(_matrix_rhs(b, pair, predictor) for b, pair in enumerate(at.pairs))
+        R = tuple(_matrix_rhs(g, pair, predictor) for g, pair in enumerate(at.pairs))
         r_u, in_cones = r[m:], at.second_order.cones.index
         r_u[in_cones] = at.second_order.right_hand_side(
             nu, None if predictor is None else predictor.second_order
@@ -264,7 +267,7 @@ class PrimalDual:
         """Return the iterate after a predictor and a corrector (Mehrotra 1992), None if no step is left.
 
         Both use the same factorized system. The predictor aims at ``nu = 0``. Its step length determines
-        the centering parameter of the corrector. While ``X Z`` of a block is far above ``w I``, its weight
+        the centering parameter of the corrector. While ``X Z`` of a group is far above ``w I``, its weight
         decreases too.
         """
         # Diverging iterates may overflow; a step that is not finite is rejected.
@@ -370,12 +373,12 @@ def _with_box(program: Program) -> Bounds:
     return program.bounds.followed_by(Bounds.of_hard_rows(program.u_lo, program.u_hi))
 
 
-def _matrix_rhs(b: int, pair: Pair, predictor: Direction | None) -> Array | None:
-    """Return ``R`` of :class:`RightHandSide`: the residual and the second-order terms of a predictor."""
+def _matrix_rhs(g: int, pair: Pair, predictor: Direction | None) -> Array | None:
+    """Return ``R`` of a group: its residual and the second-order terms of a predictor; None for zero."""
     R = None
     if pair.residual is not None:
         R = -(pair.residual @ pair.X)
     if predictor is not None:
-        second = predictor.Z[b] @ predictor.X[b]
+        second = predictor.Z[g] @ predictor.X[g]
         R = -second if R is None else R - second
     return R

@@ -1,7 +1,8 @@
 """The solution of Newton's system in the multipliers of the rows, refined by the residuals of the step.
 
-The Schur matrix loses the digits of its least eigenvalues, and so do the multipliers. The rows and the
-equations of the bordering variables are evaluated at ``dX``, ``du`` and ``dy``; what is left is corrected.
+The Schur matrix loses the digits of its least eigenvalues, and so do the multipliers. The residuals of the
+rows, and of the equations of the bordering variables, are evaluated at ``dX``, ``du`` and ``dy``, and
+corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.minimal_residual`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Equations(NamedTuple):
     bounded : int array
         The rows with finite bounds.
     metric : VariableMetric
-        Of the variables, and which of them border the system.
+        ``D_u``, and the variables that border the system.
     """
 
     rows: Sequence[GroupRows]
@@ -144,8 +145,8 @@ class _ScaledProduct:
     """``T(S) = sym(X S K)`` in the coordinates in which ``X`` is the identity.
 
     With ``X = L L'`` it is ``sym(K inv(L)' (L'S L) L')``. Its round-off is small relative to ``X`` in every
-    direction. That of ``K S X`` exceeds the least eigenvalues of ``X`` near the boundary, and ends in steps
-    of no length. On a proper face it is the plain product.
+    direction. Near the boundary, that of ``K S X`` exceeds the least eigenvalues of ``X``, and then the step
+    lengths fall to zero. On a proper face it is the plain product.
     """
 
     def __init__(self, X: Array, K: Array, root: Array) -> None:

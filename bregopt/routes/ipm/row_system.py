@@ -35,7 +35,8 @@ class RowSystem:
     B : csr_array of shape (m, k)
     tuning : InteriorPointTuning
     direct : bool
-        Whether the system is factorized with any number of rows.
+        Whether the system is factorized with any number of rows; otherwise very many are left to conjugate
+        gradients.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class RowSystem:
         return RowSolve(equations, solve, self._tuning, refined=self._direct)
 
     def _factorized(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
-        """Return which variables border the system, and its solver."""
+        """Return ``D_u`` with the variables that border the system, and the solver."""
         D_u = scaling_point.D_u
         groups = zip(self._rows, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
         schur_matrices = (rows.schur(X, K, bounded, root) for rows, X, K, root in groups)
@@ -85,6 +86,7 @@ class RowSystem:
         return metric, bordered(M, dense(B[:, metric.bordering]), self._tuning, metric.corner)
 
     def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
+        """Return the solver by conjugate gradients, for blocks that are not stacked and have no variables."""
         full = np.zeros(self._A.m)
         groups = tuple(zip(self._rows, scaling_point.X, scaling_point.K, strict=True))
 

@@ -1,7 +1,8 @@
 """Newton's system in the multipliers of the rows, where each block meets few of them.
 
 The Schur matrix is then sparse, as for clique submatrices (:mod:`bregopt.presolve.chordal`). Its pattern is
-found once; a step sums the values into it and factorizes (SuperLU; Demmel, Eisenstat, Gilbert, Li, Liu 1999).
+found once. Each step sums the values into it and factorizes it (SuperLU; Demmel, Eisenstat, Gilbert, Li and
+Liu 1999).
 With variables the system is the quasi-definite ``[[M, B], [B', -1 / D_u]]``.
 """
 

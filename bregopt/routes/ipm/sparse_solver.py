@@ -22,14 +22,15 @@ class SparseFactor:
     Parameters
     ----------
     S : csc_array of shape (n, n)
-        The first `definite` rows and columns are positive semidefinite, the last ones negative semidefinite.
+        Its leading block is positive semidefinite, its trailing block negative semidefinite.
     definite : int
+        The order of the leading block.
     tuning : InteriorPointTuning
 
     Raises
     ------
     LinAlgError
-        If the matrix is not finite, or its factor.
+        If the matrix is not finite, or not factorized even after its diagonal is doubled.
     """
 
     def __init__(self, S: Any, definite: int, tuning: InteriorPointTuning) -> None:

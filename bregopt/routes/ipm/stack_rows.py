@@ -58,7 +58,7 @@ class StackRows:
         return S
 
     def apply(self, S: Array) -> Array:
-        """Return ``A(S)`` for symmetric or other matrices, whose symmetric parts count; shape ``(m,)``."""
+        """Return ``A(sym(S))`` for any square matrices, shape ``(m,)``."""
         activity: Array = self._map @ S.ravel()
         return activity
 

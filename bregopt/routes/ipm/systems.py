@@ -7,7 +7,8 @@ With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)
     du + D_u dz = r_u,      B'dy + dz = q;
 
 where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second-order cones. In the rows the
-system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables. In the entries, if
+system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables, and sparse if each
+of many blocks meets few rows (:mod:`bregopt.routes.ipm.sparse_row_system`). In the entries of one block, if
 no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
 and ``K`` diagonal, so that ``T`` is an entrywise product.
 """
@@ -35,10 +36,10 @@ def system_for(
     B: Any,
     exact: Mask,
     tuning: InteriorPointTuning,
-    fixed: bool = False,
+    in_rows: bool = False,
     direct: bool = False,
 ) -> System:
-    """Return the system with fewer unknowns; fixed variables require the one in the rows.
+    """Return the system with fewer unknowns.
 
     Parameters
     ----------
@@ -49,15 +50,15 @@ def system_for(
     exact : boolean array of shape (m,)
         Marks the rows with ``D = 0``, the hard equalities.
     tuning : InteriorPointTuning
-    fixed : bool
-        Whether a variable is fixed.
+    in_rows : bool
+        Whether the unknowns have to be the multipliers, as with fixed variables, second-order cones or faces.
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
-    sparse = SparseRowSystem.of(A, rows, B, tuning) if direct and not fixed and len(A.orders) > 1 else None
+    sparse = SparseRowSystem.of(A, rows, B, tuning) if direct and not in_rows and len(A.orders) > 1 else None
     if sparse is not None:
         return sparse
-    if fixed or len(A.orders) > 1:
+    if in_rows or len(A.orders) > 1:
         return RowSystem(A, rows, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m
     equalities = int(exact.sum())

@@ -142,8 +142,8 @@ class InteriorPointTuning(WorkingSetTuning):
     least_refined_residual : float
         Residual of a step, relative to the right-hand side, above which it is refined.
     largest_refined_residual : float
-        The same up to which it is refined. If no point meets the
-        rows, the residual is larger, and corrections would only be large.
+        The same up to which it is refined. If no point meets the rows, the residual is larger, and
+        corrections would only be large.
     definite_residual : float
         Residual of a definite system, relative to the right-hand side, above which it is refined.
     least_pivot : float
@@ -155,15 +155,15 @@ class InteriorPointTuning(WorkingSetTuning):
     sparse_schur : float
         Pairs of rows that meet one block, relative to all pairs, up to which the system may be sparse.
     sparse_search : float
-        Operations of the search for its fill, relative to the cubed number of rows: some percent of the time
-        of a dense system.
+        Operations of the search for its fill, relative to the cubed number of rows. The search then takes a
+        few percent of the time of a dense system.
     sparse_factor : float
         Nonzeros of its factor, relative to a dense one, up to which it is sparse.
     sparse_pivot : float
         Diagonal entry, relative to the largest of its column, that is a pivot of a quasi-definite system. A
         smaller one keeps the factor sparser and loses more digits.
     sparse_refinements : int
-        Limit on the refinements of a solution, which end when the residual grows.
+        Limit on the refinements of a solution. They end earlier if the residual grows.
     sparse_fraction : float
         Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term
         by term.
@@ -205,9 +205,9 @@ class InteriorPointTuning(WorkingSetTuning):
     stack_terms : int
         Largest number of terms of all rows in a stack.
     stack_numbers : float
-        Largest number of numbers that the Schur matrix of a stack stores (0.4 GB).
+        Numbers that the formula for the Schur matrix of a stack may store (0.4 GB).
     stack_chunk : int
-        Products of entries of a stack that are formed at a time (2 MB).
+        Products of entries of a stack that are computed at a time (2 MB).
     stack_place_cost : float
         Approximate nanoseconds of a product of two distinct entries of a block in a stack.
     stack_pair_cost : float

@@ -1,8 +1,8 @@
 """The terms of the ordinary variables in Newton's system, and which of them border it.
 
 The equations of the variables are ``du + D_u dz = r_u`` with ``D_u = diag(d) + P P'``: each second-order cone
-has a column ``p`` of ``P``, and its variables are in no other. Variables are eliminated, or they border the
-system in the multipliers of the rows with ``inv(D_u)`` in its corner: free ones, and those nearly free.
+has a column ``p`` of ``P``, and its variables are in no other. Free and nearly free variables border the
+system in the multipliers of the rows, with ``inv(D_u)`` in its corner. The others are eliminated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class VariableMetric:
         Parameters
         ----------
         d, cones, p
-            As above.
+            Those of the metric.
         B : array or csr_array of shape (rows, k)
         diagonal : array of shape (rows,)
         ratio : float
@@ -84,7 +84,7 @@ class VariableMetric:
         return inverse
 
     def quotient(self, v: Array) -> Array:
-        """Return ``inv(D_u) v`` of the bordering variables."""
+        """Return ``inv(D_u) v`` for a vector of the bordering variables."""
         whole = np.zeros_like(self.d)
         whole[self.bordering] = v
         quotient: Array = whole / self.d

@@ -52,7 +52,7 @@ class Gram:
     def _formulas(self) -> _Formulas:
         tuning, m, n = self._tuning, self._A.m, self._A.orders[self._block]
         low_rank = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
-        rank_one = RankOneRows.of([(t.at, t.rows) for t in low_rank], n)
+        rank_one = RankOneRows.of([(t.at, t.rows) for t in low_rank])
         others = [(t.at, t.rows.coordinates()) for t in self._parts if t not in low_rank]
         diagonal = DiagonalRows.of(others, m) if rank_one is None else None
         placed = PlacedRows.of(others, m, n) if diagonal is None else None

@@ -25,7 +25,8 @@ class RankOneRows:
         self._layers = layers
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Rows]], n: int) -> RankOneRows | None:
+    def of(cls, families: list[tuple[IntArray, Rows]]) -> RankOneRows | None:
+        """Return the rank-one terms of families at indices of a stack; None without any."""
         layers = []
         for at, rows in families:
             p = rows.rank_one_terms()
