@@ -33,8 +33,8 @@ def forced(monkeypatch):
     monkeypatch.setattr(chordal, "LEAST_CHORDAL_ORDER", 1)
     monkeypatch.setattr(chordal, "SEARCH_SHARE", 1e9)
     monkeypatch.setattr(chordal, "core", len)
-    monkeypatch.setattr(chordal, "promising", lambda tree, pattern: True)
-    monkeypatch.setattr(chordal, "pays", lambda cliques, pattern: True)
+    monkeypatch.setattr(chordal, "may_be_cheaper", lambda tree, pattern: True)
+    monkeypatch.setattr(chordal, "is_cheaper", lambda cliques, pattern: True)
     monkeypatch.setattr("bregopt.presolve.clique_rows.LARGEST_PATTERN", 2.0)
 
 

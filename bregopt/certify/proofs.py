@@ -81,7 +81,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
 
 
 def _lacking_in_cones(program: Program, missing: Array) -> float:
-    """Return what second-order cones of the size that the bounds state supply beyond zero."""
+    """Return the supply of second-order cones beyond zero, for vectors of the size that the bounds state."""
     column = program.column_sizes[program.cones.axes]
     usual = program.bound_scale / np.where(column > 0, column, 1.0)
     return float(missing @ usual)
@@ -103,8 +103,7 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
     tol : float
-        Largest violation of a homogeneous row, of the box and of the
-        cones, relative to the direction.
+        Largest violation of a homogeneous row, of the box and of the cones, relative to the direction.
     """
     bounds = program.bounds
     activity = program.activity(X, u)

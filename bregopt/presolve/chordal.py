@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.presolve.clique_rows import CliqueTerms, pattern_of
-from bregopt.presolve.clique_work import core, fringe, pays, promising, sizes_of, work
+from bregopt.presolve.clique_work import core, fringe, is_cheaper, may_be_cheaper, sizes_of, work
 from bregopt.presolve.cliques import CliqueTree, clique_tree, merged
 from bregopt.presolve.completion import completion
 from bregopt.presolve.constants import (
@@ -110,7 +110,7 @@ class Chordal:
 
 
 def _clique_terms(program: Program, b: int) -> CliqueTerms | None:
-    """Return the cliques of a large linear block with their terms, None where they do not pay."""
+    """Return the cliques of a large linear block with their terms, None where they take no less time."""
     block = program.blocks[b]
     on_face = block.face is not None and block.face.codimension > 0
     sized = LEAST_CHORDAL_ORDER <= block.n <= LARGEST_CHORDAL_ORDER
@@ -124,9 +124,9 @@ def _clique_terms(program: Program, b: int) -> CliqueTerms | None:
         if len(tree.vertices) < 2:
             continue
         tree = merged(tree, sizes_of(tree, pattern), work)
-        if promising(tree, pattern):
+        if may_be_cheaper(tree, pattern):
             cliques = CliqueTerms.of(pattern, tree)
-            if pays(cliques, pattern):
+            if is_cheaper(cliques, pattern):
                 return cliques
     return None
 

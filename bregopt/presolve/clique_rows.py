@@ -56,7 +56,7 @@ class Pattern:
     def places(self, tree: CliqueTree) -> IntArray:
         """Return a clique with both vertices of each term: the home of the vertex farther from the root.
 
-        Parents come before their children, so its number is larger.
+        Parents come before their children, so it is the larger of the two homes.
         """
         return np.maximum(tree.home[self.terms.i], tree.home[self.terms.j])
 

@@ -1,4 +1,4 @@
-"""The time of a Newton step on cliques, by which they are merged, and a decomposition is chosen."""
+"""Estimated times of a Newton step on cliques: they decide which are merged, and whether a block is split."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from bregopt.presolve.constants import (
     TERM_TIME,
 )
 
-__all__ = ["core", "fringe", "pays", "promising", "sizes_of", "work"]
+__all__ = ["core", "fringe", "is_cheaper", "may_be_cheaper", "sizes_of", "work"]
 
 
 def work(clique: Clique) -> float:
-    """Return about the nanoseconds of a Newton step that a clique takes.
+    """Return the approximate nanoseconds that a clique adds to a Newton step.
 
     They are those of its products and factorizations, of the pairs of terms in its part of the Schur matrix,
     and of the elimination of its rows there.
@@ -72,7 +72,7 @@ def core(degrees: IntArray) -> int:
 def fringe(degrees: IntArray) -> int:
     """Return the number of vertices of degree 2 at most, such as those of trees and paths; zero for few.
 
-    Their elimination takes little time, whatever that of the others takes.
+    Their elimination takes little time even if that of the others would take much.
     """
     count = int(np.argmax(np.append(degrees, 3) > 2))
     return count if count > LEAST_FRINGE * len(degrees) else 0
@@ -93,12 +93,12 @@ def sizes_of(tree: CliqueTree, pattern: Pattern) -> list[Clique]:
     return [Clique(*size) for size in zip(*columns, strict=True)]
 
 
-def promising(tree: CliqueTree, pattern: Pattern) -> bool:
-    """Whether cliques may pay, by the time for their matrices alone."""
+def may_be_cheaper(tree: CliqueTree, pattern: Pattern) -> bool:
+    """Whether cliques may take less time, by the time for their matrices alone."""
     return _matrices_time(tree) < DECOMPOSED_SHARE * _whole_time(pattern)
 
 
-def pays(cliques: CliqueTerms, pattern: Pattern) -> bool:
+def is_cheaper(cliques: CliqueTerms, pattern: Pattern) -> bool:
     """Whether a Newton step on the cliques takes much less time than one on the whole matrix."""
     own = cliques.terms.row >= 0
     terms = np.bincount(cliques.clique[own]).astype(float)
@@ -120,10 +120,10 @@ def _whole_time(pattern: Pattern) -> float:
 
 
 def _fronts(cliques: CliqueTerms) -> tuple[Array, Array]:
-    """Return how many rows are eliminated at each clique, and of how many rows the front there consists.
+    """Return the number of rows that are eliminated at each clique, and the order of the front there.
 
-    From the leaves to the root, a row is eliminated where all of its cliques have been met. It is in the
-    fronts on the paths there.
+    From the leaves to the root, a row is eliminated at the first clique below which all of its cliques are.
+    It is in all fronts on the paths from these to there.
     """
     parent, count = cliques.tree.parent, len(cliques.tree.vertices)
     own = cliques.terms.row >= 0

@@ -48,13 +48,13 @@ EXPOSING_DAMPING = 1e-13
 EXPOSING_FAR = 1e-3
 # Steps of the second one, which squares its error.
 TURNS = 10
-# Combinations that vanish that it uses: each gives more equations than it has unknowns, as a rule.
+# Number of vanishing combinations that it uses: usually each gives more equations than there are unknowns.
 TURN_COMBINATIONS = 5
 # Entry of the combinations that vanish below which no step gains a digit.
 TURNED = 1e-14
-# Singular values of their equations that count as zero: directions that turn nothing.
+# Singular values of their equations that count as zero: directions in which U does not change.
 TURN_RANK = 1e-5
-# Times the root of V'FV: the size of combinations that vanish on the face, until U is exact.
+# Size of combinations that vanish on the face, relative to the root of V'FV, until U is exact.
 TURN_NOISE = 30.0
 # Entry of a combination that vanishes on the face, and of F outside its range relative to its least
 # eigenvalue there, that counts as round-off.
@@ -95,7 +95,8 @@ DENSE_FRACTION = 0.25
 
 # Dual form.
 
-# Number of entries and of terms of all rows above which no matrices are looked for that rows define: seconds.
+# Number of entries and of terms of all rows above which the search for matrices that rows define is left
+# out: it takes seconds.
 LARGEST_LISTED = 10_000_000
 # Operations of Newton's step in the dual, relative to those in the program, up to which the dual is solved.
 DUAL_PAYS = 0.5
@@ -111,7 +112,7 @@ REFERENCE_CONDITION = 1e3
 
 # Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
 LEAST_CHORDAL_ORDER = 170
-# Order above which none is: the search and the program of that many cliques take ten seconds and more.
+# Order above which none is looked for: the search and a program of so many cliques take ten seconds or more.
 LARGEST_CHORDAL_ORDER = 50_000
 # Terms of cost and rows up to which they are listed: a second, and 200 MB.
 MOST_PATTERN_TERMS = 5_000_000
@@ -122,18 +123,18 @@ LARGEST_PATTERN = 0.25
 SEARCH_SHARE, MOST_SEARCH = 1e-3, 5e6
 # Least number of vertices that a clique is expected to have besides its separator.
 LEAST_ELIMINATED = 10
-# Fraction of the vertices from which those of degree 2 are eliminated alone: the cube of the
-# others falls to half.
+# Fraction of the vertices from which those of degree 2 at most are eliminated alone: the cube of the number
+# of others falls to half.
 LEAST_FRINGE = 0.2
-# Order up to which the interior-point method stacks matrices of equal order.
+# Order up to which the interior-point method stacks matrices of equal order, `stack_order` of its tuning.
 LARGEST_STACKED = 40
-# Nanoseconds of a Newton step, by which cliques are merged and a decomposition is chosen. Stacked matrices
-# take the first two, for each and times its order squared, and each stack the third.
+# Nanoseconds of a Newton step, by which cliques are merged and a decomposition is chosen. Stacked matrices:
+# for each, times its order squared, and for each stack.
 SMALL_CLIQUE_TIME, SMALL_SQUARE_TIME, GROUP_TIME = 4e4, 200.0, 2e5
 # Larger matrices: for each, and times its order squared and cubed.
 LARGE_CLIQUE_TIME, LARGE_SQUARE_TIME, ORDER_TIME = 2e5, 40.0, 0.17
-# Times the squared number of terms in a clique, each multiplication in the factorization of a sparse system,
-# and times the cubed rows of a dense one.
+# The system: times the squared number of terms in a clique, for each multiplication in the factorization of a
+# sparse system, and times the cubed number of rows of a dense one.
 TERM_TIME, FRONT_TIME, DENSE_TIME = 10.0, 0.35, 0.012
 # Time of a step on cliques, relative to one on the whole matrix, below which they pay: estimates err as much.
 DECOMPOSED_SHARE = 0.6

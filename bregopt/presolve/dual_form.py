@@ -121,16 +121,17 @@ class DualForm:
         used = np.bincount(form.F.indices, minlength=len(form.c)) > 0
         used |= np.bincount(form.K.indices, minlength=len(form.c)) > 0
         used[held] = True
-        if not used.any() or form.c[~used].any():  # unbounded, which needs no matrix to show it
+        if not used.any() or form.c[~used].any():  # no rows, or unbounded along an unused variable
             return None
         found = _dual(program, form, np.flatnonzero(used), held)
         return found if _newton_work(found.program) < most else None
 
 
 def _of_least_traces(program: Program) -> Program:
-    """Return the program with the sum of the traces as objective, whose dual has an interior.
+    """Return a program whose objective is constant with the sum of the traces as objective.
 
-    That of a constant has none where the program has one, and any point is optimal.
+    With a constant objective the dual has no interior where the program has one. Every feasible point is
+    optimal there, so that another objective may take its place.
     """
     blocks = []
     for block in program.blocks:
@@ -175,12 +176,12 @@ def _blocks(form: MatrixInequalities) -> tuple[Block, ...]:
 
 
 def _psd(S: Array) -> Array:
-    """Return the nearest psd matrix: the answer of a route is in the cone, and misses rows instead."""
+    """Return the nearest psd matrix: the answer of a route is in the cone and violates rows instead."""
     return S if root_of(S) is not None else psd_part(S)
 
 
 def _newton_work(program: Program) -> float:
-    """Return about how many operations a step of Newton's method takes: to form and to solve its system.
+    """Return the approximate operations of a step of Newton's method: to form and to solve its system.
 
     The unknowns are the rows and the free variables. For `r` rows with `t` terms, a block of order `n` takes
     ``t^2`` operations, or two products and an inner product for each row, ``2 r n^3 + r t``.

@@ -1,10 +1,10 @@
 """Newton's methods for a psd combination of equalities ``F = A*(w)`` with ``b'w = 0``, from a rough ``w``.
 
 With ``U`` the range of ``F`` and ``V`` its null space, the first method makes ``V'FV`` zero, which fixes
-the rank of ``F``. It is only linear in some directions: a row ``Q`` that vanishes on the face, ``V'QV = 0``,
-turns ``U`` if a multiple ``t`` of it is added to ``F``, and ``V'FV`` shows that to the second order in ``t``
-only. The second method turns ``U`` until all of the rows vanish that nearly vanish on the face. They depend
-on ``U`` to the first order.
+the rank of ``F``. In some directions it converges only linearly: a row ``Q`` that vanishes on the face,
+``V'QV = 0``, turns ``U`` if a multiple ``t`` of it is added to ``F``, but changes ``V'FV`` only to the second
+order in ``t``. The second method turns ``U`` until all rows vanish on the face that nearly do. Their parts on
+the face depend on ``U`` to the first order.
 """
 
 from __future__ import annotations

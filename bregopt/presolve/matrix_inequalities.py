@@ -176,7 +176,7 @@ def _single_entries(program: Program) -> IntArray:
 def _pivots(program: Program, rows: Any) -> IntArray:
     """Return the pivot row of each entry of the defined blocks, -1 for other entries.
 
-    Blocks that occur in few rows come first: the matrices that only name an affine expression do.
+    Blocks that occur in few rows come first, such as matrices that only name an affine expression.
     """
     widths = [n * (n + 1) // 2 for n in program.A.orders]
     starts = np.concatenate([[0], np.cumsum(widths)])
@@ -216,7 +216,7 @@ def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
 
 
 def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Array]:
-    """Return rows with the defined entries replaced, the part of their bounds, and its round-off.
+    """Return rows with the defined entries substituted, the constants that result, and their round-off.
 
     Elements that cancel up to round-off become zero.
     """

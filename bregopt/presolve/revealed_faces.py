@@ -45,7 +45,7 @@ class OnRevealedFaces(OnFaces):
     miss: float
 
     def restore(self, answer: Answer) -> Answer:
-        """Return the answer with the multipliers that make ``V'ZU`` the smallest, lifted to all rows."""
+        """Return the answer with the multipliers of least ``V'ZU``, lifted to all rows."""
         if answer.stop is StopReason.INFEASIBLE:
             return super().restore(answer)
         y = np.zeros(self.whole.m)
@@ -81,6 +81,7 @@ class OnRevealedFaces(OnFaces):
         return worst * float(np.abs(dimacs_errors(self.whole, answer.X, answer.u, y)).max())
 
     def _corner(self, y: Array) -> Array:
+        """Return ``V'ZU`` of all blocks, as a vector."""
         costs = [V.T @ (block.C @ U) for block, (V, U) in zip(self.whole.blocks, self._bases, strict=True)]
         flat: Array = np.concatenate([C.ravel() for C in costs]) - self._corners(y[None])[:, 0]
         return flat
@@ -96,6 +97,7 @@ class OnRevealedFaces(OnFaces):
 
     @property
     def _bases(self) -> list[tuple[Array, Array]]:
+        """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
         bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]
         for e in self.exposures:
             V, _ = bases[e.block]

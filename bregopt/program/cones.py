@@ -22,7 +22,7 @@ class SecondOrderCones:
     """The second-order cones that disjoint groups of variables are in.
 
     Functions of vectors take the concatenated vectors of all cones, shape ``(size,)``, and return one number
-    for each cone, shape ``(count,)``, or a vector again. None makes a pass over the cones.
+    for each cone, shape ``(count,)``, or a vector again. None of them loops over the cones.
 
     Parameters
     ----------
