@@ -191,7 +191,7 @@ class ConicProblem:
         data, self._offset = conic_data(problem)
         reason = _not_ours(data)
         if reason is not None:
-            raise UnsupportedProblemError(f"the CVXPY problem is none over psd matrices: {reason}")
+            raise UnsupportedProblemError(f"bregopt does not solve the CVXPY problem: {reason}")
         self._sign = -1.0 if type(problem.objective).__name__ == "Maximize" else 1.0
         # Prefer the direct reading if it is offered: its messages are about the problem itself.
         conic = _conic(data)

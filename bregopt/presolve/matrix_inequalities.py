@@ -23,7 +23,7 @@ from bregopt.presolve.constants import ENTRY_NOISE, LARGEST_LISTED
 from bregopt.presolve.svec import Svec, sparse_svec
 from bregopt.program import Bounds, Penalty, Program
 
-__all__ = ["MatrixInequalities", "matrix_inequalities"]
+__all__ = ["MatrixInequalities", "matrix_inequalities", "without_round_off"]
 
 _PENALTIES = {Penalty.HARD, Penalty.HINGE}
 
@@ -142,7 +142,7 @@ def matrix_inequalities(program: Program, largest: float = np.inf) -> MatrixIneq
         kept[used],
         K[np.flatnonzero(used)],
         bounds.slice(np.flatnonzero(used)),
-        _without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[defined]),
+        without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[defined]),
         program.offset + float(prices[defined] @ F_0[defined]),
     )
 
@@ -228,8 +228,8 @@ def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Arra
     return K, D @ F_0, ENTRY_NOISE * (abs(D) @ np.abs(F_0))
 
 
-def _without_round_off(c: Array, A: Any, price: Array) -> Array:
-    """Return ``c + A price``, zero where that is round-off."""
+def without_round_off(c: Array, A: Any, price: Array) -> Array:
+    """Return ``c + A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
     total = c + A @ price
     return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), total, 0.0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.conic.form import Conic, others
 from bregopt.cvxpy.conic.parts import blocks_of, map_of
-from bregopt.presolve.constants import ENTRY_NOISE
+from bregopt.presolve.matrix_inequalities import without_round_off
 from bregopt.program import Bounds, Program
 
 __all__ = ["Direct", "Pivots", "pivots_of", "read_directly"]
@@ -119,16 +119,10 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
         A=map_of(conic, len(R), *of_matrices),
         B=sp.csr_array(sp.hstack([A[R][:, F] - through @ A[D][:, F], of_cones])),
         bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
-        c=np.concatenate([_without_round_off(c[F], A[D][:, F].T, T * c[P]), price[:count]]),
+        c=np.concatenate([without_round_off(c[F], A[D][:, F].T, -T * c[P]), price[:count]]),
         u_lo=np.full(k, -np.inf),
         u_hi=np.full(k, np.inf),
         offset=float(c[P] @ (T * b[D])),
         cones=conic.cones(len(F)),
     )
     return Direct(conic, program, D, P, T, F, R)
-
-
-def _without_round_off(c: Array, A: Any, price: Array) -> Array:
-    """Return ``c - A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
-    left = c - A @ price
-    return np.where(np.abs(left) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), left, 0.0)

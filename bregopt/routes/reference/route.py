@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.clock import CutShort, checkpoint
-from bregopt.program import Answer, Block, Program, SecondOrderCones, Start, StopReason, pays
+from bregopt.program import Answer, Block, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -225,7 +225,7 @@ def _answer(
         X=tuple(
             _psd(block, X, interior) for block, X in zip(program.blocks, translation.matrices(), strict=True)
         ),
-        u=_in_cones(program.cones, translation.variables()),
+        u=program.cones.clipped(translation.variables()),
         y=translation.multipliers(),
         stop=stop,
         iterations=reported.iterations,
@@ -238,12 +238,6 @@ def _without_noise(X: Array, zero: float) -> Array:
     Q = Q[:, eigenvalues > zero]
     cleared: Array = (Q * eigenvalues[eigenvalues > zero]) @ Q.T
     return cleared
-
-
-def _in_cones(cones: SecondOrderCones, u: Array) -> Array:
-    """Return the variables with the nearest vectors in their second-order cones."""
-    u[cones.index] = cones.projected(u[cones.index])
-    return u
 
 
 def _psd(block: Block, X: Array, interior: float) -> Array:
