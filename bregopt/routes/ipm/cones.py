@@ -14,7 +14,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.linalg import dense, inverse_of, root_of
 from bregopt.program import Face
-from bregopt.routes.ipm.step_length import dual_length, length, primal_length
+from bregopt.routes.ipm.step_length import dual_length, length_to_boundary, primal_length
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Cone", "FaceCone", "StackCone"]
@@ -170,7 +170,7 @@ class StackCone:
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         scaled = root @ step @ np.swapaxes(root, 1, 2)
-        return length(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
+        return length_to_boundary(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
 
     def dual_length(self, Z: Array, root: Array, K: Array, step: Any, tol: float) -> float:
         return self.primal_length(Z, root, dense(step), tol)

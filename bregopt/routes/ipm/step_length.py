@@ -15,7 +15,7 @@ from bregopt.linalg import dense
 from bregopt.program import Face
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["dual_length", "length", "primal_length"]
+__all__ = ["dual_length", "length_to_boundary", "primal_length"]
 
 
 def primal_length(
@@ -36,7 +36,7 @@ def primal_length(
         return w, w
 
     start = _random_vector(len(L))
-    return length(_least_eigenvalue(operator, start, start, tuning))
+    return length_to_boundary(_least_eigenvalue(operator, start, start, tuning))
 
 
 def dual_length(
@@ -52,7 +52,7 @@ def dual_length(
         return K @ Sv, Sv
 
     start = _random_vector(len(Z))
-    return length(_least_eigenvalue(operator, K @ start, start, tuning))
+    return length_to_boundary(_least_eigenvalue(operator, K @ start, start, tuning))
 
 
 def _step_length(
@@ -68,10 +68,10 @@ def _step_length(
         return math.inf
     half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
     scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-    return length(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
+    return length_to_boundary(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
 
 
-def length(least: float) -> float:
+def length_to_boundary(least: float) -> float:
     """Return the largest ``alpha`` with ``1 + alpha least >= 0``."""
     return math.inf if least >= 0 else -1 / least
 

@@ -317,7 +317,7 @@ class InteriorPointTuning(WorkingSetTuning):
     entry_residual: float = 1e-11
     cg_steps: int = 300
     cg_tol: float = 1e-3
-    # linear_solvers.py
+    # linear_solvers.py, row_solve.py
     zero_curvature_step: float = 1e6
     refinements: int = 8
     least_refined_residual: float = 1e-13
