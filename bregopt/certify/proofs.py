@@ -122,7 +122,8 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     direction = u[program.cones.index]
     if (program.cones.outside(direction) > tol * np.abs(direction).max(initial=0.0)).any():
         return False
-    if any(float(np.linalg.eigvalsh(X_b)[0]) < -tol * float(np.linalg.norm(X_b)) for X_b in X):
+    relative = [float(np.linalg.eigvalsh(X_b)[0]) / float(np.linalg.norm(X_b)) for X_b in X if X_b.any()]
+    if any(least < -tol for least in relative):
         return False
     if any(block.cap is not None and X_b.any() for block, X_b in zip(program.blocks, X, strict=True)):
         return False
@@ -141,7 +142,7 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     fall = sum(rates) + float(program.c @ u) + paid
     # The decrease must be far larger than the cost of the tolerated violations. On the boundary of a cone an
     # entry may grow by the root of a violation.
-    curved = bool(direction.any())
+    curved = bool(direction.any()) or any(least < math.sqrt(tol) for least in relative)
     sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
     least = max(1e3 * tol, 10 * math.sqrt(tol)) if curved else 1e3 * tol
     return fall < -least * (sum(sizes) + paid)

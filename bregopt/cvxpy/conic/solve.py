@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError
-from bregopt.program import StopReason
+from bregopt.program import Program, StopReason
 from bregopt.routes import routing
+from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution, Status
 
@@ -31,6 +32,7 @@ _CLARABEL_STATUS = {
     Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
     Status.USER_LIMIT: "MaxIterations",
 }
+_LEAST_FALL = 3e-4  # of the objective along a ray, relative to their norms: ten roots of 1e-9
 _NEAR = 1e-2  # tolerance that the certificate of an inaccurate answer meets
 # Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
 _ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
@@ -134,9 +136,44 @@ def _by_route(
         return f"{route} failed on its {form} form: {error!r}"
     if _gave_up(solution, own):
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
+    if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution.duals):
+        return f"{route} found a ray of the {form} form's dual that hardly decreases the objective"
+    if reading.dual and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
+        certificate = _of_all_rows(program, solution)
+        tol = own.get("tol", Settings().tol)
+        if not certificate.meets(max(tol, _NEAR)):
+            return f"{route} proved its answer to the {form} form on a face only, where x is not feasible"
+        if not certificate.meets(tol):
+            solution = replace(
+                solution,
+                status=Status.OPTIMAL_INACCURATE.value,
+                gap=certificate.gap,
+                error=certificate.error,
+                dual_residual=certificate.dual_residual,
+            )
     if solution.status == Status.OPTIMAL:
         cache[_START] = shape, solution
     return _outcome(conic, reading, solution)
+
+
+def _falls(program: Program, y: Array | None) -> bool:
+    """Whether the objective falls along the ray ``x = y`` by more than the root of a tolerated violation.
+
+    On the boundary of a cone an entry may grow by that root: a ray that falls less need not exist.
+    """
+    if y is None:
+        return False
+    right = np.where(y > 0, program.bounds.lo, program.bounds.hi)
+    return float(y @ right) > _LEAST_FALL * float(np.linalg.norm(y) * np.linalg.norm(right))
+
+
+def _of_all_rows(program: Program, solution: Solution) -> Certificate:
+    """Return the certificate on the whole cones.
+
+    The multipliers of the dual form are the variables ``x``. Multipliers that prove an answer on a face of
+    the cones need not be feasible.
+    """
+    return certify(PrimalDualPoint(program, tuple(solution.X or ()), solution.u, solution.duals))
 
 
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
