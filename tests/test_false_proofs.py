@@ -2,11 +2,13 @@
 
 import warnings
 
+import cvxpy as cp
 import numpy as np
 import peers
 import pytest
 
 import bregopt as bo
+import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 
 
@@ -225,3 +227,41 @@ class TestInput:
         row = X[0, 0] == 2
         bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [row, row]).solve(tol=1e-9)
         assert row.dual_value == pytest.approx(1 / 2 - 1)
+
+
+def degenerate_inequalities():
+    """Linear matrix inequalities without interior, and their optimum; infinite where they contradict."""
+    x, y, z = cp.Variable(), cp.Variable(), cp.Variable()
+    turned = cp.bmat([[x + 2 * y, x], [x, x - 2 * y]]) >> 0  # psd only for y = 0
+    gap = cp.bmat([[0, x, 0], [x, y, 0], [0, 0, x + 1]]) >> 0
+    unattained = cp.bmat([[x, 1, 0], [1, y, 0], [0, 0, x + 2]]) >> 0
+    contradiction = cp.bmat([[x, 1], [1, 0]]) >> 0
+    both = [cp.bmat([[x, y], [y, z]]) >> 0, cp.bmat([[x, y], [y, -z]]) >> 0]
+    return {
+        "turned, bounded": (cp.Problem(cp.Minimize(y), [turned, y >= -5]), 0.0),
+        "turned": (cp.Problem(cp.Minimize(y), [turned]), 0.0),
+        "duality gap": (cp.Problem(cp.Minimize(x), [gap]), 0.0),
+        "not attained": (cp.Problem(cp.Minimize(x), [unattained]), 0.0),
+        "opposite": (cp.Problem(cp.Minimize(y + z), both), 0.0),
+        "contradiction": (cp.Problem(cp.Minimize(0), [contradiction]), np.inf),
+        "falling contradiction": (cp.Problem(cp.Minimize(-x), [contradiction]), np.inf),
+    }
+
+
+@pytest.mark.parametrize("name", degenerate_inequalities())
+@pytest.mark.parametrize("options", [{"solver": "BREGOPT"}, {"method": "bregopt", "solver": "path"}])
+@pytest.mark.filterwarnings("ignore")
+def test_inequalities_without_interior_get_no_false_answer(name, options):
+    """The multipliers of a dual on a face are no feasible point, and a nearly flat direction is no ray."""
+    problem, optimum = degenerate_inequalities()[name]
+    try:
+        problem.solve(**options)
+    except cp.SolverError:  # it says that it has no answer
+        return
+    if problem.status == "optimal":
+        assert problem.value == pytest.approx(optimum, abs=1e-4)
+        assert all(np.max(constraint.violation()) <= 1e-4 for constraint in problem.constraints)
+    elif np.isfinite(optimum):
+        assert problem.status not in ("unbounded", "infeasible")
+    else:
+        assert problem.status not in ("unbounded", "optimal_inaccurate")

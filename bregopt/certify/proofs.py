@@ -144,5 +144,9 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     # entry may grow by the root of a violation.
     curved = bool(direction.any()) or any(least < math.sqrt(tol) for least in relative)
     sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
+    if curved and program.k:  # a violation that is small beside X may be large beside u
+        column, largest = program.column_sizes, max((float(np.linalg.norm(X_b)) for X_b in X), default=0.0)
+        unit = np.divide(largest, column, out=np.zeros(program.k), where=column > 0)
+        sizes.append(float(np.abs(program.c) @ unit))
     least = max(1e3 * tol, 10 * math.sqrt(tol)) if curved else 1e3 * tol
     return fall < -least * (sum(sizes) + paid)
