@@ -35,7 +35,6 @@ ILL_POSED = {
     **{"hinf6": "449", "hinf7": "391", "hinf8": "116", "hinf9": "236.25"},
 }
 HARD = ("arch", "control", "truss")  # ill-conditioned
-STALLS = {"control5", "control7", "qap5"}  # the Schur complement is singular to working precision
 EMPTY = {"infp1": "unbounded", "infd1": "infeasible"}  # SDPA's primal is our dual
 SLOW = {
     "arch8",
@@ -65,10 +64,8 @@ SLOW |= {
 
 
 def marked(names):
-    """Return the names, marked where a solve is long or known to stall."""
-    stalls = pytest.mark.xfail(reason="it stalls, without a false claim")
-    marks = {name: [pytest.mark.slow] * (name in SLOW) + [stalls] * (name in STALLS) for name in names}
-    return [pytest.param(name, marks=marks[name]) for name in names]
+    """Return the names, marked where a solve is long."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
 
 
 def tolerance(name):
