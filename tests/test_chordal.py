@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.presolve import chordal
+from bregopt.presolve import chordal, constants
 from bregopt.presolve.chordal import Chordal
 from bregopt.presolve.clique_rows import CliqueTerms, pattern_of
 from bregopt.presolve.clique_work import _fronts, core, sizes_of, work
@@ -406,3 +406,8 @@ def test_dependent_rows_are_no_obstacle_to_the_sparse_system():
     dense, sparse = problem.solve(solver="path"), problem.solve(solver="path", tuning=ALWAYS_SPARSE)
     assert dense.status == sparse.status == "optimal"
     assert abs(dense.value - sparse.value) <= dense.error + sparse.error
+
+
+def test_cliques_are_priced_for_the_stacks_of_the_method():
+    """Presolve may not import the method, so the order up to which blocks are stacked stands there twice."""
+    assert constants.LARGEST_STACKED == InteriorPointTuning().stack_order

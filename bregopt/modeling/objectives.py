@@ -200,17 +200,14 @@ class Minimize:
 
     def __init__(self, expression: Any) -> None:
         self.expression = as_objective(expression)
-        for t in self.expression.terms:
-            if t.weight * self.sign <= 0:
+        parts = [(f"{t.divergence} divergence of {t.X.name}", t.weight) for t in self.expression.terms]
+        parts += [(s.label, s.weight) for s in self.expression.squares]
+        for name, weight in parts:
+            if weight * self.sign <= 0:
                 raise ValueError(
-                    f"{type(self).__name__}: {t.divergence} divergence of {t.X.name} has weight "
-                    f"{t.weight:g}; expected {'above' if self.sign > 0 else 'below'} 0 for a convex problem"
-                )
-        for s in self.expression.squares:
-            if s.weight * self.sign <= 0:
-                raise ValueError(
-                    f"{type(self).__name__}: {s.label} has weight {s.weight:g}; expected "
-                    f"{'above' if self.sign > 0 else 'below'} 0, as a sum of squares is convex"
+                    f"{type(self).__name__}: {name} has weight {weight:g}; expected "
+                    f"{'above' if self.sign > 0 else 'below'} 0 for a convex problem, as a divergence or "
+                    "a sum of squares is convex"
                 )
 
     @property

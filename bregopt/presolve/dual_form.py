@@ -186,8 +186,7 @@ def _newton_work(program: Program) -> float:
     The unknowns are the rows and the free variables. For `r` rows with `t` terms, a block of order `n` takes
     ``t^2`` operations, or two products and an inner product for each row, ``2 r n^3 + r t``.
     """
-    free = np.isinf(program.u_lo) & np.isinf(program.u_hi)
-    work = float(program.m + np.count_nonzero(free)) ** 3 / 3
+    work = float(program.m + np.count_nonzero(program.free)) ** 3 / 3
     rows, terms = np.zeros((2, len(program.blocks)))
     for term in program.A.terms:
         rows[term.block] += term.rows.m
