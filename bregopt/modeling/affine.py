@@ -8,6 +8,7 @@ every parameter, plus a constant.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -77,8 +78,8 @@ class Affine:
             a.shape,
             a.constant + b.constant,
             _merged(a.psd, b.psd, add_rows),
-            _merged(a.variables, b.variables, _add_csr),
-            _merged(a.parameters, b.parameters, _add_csr),
+            _merged(a.variables, b.variables, operator.add),
+            _merged(a.parameters, b.parameters, operator.add),
             _sum_label(a, b),
         )
 
@@ -144,8 +145,8 @@ class Affine:
             shape,
             S @ self.constant,
             {X: combine_rows(S, rows) for X, rows in self.psd.items()},
-            {u: sp.csr_array(S @ matrix) for u, matrix in self.variables.items()},
-            {p: sp.csr_array(S @ matrix) for p, matrix in self.parameters.items()},
+            {u: S @ matrix for u, matrix in self.variables.items()},
+            {p: S @ matrix for p, matrix in self.parameters.items()},
             label,
         )
 
@@ -191,10 +192,6 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any], add: Callable[[Any, Any], Any]
     for key, value in b.items():
         merged[key] = add(merged[key], value) if key in merged else value
     return merged
-
-
-def _add_csr(a: Any, b: Any) -> Any:
-    return sp.csr_array(a + b)
 
 
 def _times(weight: Array, matrix: Any) -> Any:

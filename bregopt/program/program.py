@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
@@ -246,7 +246,8 @@ class Program:
         sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
         while (known := sizes > 0).any() and not known.all():
             per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
-            rows = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
+            rows = np.zeros(self.m)
+            np.maximum.at(rows, self._row_of_coefficient, np.abs(self.B.data) * per_size[self.B.indices])
             shared = self._largest_share(np.where((norms == 0) & (rows > 0), rows, np.inf))
             if not shared[~known].any():
                 break
@@ -266,8 +267,14 @@ class Program:
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""
-        share = abs(sp.diags_array(1 / sizes) @ self.B)
-        return np.asarray(share.max(axis=0).todense()).ravel()
+        share = np.zeros(self.k)
+        np.maximum.at(share, self.B.indices, np.abs(self.B.data) / sizes[self._row_of_coefficient])
+        return share
+
+    @cached_property
+    def _row_of_coefficient(self) -> IntArray:
+        """The row of each stored coefficient in ``B``."""
+        return np.repeat(np.arange(self.m), np.diff(self.B.indptr))
 
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""

@@ -357,7 +357,7 @@ class InteriorPointTuning(WorkingSetTuning):
     stack_chunk: int = 250_000
     stack_place_cost: float = 10.0
     stack_pair_cost: float = 6.0
-    stack_flop_cost: float = 0.3
+    stack_flop_cost: float = 0.12
     dense_stack: float = 0.1
     # path_route.py, working_set_start.py
     dense_matrices: int = 16
