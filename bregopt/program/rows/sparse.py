@@ -70,6 +70,10 @@ class SparseRows(RowFamily):
         return sp.csr_array((t.value, t.i * self.n + t.j, ends), shape=(self.m, self.n**2))
 
     @cached_property
+    def _absolute_table(self) -> Any:
+        return abs(self._table)
+
+    @cached_property
     def _table_transposed(self) -> Any:
         return self._table.T
 
@@ -103,7 +107,7 @@ class SparseRows(RowFamily):
     def magnitude(self, s: Array) -> Array:
         t = self.terms
         if self._many_terms:
-            magnitude: Array = abs(self._table) @ np.outer(s, s).ravel()
+            magnitude: Array = self._absolute_table @ np.outer(s, s).ravel()
             return magnitude
         part = np.abs(t.value) * s[t.i] * s[t.j]
         return np.bincount(t.row, weights=part, minlength=self.m).astype(float)
