@@ -62,8 +62,7 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        reason = shortage(memory_needed(_dual_form(program, settings), settings.tuning))
-        if reason is None:
+        if shortage(memory_needed(program, settings.tuning)) is None:
             return None
         return shortage(memory_needed(_smaller_form(program, settings), settings.tuning))
 
