@@ -179,6 +179,12 @@ class Program:
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
 
     @cached_property
+    def curved(self) -> tuple[int, ...]:
+        """The blocks with a divergence or an upper bound on their eigenvalues."""
+        blocks = enumerate(self.blocks)
+        return tuple(b for b, block in blocks if block.nearness is not None or block.cap is not None)
+
+    @cached_property
     def faces(self) -> tuple[Face, ...]:
         """The face that each matrix is on; the whole cone where the rows leave it an interior."""
         return tuple(Face.whole(b.n) if b.face is None else b.face for b in self.blocks)

@@ -44,10 +44,13 @@ class SparseRows(RowFamily):
 
     def apply(self, X: Matrix) -> Array:
         t = self.terms
-        if not isinstance(X, LowRank):
+        if isinstance(X, LowRank):
+            entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
+        elif len(t.row) <= _MANY_TERMS:
+            entry = X[t.i, t.j]
+        else:
             activity: Array = self._table @ X.ravel(order="K")  # a symmetric matrix in either order
             return activity
-        entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
         return np.bincount(t.row, weights=t.value * entry, minlength=self.m).astype(float)
 
     def adjoint(self, y: Array) -> Array:

@@ -68,7 +68,11 @@ class _CentralPath(Method):
         known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=(smallest,) * len(X))
         if len(at.pairs) < len(X):  # one pass over the groups instead of one over the blocks
             arrays = [pair.X for pair in at.pairs]
-            known |= Known(magnitudes=self._engine.magnitudes(arrays), costs=self._engine.costs(arrays))
+            known |= Known(
+                magnitudes=self._engine.magnitudes(arrays),
+                costs=self._engine.costs(arrays),
+                traces=self._engine.traces(arrays),
+            )
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
