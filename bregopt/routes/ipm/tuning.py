@@ -137,8 +137,9 @@ class InteriorPointTuning(WorkingSetTuning):
     zero_curvature_step : float
         Length of a step along a direction without curvature, relative to the preconditioned one.
     refinements : int
-        Limit on the corrections of a step whose system is formed. With half as many the ill-conditioned
-        problems of SDPLIB (control, hinf, qap) lose a digit. More gain little, and each holds its matrices.
+        Limit on the new corrections of a step whose system is formed. With half as many some of the
+        ill-conditioned problems of SDPLIB (hinf, qap) lose a digit. More gain little, and each holds its
+        matrices.
     least_refined_residual : float
         Residual of a step, relative to the right-hand side, above which it is refined.
     largest_refined_residual : float
@@ -319,7 +320,7 @@ class InteriorPointTuning(WorkingSetTuning):
     cg_tol: float = 1e-3
     # linear_solvers.py, row_solve.py
     zero_curvature_step: float = 1e6
-    refinements: int = 8
+    refinements: int = 7
     least_refined_residual: float = 1e-13
     largest_refined_residual: float = 1e-4
     definite_residual: float = 1e-13
