@@ -193,7 +193,11 @@ class InteriorPointTuning(WorkingSetTuning):
     tile_products : int
         Products that are computed at a time (256 kB, so that a few arrays stay in the cache).
     congruence_entries : int
-        Entries of products ``P A_l Q`` in memory at a time, or one product if that has more.
+        Entries of products ``P A_l Q`` in memory at a time (0.8 MB, near the size of a cache), or one product
+        if that has more.
+    least_congruences : int
+        Number of these products up to which they may have twice as many entries: products of sparse rows with
+        fewer columns are slow.
     support_fraction : float
         Lines of ``A_l`` that are not zero, relative to its order, up to which only those are multiplied.
     dense_rows_fraction : float
@@ -347,7 +351,8 @@ class InteriorPointTuning(WorkingSetTuning):
     strip_products: int = 100_000
     least_strip: int = 16
     tile_products: int = 32_000
-    congruence_entries: int = 200_000
+    congruence_entries: int = 100_000
+    least_congruences: int = 8
     support_fraction: float = 0.7
     dense_rows_fraction: float = 0.15
     dense_rows_size: int = 4_000

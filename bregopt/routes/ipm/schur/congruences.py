@@ -13,6 +13,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Term
 from bregopt.routes.ipm.schur.placed_rows import PlacedRows, block_of, lean_rows
+from bregopt.routes.ipm.schur.split import products_at_once
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Congruences"]
@@ -74,7 +75,7 @@ class Congruences:
         self, placed: PlacedRows, many: int, low_rank: Sequence[Term], n: int, tuning: InteriorPointTuning
     ) -> None:
         self._low_rank, self._n = low_rank, n
-        at_once = max(1, tuning.congruence_entries // n**2)
+        at_once = products_at_once(n, tuning)
         whole = lean_rows(placed.S, tuning)
         self._chunks = [
             _chunk(placed.after(a), whole, min(at_once, many - a), n, tuning) for a in range(0, many, at_once)
