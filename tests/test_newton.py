@@ -879,7 +879,7 @@ def test_corrections(seed):
     for limit in (1, wrong, wrong + 2):
         if limit:
             tuning = InteriorPointTuning(refinements=limit)
-            (x,) = Corrections(correction, tuning).refined(right, [np.zeros(n)], 0.0)
+            (x,) = Corrections(tuning).refined(right, [np.zeros(n)], correction, 0.0)
             left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
             assert left <= 1 + 1e-12
     assert left < 1e-8
@@ -898,11 +898,11 @@ def test_corrections_serve_all_right_sides(seed):
         return [H @ residual, residual]
 
     right, other = rng.normal(size=n), rng.normal(size=n)
-    shared = Corrections(correction, InteriorPointTuning(refinements=4))
-    (x,) = shared.refined(right, [np.zeros(n)], 0.0)
-    (again,) = shared.refined(H @ x, [np.zeros(n)], 1e-8 * float(np.linalg.norm(H @ x)))
+    shared = Corrections(InteriorPointTuning(refinements=4))
+    (x,) = shared.refined(right, [np.zeros(n)], correction, 0.0)
+    (again,) = shared.refined(H @ x, [np.zeros(n)], correction, 1e-8 * float(np.linalg.norm(H @ x)))
     assert len(made) == 4
     assert np.allclose(again, x)
-    (y,) = shared.refined(other, [np.zeros(n)], 0.0)
-    (fewer,) = shared.refined(other, [np.zeros(n)], np.inf)
+    (y,) = shared.refined(other, [np.zeros(n)], correction, 0.0)
+    (fewer,) = shared.refined(other, [np.zeros(n)], correction, np.inf)
     assert np.linalg.norm(other - H @ y) <= np.linalg.norm(other - H @ fewer) * (1 + 1e-9)

@@ -119,16 +119,20 @@ class Corrections:
 
     Parameters
     ----------
-    correction : callable
-        Returns the image of an approximate solution for a residual, followed by that solution.
     tuning : InteriorPointTuning
     """
 
-    def __init__(self, correction: Callable[[Array], list[Array]], tuning: InteriorPointTuning) -> None:
-        self._correction, self._tuning = correction, tuning
+    def __init__(self, tuning: InteriorPointTuning) -> None:
+        self._tuning = tuning
         self._made: list[list[Array]] = []  # their images are orthonormal
 
-    def refined(self, residual: Array, solution: Sequence[Array], enough: float) -> list[Array]:
+    def refined(
+        self,
+        residual: Array,
+        solution: Sequence[Array],
+        correction: Callable[[Array], list[Array]],
+        enough: float,
+    ) -> list[Array]:
         """Return a solution plus the combination of corrections that leaves the least residual.
 
         Parameters
@@ -136,6 +140,8 @@ class Corrections:
         residual : array of shape (m,)
             Of the `solution`.
         solution : sequence of arrays
+        correction : callable
+            Returns the image of an approximate solution for a residual, followed by that solution.
         enough : float
             Norm of a residual that is not refined.
         """
@@ -143,14 +149,13 @@ class Corrections:
         for made in self._made:
             residual, refined = _corrected(residual, refined, made)
         for _ in range(self._tuning.refinements):
-            if not np.linalg.norm(residual) > enough or not self._add(residual):
+            if not np.linalg.norm(residual) > enough or not self._add(correction(residual)):
                 break
             residual, refined = _corrected(residual, refined, self._made[-1])
         return refined
 
-    def _add(self, residual: Array) -> bool:
-        """Add the correction for a residual, orthogonal to the others; False if there is none."""
-        new = self._correction(residual)
+    def _add(self, new: list[Array]) -> bool:
+        """Add a correction, its image orthogonal to those of the others; False if nothing is left of it."""
         for made in self._made:
             new = _plus(new, -float(made[0] @ new[0]), made)
         length = float(np.linalg.norm(new[0]))

@@ -81,6 +81,7 @@ class RowSolve:
         refined: bool,
     ) -> None:
         self._equations, self._solve, self._tuning, self._refined = equations, solve, tuning, refined
+        self._corrections = Corrections(tuning)
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
@@ -109,7 +110,7 @@ class RowSolve:
             dX = [_matrix_step(*group) + T for group, T in zip(groups, responses, strict=True)]
             left = wanted - equations.left_sides(dy, du, dX)
             solution = [dy, du, *dX]
-            dy, du, *dX = self._corrections.refined(left, solution, least * size)
+            dy, du, *dX = self._corrections.refined(left, solution, self._correction, least * size)
             adjoint = tuple(own.adjoint(dy) for own in rows)
         return Step(tuple(dX), du, dy, adjoint)
 
@@ -134,10 +135,6 @@ class RowSolve:
         """Return ``T(A*(dy))`` of each group, with round-off relative to ``X``."""
         pairs = zip(self._products, self._equations.rows, strict=True)
         return [product(rows.adjoint(dy)) for product, rows in pairs]
-
-    @cached_property
-    def _corrections(self) -> Corrections:
-        return Corrections(self._correction, self._tuning)
 
     @cached_property
     def _products(self) -> list[_ScaledProduct]:
