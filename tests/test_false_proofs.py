@@ -116,6 +116,25 @@ class TestGaps:
         assert sol.status == "optimal"
         assert sol.value == pytest.approx(0, abs=1e-6)
 
+    def test_bound_where_the_optimum_is_approached_only(self):
+        """X_11 >= 1 / X_22 has the infimum zero, and only zero multipliers prove a bound on it."""
+        X = bo.PSD(2)
+        p = program([X[0, 1] == 1], X[0, 0])
+        for t in 10.0 ** np.arange(0, 12, 0.5):
+            for y in 10.0 ** np.arange(-3, 3, 0.25) / t:
+                near = np.array([[1 / t, 1], [1, t]])
+                found = certify(PrimalDualPoint(p, (near,), np.zeros(0), np.array([y])))
+                assert found.dual <= found.error / 8
+                assert found.primal <= found.error * 9 / 8
+
+    @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+    @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+    def test_answer_where_the_optimum_is_approached_only(self, size):
+        X = bo.PSD(2)
+        solution = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == size]).solve(solver="path")
+        assert solution.dual_value <= solution.error / 8
+        assert solution.value <= solution.error * 9 / 8
+
     def test_nothing_to_minimize(self):
         X = bo.PSD(2)
         sol = bo.Problem(bo.Minimize(5), [X[0, 1] >= 1]).solve()

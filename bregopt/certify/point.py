@@ -21,7 +21,7 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
@@ -62,7 +62,7 @@ class DualBound(NamedTuple):
     residual : float
         Distance of the multipliers from the domain of the bound, relative to the scale of the costs.
     cost : float
-        First-order cost of that residual at ``X`` and ``u``.
+        Cost of that residual at points up to ten times as large as ``X`` and ``u``.
     """
 
     value: float
@@ -248,7 +248,7 @@ class PrimalDualPoint:
         box, miss, left = _box_minimum(self.program, self.u, self.y)
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
-        return DualBound(value, max(residual, miss), cost + left)
+        return DualBound(value, max(residual, miss), LARGEST_OPTIMUM * (cost + left))
 
     def _matrix_term(self, b: int) -> float:
         nearness, cap = self.program.blocks[b].nearness, self.program.blocks[b].cap
