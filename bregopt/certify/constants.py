@@ -19,8 +19,8 @@ ROW_NOISE = 1e-9
 DIVERGENT = 1e3
 # Times the size of X and u: the bound of multipliers outside their domain holds for optima up to this size.
 # An optimum that is approached but not attained is larger than any answer. Where it is approached as 1 / t by
-# X of size t, the bound then exceeds it by at most a ninth of the stated error (tests/test_false_proofs.py).
-LARGEST_OPTIMUM = 10.0
+# X of size t, the bound then exceeds it by at most a third of the stated error (tests/test_false_proofs.py).
+LARGEST_OPTIMUM = 4.0
 # Fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix, above the round-off of an
 # eigendecomposition of order 1,000.
 CONE_NOISE = 1e-12

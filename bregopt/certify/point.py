@@ -31,7 +31,7 @@ from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 
-__all__ = ["DualBound", "Known", "PrimalDualPoint", "least_eigenvalue", "slack"]
+__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor", "least_eigenvalue", "slack"]
 
 # Computed once for each program; dropped with it.
 _sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
@@ -62,7 +62,7 @@ class DualBound(NamedTuple):
     residual : float
         Distance of the multipliers from the domain of the bound, relative to the scale of the costs.
     cost : float
-        Cost of that residual at points up to ten times as large as ``X`` and ``u``.
+        Cost of that residual at points up to four times as large as ``X`` and ``u``.
     """
 
     value: float
@@ -184,7 +184,7 @@ class PrimalDualPoint:
         if program.k:
             residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
         if residual:
-            residual *= _divergence_factor(self)
+            residual *= divergence_factor(self)
         return max(residual, self.cone_residual, self.cap_violation.residual)
 
     @cached_property
@@ -399,7 +399,7 @@ def _second_order_residual(program: Program, u: Array) -> float:
     return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
 
 
-def _divergence_factor(point: PrimalDualPoint) -> float:
+def divergence_factor(point: PrimalDualPoint) -> float:
     """Return the size of ``X`` and ``u`` as a multiple of ``DIVERGENT`` times their scale, at least one.
 
     Rows that only a divergent sequence meets in the limit are met to any accuracy by large enough matrices.

@@ -62,6 +62,9 @@ EXPOSING_NOISE = 1e-12
 # Least positive eigenvalue of F, for w of norm one.
 LEAST_EXPOSED = 1e-4
 
+# Recession: singular values of rows, of norm one, that count as zero.
+RECEDING_RANK = 1e-11
+
 # Independent rows.
 
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.

@@ -17,6 +17,7 @@ from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
 from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
+from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import behind
@@ -66,6 +67,7 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
     solved = time.perf_counter()
     with clock.finishing():
         answer, certificate = _certified(restated.program, answer, settings)
+        answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
     status = _judged(restated.program, answer, certificate, settings.tol)
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))

@@ -89,13 +89,24 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
         answer = behind(_DUAL, _on_all_rows)(program, settings, start, progress)
     except InfeasibleRowError:  # of the dual, on which the program need not have an answer
         return _directly(program, settings, start, progress)
-    if answer.stop is not StopReason.STALLED or program.m > settings.tuning.second_form_rows:
+    ended = answer.stop in (StopReason.CONVERGED, StopReason.STALLED)
+    if not ended or program.m > settings.tuning.second_form_rows:
+        return answer
+    worst = _worst(program, answer)
+    if answer.stop is StopReason.CONVERGED and worst <= settings.tol:
         return answer
     try:
         other = _directly(program, settings, start, progress)
     except CutShort:
         return answer
-    return other if other.stop is StopReason.CONVERGED else answer
+    if other.stop not in (StopReason.CONVERGED, StopReason.STALLED):
+        return answer
+    return other if _worst(program, other) < worst else answer
+
+
+def _worst(program: Program, answer: Answer) -> float:
+    """Return the largest of gap and residuals: multipliers on a face of the dual may be no answer."""
+    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
 
 
 def _directly(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
