@@ -284,3 +284,50 @@ def test_inequalities_without_interior_get_no_false_answer(name, options):
         assert problem.status not in ("unbounded", "infeasible")
     else:
         assert problem.status not in ("unbounded", "optimal_inaccurate")
+
+
+def without_a_point():
+    """Infeasible problems with a ray: an entry of a psd matrix is at most zero and has to be positive."""
+    x, y, z, u = cp.Variable(), cp.Variable(), cp.Variable(), cp.Variable(2)
+    pair = cp.bmat([[x, 1], [1, y]]) >> 0
+    return {
+        "cone, not reached": cp.Problem(cp.Minimize(u[0]), [pair, cp.SOC(-y, u[1:2])]),
+        "cone": cp.Problem(cp.Minimize(-z), [pair, cp.SOC(-y, u)]),
+        "entry": cp.Problem(cp.Minimize(-x), [pair, cp.SOC(-y, u)]),
+        "row": cp.Problem(cp.Minimize(z), [pair, y <= 0]),
+        "two matrices": cp.Problem(cp.Minimize(z - x), [pair, cp.bmat([[z, 1], [1, -y]]) >> 0]),
+        "exponential": cp.Problem(cp.Minimize(z), [pair, y <= -1, cp.exp(x) <= 5]),
+        "square": cp.Problem(cp.Minimize(z + cp.sum_squares(u)), [pair, cp.SOC(-y - 1, u)]),
+    }
+
+
+@pytest.mark.parametrize("name", without_a_point())
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "BREGOPT"}, {"solver": "BREGOPT", "route": "cvxpy"}, {"method": "bregopt"}],
+    ids=["BREGOPT", "Clarabel", "method"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_rays_without_a_point_prove_nothing_unbounded(name, options):
+    """Clarabel calls five of them unbounded, and BREGOPT hands those over that no route decides."""
+    problem = without_a_point()[name]
+    try:
+        problem.solve(**options)
+    except cp.SolverError:
+        return
+    assert problem.status in ("infeasible", "infeasible_inaccurate", "infeasible_or_unbounded", "user_limit")
+
+
+@pytest.mark.parametrize("options", [{}, {"route": "cvxpy"}], ids=["own", "Clarabel"])
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_rays_with_a_point_do(options):
+    x, y, z, u = cp.Variable(), cp.Variable(), cp.Variable(), cp.Variable(2)
+    pair = cp.bmat([[x, 1], [1, y]]) >> 0
+    falling = [
+        cp.Problem(cp.Minimize(z), [pair, cp.SOC(y, u)]),
+        cp.Problem(cp.Minimize(-x), [pair, cp.SOC(y, u)]),
+        cp.Problem(cp.Minimize(z + cp.sum_squares(u)), [pair, cp.SOC(y, u)]),
+    ]
+    for problem in falling:
+        problem.solve(solver="BREGOPT", **options)
+        assert problem.status in ("unbounded", "unbounded_inaccurate")

@@ -64,6 +64,12 @@ class Progress:
         inside._of_dual = self._of_dual != (presolved.program.maximize != presolved.whole.maximize)
         return inside
 
+    def of_another_program(self) -> Progress:
+        """Return the progress for a program that is not reduced from this one, with the same records."""
+        inside = copy.copy(self)
+        inside._outside = None
+        return inside
+
     def behind(self, kind: type[Reduced]) -> bool:
         """Whether a reduction of this kind was applied to the program at hand."""
         return self._outside is not None and any(isinstance(step, kind) for step in self._outside[0].steps)

@@ -18,7 +18,19 @@ from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Outcome", "certified_status", "solve_conic", "status_of"]
+__all__ = [
+    "INFEASIBLE_OR_UNBOUNDED",
+    "UNBOUNDED",
+    "Outcome",
+    "certified_status",
+    "solve_conic",
+    "status_of",
+    "with_a_point",
+]
+
+# Clarabel's statuses of rays, and ours of a ray without a feasible point, for which it has none.
+UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
+INFEASIBLE_OR_UNBOUNDED = "InfeasibleOrUnbounded"
 
 _START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
 _REFERENCE = "cvxpy"
@@ -95,6 +107,31 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
         proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
         return status if proven else _PROOFS[status]
     return status
+
+
+def with_a_point(unbounded: Outcome, aimless: Outcome, conic: Conic | None, tol: float) -> Outcome:
+    """Return the outcome "unbounded" if a point is feasible, else what a ray alone proves.
+
+    Parameters
+    ----------
+    unbounded : Outcome
+        Clarabel's.
+    aimless : Outcome
+        Clarabel's for the same problem without objective.
+    conic : Conic or None
+        That problem, if our certificates take it: they then decide on the point and on its infeasibility.
+    tol : float
+    """
+    status, x, z = aimless.status, aimless.x, aimless.z
+    if conic is not None and z is not None:
+        z = 0 * z if status in _ANSWERS else z  # without objective these are optimal multipliers
+        status = certified_status(conic, status, x, z, tol)
+    if status == "Solved":
+        return unbounded
+    if status == "PrimalInfeasible":
+        return replace(aimless, z=z, stats=unbounded.stats)
+    proven = unbounded.status == "DualInfeasible"
+    return replace(unbounded, status=INFEASIBLE_OR_UNBOUNDED if proven else "NumericalError")
 
 
 def _with_a_point(conic: Conic, unbounded: Outcome, options: dict[str, Any]) -> Outcome | str:

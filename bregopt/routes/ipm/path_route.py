@@ -166,7 +166,7 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
         c=np.zeros(program.k),
         offset=0.0,
     )
-    found = _solve(feasibility, settings, None, progress)
+    found = _solve(feasibility, settings, None, progress.of_another_program())
     if found.stop is StopReason.CONVERGED:
         return ray
     on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)
