@@ -370,7 +370,7 @@ def _row_residual(point: PrimalDualPoint) -> float:
     program, missed = point.program, point.violations
     if not missed.any():
         return 0.0
-    norms, sizes, rho = program.row_sizes, program.bounds.sizes, scale_of(program).primal
+    norms, sizes, rho = program.row_units, program.bounds.sizes, scale_of(program).primal
     reach = np.maximum(sizes, ROW_NOISE * norms * rho)
     if program.k:
         reach = np.maximum(reach, program.absolute_B @ np.abs(point.u))

@@ -214,9 +214,23 @@ class Program:
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
 
     @cached_property
+    def row_units(self) -> Array:
+        """The change of each row by ``X`` of norm one, or by as much of its variables, shape ``(m,)``.
+
+        Rows with matrices change by ``||A_k||``, whatever the units of their variables, others by the largest
+        ``|B_kj|`` relative to the size of the column.
+        """
+        norms, columns = self.A.norms(), self.column_sizes
+        if self.k == 0:
+            return norms
+        per_size = np.divide(1.0, columns, out=np.zeros(self.k), where=columns > 0)
+        shares = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
+        return np.where(norms > 0, norms, shares)
+
+    @cached_property
     def bound_scale(self) -> float:
-        """The largest bound of a row relative to its norm; one where all bounds are zero."""
-        ends, size = self.bounds.sizes, self.row_sizes
+        """The largest bound of a row relative to its unit; one where all bounds are zero."""
+        ends, size = self.bounds.sizes, self.row_units
         largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))
         return largest if largest > 0 else 1.0
 

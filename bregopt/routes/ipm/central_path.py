@@ -131,7 +131,8 @@ class _CentralPath(Method):
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
-        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
+        variables = np.abs(at.u) * self._program.column_sizes
+        largest = max(float(variables.max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
         return self._program.bound_scale < self._tuning.primal_divergence * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
