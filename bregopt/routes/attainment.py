@@ -41,17 +41,17 @@ def with_attainment(
     """
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED) or not _is_linear(program, answer):
         return answer, certificate
-    sentences = []
+    sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
     if divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) > 1:
         norm = float(np.sqrt(sum(np.linalg.norm(X) ** 2 for X in answer.X)))
         found = _found(program, answer)
         if found is not None:
             answer, certificate = _with_multipliers(answer, certificate, found)
             sentences.append(_RECEDES.format(rank=found.rank, norm=norm))
-        elif not certificate.meets(tol):
+        elif unexplained:
             sentences.append(_LARGE.format(norm=norm, times=norm / scale_of(program).primal))
     largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
-    if not answer.detail and not certificate.meets(tol) and largest > DIVERGENT * scale_of(program).dual > 0:
+    if unexplained and largest > DIVERGENT * scale_of(program).dual > 0:
         sentences.append(_PRICED.format(times=largest / scale_of(program).dual))
     return replace(answer, detail=" ".join([answer.detail, *sentences]).strip()), certificate
 

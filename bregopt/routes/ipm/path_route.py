@@ -12,7 +12,7 @@ from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
-from bregopt.presolve.revealed_faces import revealed_faces
+from bregopt.presolve.revealed_faces import revealed_faces, shortfall
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -130,7 +130,11 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
-    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better."""
+    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better.
+
+    It is if it is proven there, or if its multipliers of all rows are better. Multipliers that reach
+    the tolerance on the faces alone may be far from it on all rows.
+    """
     if stalled.stop is not StopReason.STALLED:
         return stalled
     try:
@@ -144,11 +148,11 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
     if found.stop not in (StopReason.CONVERGED, StopReason.STALLED):
         return stalled
     answer = presolved.restore(found)
-    given = certify(PrimalDualPoint(program, stalled.X, stalled.u, stalled.y))
     assert answer.y_on_faces is not None
-    better = revealed.certificate(answer.X, answer.u, answer.y_on_faces).worst < given.worst
-    steps = stalled.iterations + found.iterations
-    return replace(answer if better else stalled, stop=StopReason.STALLED, iterations=steps)
+    proven = revealed.certificate(answer.X, answer.u, answer.y_on_faces).meets(settings.tol)
+    if not proven and shortfall(program, answer) >= shortfall(program, stalled):
+        answer = replace(stalled, y_on_faces=stalled.y)
+    return replace(answer, stop=StopReason.STALLED, iterations=stalled.iterations + found.iterations)
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
