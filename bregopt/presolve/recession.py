@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.presolve.constants import LARGEST_EXPOSING, RECEDING_RANK
+from bregopt.presolve.constants import LARGEST_RECEDING, RECEDING_RANK
 from bregopt.presolve.exposing_vectors import Equalities
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Program
@@ -77,7 +77,8 @@ def recession(program: Program, X: Sequence[Array]) -> Recession | None:
     """
     vectors = Svec.of(program)
     matrices = vectors.width - program.k
-    if vectors.width**2 > LARGEST_EXPOSING or not all(np.isfinite(X_b).all() for X_b in X):
+    entries = vectors.width * sum(n**2 for n in vectors.orders)
+    if entries > LARGEST_RECEDING or not all(np.isfinite(X_b).all() for X_b in X):
         return None
     kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
     costs = vectors.vectors([block.C[None] for block in program.blocks], program.c[None])
