@@ -20,11 +20,12 @@ from bregopt.modeling.compiled import AffineBounds, Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize, SquaresTerm
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
-from bregopt.program.rows import Rows, concatenate_rows
+from bregopt.program.rows import Rows, concatenate_rows, storage
 
 __all__ = ["Compiled", "compile_problem"]
 
@@ -33,30 +34,38 @@ _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
 def compile_problem(
-    objective: Minimize, declared: Sequence[Constraint | EigenvalueBound | SecondOrderConstraint]
+    objective: Minimize,
+    declared: Sequence[Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint],
 ) -> Compiled:
     """Return the compiled problem.
 
     Raises
     ------
     ValueError
-        If there is no matrix variable, two divergences of one variable, or two variables of one name.
+        If there is no psd matrix, two divergences of one variable, or two variables of one name.
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
     cones = tuple(c for c in declared if isinstance(c, SecondOrderConstraint))
     squares = [_soft_square(term, objective.sign) for term in objective.expression.squares]
-    bodies = [*(c.body for c in (*constraints, *squares)), *(c.body for c in cones)]
-    expressions = [objective.expression.affine, *bodies]
-    mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
-    matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
-    variables = _ordered(*(e.variables.keys() for e in expressions))
+    inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
+    bodies = [c.body for c in (*constraints, *squares)]
+    bodies += [*(c.body for c in cones), *(c.body for c in inequalities)]
+    operands = [e.operands for e in (objective.expression.affine, *bodies)]
+    mentioned = [*(found["psd"] for found in operands), [c.X for c in caps]]
+    own_matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
+    variables = _ordered(*(found["variables"] for found in operands))
+    in_matrices = rows_of_inequalities(inequalities, PSD)
+    matrices = (*own_matrices, *in_matrices.matrices)
     if not matrices:
-        raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
+        raise ValueError(
+            "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
+            "itself"
+        )
     _check_names([*matrices, *variables])
     blocks = tuple(_block(X, objective, caps) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
-    constraints += [*in_cones.rows, *squares]
+    constraints += [*in_matrices.rows, *in_cones.rows, *squares]
     own, variables = variables, (*variables, *in_cones.variables)
     template = Program(
         blocks=blocks,
@@ -74,12 +83,14 @@ def compile_problem(
     parameters = _parameters(objective, constraints)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
+    number = {X: b for b, X in enumerate(matrices)}
     return Compiled(
-        matrices,
+        own_matrices,
         own,
         parameters,
         tuple(constraints),
         cones,
+        tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
         objective,
         lower,
         upper,
@@ -118,8 +129,7 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     start = 0
     for c in constraints:
         for X, rows in c.body.psd.items():
-            factor = getattr(rows, "Z", getattr(rows, "U", None))
-            key = (number[X], type(rows), sp.issparse(factor))
+            key = (number[X], type(rows), storage(rows))
             at, rows = _mentioned(rows)
             if len(at):
                 grouped.setdefault(key, []).append((start + at, rows))

@@ -13,6 +13,7 @@ from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -41,8 +42,9 @@ class AffineBounds:
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters.
 
-    The variables of the program are `variables` and, after them, those of second-order cones. Its rows are
-    `constraints`: the declared ones, those of the cones, and a soft row for each square in the objective.
+    The variables of the program are `variables` and, after them, those of second-order cones; its matrices
+    are `matrices` and, after them, those of matrix inequalities. Its rows are `constraints`: the declared
+    ones, those of the inequalities and cones, and a soft row for each square in the objective.
     """
 
     matrices: tuple[PSD, ...]
@@ -50,6 +52,7 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     cones: tuple[SecondOrderConstraint, ...]
+    inequalities: tuple[tuple[MatrixInequality, int], ...]  # with the numbers of their blocks
     objective: Minimize
     lower: AffineBounds
     upper: AffineBounds

@@ -12,10 +12,37 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, compare
+from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
+from bregopt.modeling.products import matrix_product, product
 
 __all__ = ["Expression", "Operand", "as_expression"]
 
-_ATOMS = ("trace", "diag", "sum", "inner", "quad_form", "sq_distance")  # bregopt's atoms, for messages
+# Functions of other packages, by name, that have an equivalent here, for messages.
+_OWN = {
+    **{
+        name: f"bo.{name}"
+        for name in ("trace", "diag", "sum", "inner", "quad_form", "sq_distance", "vstack", "hstack", "bmat")
+    },
+    **{
+        "block": "bo.bmat",
+        "concatenate": "bo.hstack or bo.vstack",
+        "stack": "bo.vstack",
+        "sum_entries": "bo.sum",
+    },
+    **{"dot": "the operator @", "matmul": "the operator @", "multiply": "the operator *"},
+    **{"transpose": "its attribute T", "add": "the operator +", "subtract": "the operator -"},
+    **{"einsum": "the operator @ and bo.inner", "vdot": "bo.inner", "ravel": "e[i, j] with index arrays"},
+    **{"mean": "bo.sum and the operator /"},
+}
+_ATOMS = [own for name, own in _OWN.items() if own == f"bo.{name}"]
+# The operator of the right operand for each function that NumPy calls for an operator of an array.
+_REFLECTED = {
+    **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "matmul": "__rmatmul__"},
+    **{"less_equal": "__ge__", "greater_equal": "__le__", "equal": "__eq__"},
+    **{"less": "__gt__", "greater": "__lt__", "not_equal": "__ne__"},
+    **{"right_shift": "__rrshift__", "left_shift": "__rlshift__", "true_divide": "__rtruediv__"},
+    **{"divide": "__rtruediv__"},
+}
 
 
 class _NoNumber:
@@ -28,9 +55,13 @@ class _NoNumber:
 class Operand:
     """An object with affine arithmetic and comparisons."""
 
-    # With this NumPy defers `array + operand` and `array <= operand` to this class. scipy.sparse defers too,
-    # as the class has no length.
-    __array_ufunc__ = None
+    # scipy.sparse defers `matrix @ operand` to this class, as it has no length.
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
+        reflected = _REFLECTED.get(function.__name__)
+        if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
+            return getattr(self, reflected)(inputs[0])
+        raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
@@ -54,15 +85,32 @@ class Operand:
         return self.expression()
 
     def __mul__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().times(_numbers(other, "factor"))
+        if _absorbs(other):
+            return NotImplemented
+        if isinstance(other, Operand):
+            return product(self.expression(), other.expression())
+        return self.expression().times(_numbers(other, "factor"))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Expression:
+        if isinstance(other, Operand):
+            raise TypeError(
+                f"{self!r} / {other!r}: the divisor is an expression; expected numbers. For a parameter, "
+                "declare another bo.Parameter for its inverse, and multiply by it (DPP)"
+            )
         divisor = _numbers(other, "divisor")
         if (divisor == 0).any():
             raise ValueError("division of an expression by zero")
         return self.expression().times(1 / divisor)
+
+    def __rtruediv__(self, other: Any) -> NoReturn:
+        raise TypeError(f"{other!r} / {self!r}: the divisor is an expression; expected numbers")
+
+    @property
+    def T(self) -> Any:
+        """The transpose."""
+        return self.expression().T
 
     def __array_function__(self, function: Any, *_: Any) -> NoReturn:
         raise TypeError(_refusal(f"{function.__module__}.{function.__name__}", function.__name__))
@@ -73,8 +121,10 @@ class Operand:
     def __rmatmul__(self, matrix: Any) -> Expression:
         return self.expression().mapped(_factor(matrix))
 
-    def __matmul__(self, matrix: Any) -> Expression:
-        return self.expression().mapped(_factor(matrix), left=False)
+    def __matmul__(self, other: Any) -> Expression:
+        if isinstance(other, Operand):
+            return matrix_product(self.expression(), other.expression())
+        return self.expression().mapped(_factor(other), left=False)
 
     def __le__(self, other: Any) -> Constraint:
         return NotImplemented if _absorbs(other) else _compare(self, other, "<=")
@@ -84,6 +134,18 @@ class Operand:
 
     def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
         return _compare(self, other, "==")
+
+    def __rshift__(self, other: Any) -> MatrixInequality:
+        return _psd(self, other, f"{_named(self)} >> {_named(other)}")
+
+    def __lshift__(self, other: Any) -> MatrixInequality:
+        return _psd(other, self, f"{_named(self)} << {_named(other)}")
+
+    def __rrshift__(self, other: Any) -> MatrixInequality:
+        return _psd(other, self, f"{_named(other)} >> {_named(self)}")
+
+    def __rlshift__(self, other: Any) -> MatrixInequality:
+        return _psd(self, other, f"{_named(other)} << {_named(self)}")
 
     def __lt__(self, other: Any) -> Constraint:
         raise TypeError("strict inequalities are not closed sets: write <= instead of <")
@@ -148,10 +210,7 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
 
 def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Array:
     if isinstance(value, Operand):
-        raise TypeError(
-            f"{name} is an expression ({value!r}); expected numbers. Products of variables are not affine, "
-            "and a Parameter may be added, or weigh a divergence or gamma, but not multiply a variable"
-        )
+        raise TypeError(f"{name} is an expression ({value!r}); expected numbers")
     return finite_array(value, name, ndim)
 
 
@@ -162,7 +221,7 @@ def _factor(matrix: Any) -> Any:
 
 def _refusal(function: str, name: str = "") -> str:
     """Return the message that a function of another package takes no expression, with alternatives."""
-    own = f"use bo.{name}" if name in _ATOMS else "there are " + ", ".join(f"bo.{atom}" for atom in _ATOMS)
+    own = f"use {_OWN[name]}" if name in _OWN else f"there are {', '.join(_ATOMS)}"
     return f"{function} takes no expression of bregopt; {own}"
 
 
@@ -173,3 +232,14 @@ def _absorbs(other: Any) -> bool:
 
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
     return compare(as_expression(left), as_expression(right), sense)
+
+
+def _psd(larger: Any, smaller: Any, label: str) -> MatrixInequality:
+    return matrix_inequality(as_expression(larger), as_expression(smaller), label)
+
+
+def _named(side: Any) -> str:
+    """Return the text of one side of a comparison."""
+    if isinstance(side, Operand):
+        return side.expression().label
+    return f"{side:g}" if np.ndim(side) == 0 and not sp.issparse(side) else "B"
