@@ -16,15 +16,16 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compiled import AffineBounds, Compiled, slices
+from bregopt.modeling.compiled import Compiled, ParametricParts, slices
 from bregopt.modeling.cone_rows import rows_of_cones
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize, SquaresTerm
+from bregopt.modeling.parametric import AffineNumbers, parametric_matrix
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
+from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Rows, concatenate_rows, storage
 
 __all__ = ["Compiled", "compile_problem"]
@@ -63,7 +64,7 @@ def compile_problem(
             "itself"
         )
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, objective, caps) for X in matrices)
+    blocks = tuple(_block(X, objective) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *squares]
     own, variables = variables, (*variables, *in_cones.variables)
@@ -80,7 +81,7 @@ def compile_problem(
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(objective, constraints)
+    parameters = _parameters(objective, constraints, caps)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     number = {X: b for b, X in enumerate(matrices)}
@@ -91,10 +92,12 @@ def compile_problem(
         tuple(constraints),
         cones,
         tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
+        tuple(caps),
         objective,
         lower,
         upper,
         parameter_slopes,
+        _parametric_parts(matrices, variables, parameters, constraints, objective),
         template,
     )
 
@@ -103,20 +106,21 @@ def _soft_square(term: SquaresTerm, sign: float) -> Constraint:
     """Return soft rows that pay the sum of squares in the objective."""
     e = term.argument
     bound = -e.constant_part()
-    penalty = SoftPenalty(np.full(e.size, sign * term.weight), "square")
+    weight = sign * term.weight
+    gamma = np.full(e.size, weight) if term.parameter is None else term.parameter.times(weight)
+    penalty = SoftPenalty(gamma, "square")
     return Constraint(e.variable_part(), bound, bound, "==", penalty)
 
 
-def _block(X: PSD, objective: Minimize, caps: Sequence[EigenvalueBound]) -> Block:
+def _block(X: PSD, objective: Minimize) -> Block:
+    """Return the block of a matrix variable; its divergence and its cap may depend on parameters."""
     terms = [t for t in objective.expression.terms if t.X is X]
     if len(terms) > 1:
         raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
-    nearness = Nearness(terms[0].divergence, terms[0].X0, parameters=terms[0].parameters) if terms else None
     cost = objective.expression.affine.psd.get(X)
     if cost is not None and objective.sign < 0:
         cost = cost.scale(np.array([-1.0]))
-    cap = min((c.cap for c in caps if c.X is X), default=None)
-    return Block(X.name, X.n, cost, nearness, cap=cap)
+    return Block(X.name, X.n, cost)
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
@@ -128,7 +132,10 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
+        parametric = _parametric_matrices(c.body)
         for X, rows in c.body.psd.items():
+            if X in parametric:
+                continue
             key = (number[X], type(rows), storage(rows))
             at, rows = _mentioned(rows)
             if len(at):
@@ -143,6 +150,44 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
         for key, placed in grouped.items()
     )
     return LinearMap(start, tuple(X.n for X in matrices), terms)
+
+
+def _parametric_matrices(e: Affine) -> set[PSD]:
+    """Return the matrices that parameters multiply."""
+    return {X for product in e.products for X in product.factor.psd}
+
+
+def _parametric_parts(
+    matrices: tuple[PSD, ...],
+    variables: tuple[Variable, ...],
+    parameters: tuple[Parameter, ...],
+    constraints: Sequence[Constraint],
+    objective: Minimize,
+) -> ParametricParts:
+    """Return the coefficients that depend on parameters."""
+    goal = objective.expression.affine.times(objective.sign)
+    bodies = [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)]
+    if not goal.products and not any(e.products for _, e in bodies):
+        return ParametricParts()
+    elements = dict(zip(parameters, slices(parameters), strict=True))
+    columns = {u: place.start for u, place in zip(variables, slices(variables), strict=True)}
+    m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
+    rows, costs = {}, {}
+    for b, X in enumerate(matrices):
+        own = [(start, e) for start, e in bodies if X in _parametric_matrices(e)]
+        if own:
+            rows[b] = parametric_matrix(own, {X: 0}, (m, X.n**2), elements)
+        if X in _parametric_matrices(goal):
+            costs[b] = parametric_matrix([(0, goal)], {X: 0}, (1, X.n**2), elements)
+    B, c = (
+        parametric_matrix(part, columns, (size, k), elements) if _multiplies_variables(part) else None
+        for part, size in ((bodies, m), ([(0, goal)], 1))
+    )
+    return ParametricParts(rows, costs, B, c)
+
+
+def _multiplies_variables(bodies: Iterable[tuple[int, Affine]]) -> bool:
+    return any(product.factor.variables for _, e in bodies for product in e.products)
 
 
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
@@ -179,19 +224,22 @@ def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Arra
     return cost
 
 
-def _parameters(objective: Minimize, constraints: Sequence[Constraint]) -> tuple[Parameter, ...]:
-    found: list[Iterable[Parameter]] = [objective.expression.affine.parameters.keys()]
-    found.append([t.parameter for t in objective.expression.terms if t.parameter is not None])
+def _parameters(
+    objective: Minimize, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
+) -> tuple[Parameter, ...]:
+    expression = objective.expression
+    parts: list[Any] = [expression.affine, *(t.parameter for t in expression.terms)]
+    parts += [s.parameter for s in expression.squares]
     for c in constraints:
-        found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
-        if c.penalty is not None and isinstance(c.penalty.gamma, Parameter):
-            found.append([c.penalty.gamma])
-    return _ordered(*found)
+        parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
+    parts += [c.cap for c in caps]
+    found = [part.operands["parameters"] for part in parts if isinstance(part, Affine)]
+    return _ordered(*found, *(t.data for t in expression.terms))
 
 
 def _bounds_of_side(
     parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, missing: float
-) -> AffineBounds:
+) -> AffineNumbers:
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
     columns = dict(zip(parameters, slices(parameters), strict=True))
     m = sum(c.size for c in constraints)
@@ -205,13 +253,13 @@ def _bounds_of_side(
                 coo = slope.tocoo()
                 terms.append((rows.start + coo.coords[0], columns[p].start + coo.coords[1], coo.data))
     if not terms:
-        return AffineBounds(constant, None)
+        return AffineNumbers(constant, None)
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
-    return AffineBounds(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
+    return AffineNumbers(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
 
 
 def _parameter_slopes(
-    parameters: tuple[Parameter, ...], lower: AffineBounds, upper: AffineBounds
+    parameters: tuple[Parameter, ...], lower: AffineNumbers, upper: AffineNumbers
 ) -> Iterator[tuple[Parameter, Any, Any]]:
     """Yield each parameter that occurs in bounds, with its columns of their slopes."""
     start = 0

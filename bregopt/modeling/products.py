@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bregopt.modeling.affine import Affine, Product
 
-__all__ = ["matrix_product", "product"]
+__all__ = ["factor_label", "matrix_product", "product"]
 
 A = TypeVar("A", bound=Affine)
 
@@ -30,7 +30,7 @@ def product(left: A, right: A) -> A:
     """
     _check_factors(left, right, "*")
     shape = np.broadcast_shapes(left.shape, right.shape)
-    label = f"{_factor_label(left)} * {_factor_label(right)}"
+    label = f"{factor_label(left)} * {factor_label(right)}"
     return replace(_product(left.broadcast_to(shape), right.broadcast_to(shape)), label=label)
 
 
@@ -54,12 +54,12 @@ def matrix_product(left: A, right: A) -> A:
     p, r = left.size // q, right.size // q
     first = replace(left, shape=(p, q, 1)).broadcast_to((p, q, r))
     second = replace(right, shape=(1, q, r)).broadcast_to((p, q, r))
-    label = f"{_factor_label(left)} @ {_factor_label(right)}"
+    label = f"{factor_label(left)} @ {factor_label(right)}"
     return replace(_product(first, second).summed(1), shape=left.shape[:-1] + right.shape[1:], label=label)
 
 
 def _check_factors(left: Affine, right: Affine, sign: str) -> None:
-    written = f"{_factor_label(left)} {sign} {_factor_label(right)}"
+    written = f"{factor_label(left)} {sign} {factor_label(right)}"
     if not left.is_constant and not right.is_constant:
         raise TypeError(
             f"{written} is a product of two expressions with variables, which is not affine; expected "
@@ -97,6 +97,7 @@ def _product(left: A, right: A) -> A:
     return total
 
 
-def _factor_label(e: Affine) -> str:
+def factor_label(e: Affine) -> str:
+    """Return the label of an array, in parentheses where it is a sum."""
     several = " + " in e.label or " - " in e.label or e.label.startswith("-")
     return f"({e.label})" if several else e.label
