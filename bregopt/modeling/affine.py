@@ -8,9 +8,9 @@ every parameter, plus a constant, plus products of parameters and affine forms (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,7 +44,7 @@ class Product:
 
     def at_values(self, values: Mapping[Any, Any]) -> Array:
         """Return the rows at given values of the operands."""
-        factor = np.ravel(self.factor.at(values))  # type: ignore[arg-type]
+        factor = np.ravel(self.factor.at(values))
         rows: Array = self.weights @ (np.ravel(values[self.parameter])[self.at] * factor)
         return rows
 
@@ -87,16 +87,15 @@ class Affine:
         """Whether no variable occurs; parameters may occur."""
         return not self.psd and not self.variables and not self.products
 
-    @property
-    def operands(self) -> dict[str, list[Any]]:
-        """The variables and parameters that occur, by kind: "psd", "variables", "parameters"."""
-        factors = [product.factor for product in self.products]
-        found = {kind: [*getattr(self, kind)] for kind in ("psd", "variables", "parameters")}
-        for factor in factors:
-            found["psd"] += factor.psd
-            found["variables"] += factor.variables
-        found["parameters"] += [product.parameter for product in self.products]
-        return {kind: list(dict.fromkeys(items)) for kind, items in found.items()}
+    def operands(self, kind: Literal["psd", "variables", "parameters"]) -> Iterable[Any]:
+        """Return the variables or parameters of a kind that occur, each once."""
+        own: dict[Any, Any] = getattr(self, kind)
+        if not self.products:
+            return own
+        if kind == "parameters":
+            return dict.fromkeys((*own, *(product.parameter for product in self.products)))
+        factors = (operand for product in self.products for operand in getattr(product.factor, kind))
+        return dict.fromkeys((*own, *factors))
 
     @property
     def T(self) -> Self:
@@ -107,13 +106,12 @@ class Affine:
     @property
     def value(self) -> Array | float | None:
         """The number or array at the current values, None if a variable or parameter has none."""
-        operands = [operand for items in self.operands.values() for operand in items]
-        return self.at({operand: operand.value for operand in operands})
+        operands = (*self.operands("psd"), *self.operands("variables"), *self.operands("parameters"))
+        values = {operand: operand.value for operand in operands}
+        return None if any(value is None for value in values.values()) else self.at(values)
 
-    def at(self, values: Mapping[Any, Any]) -> Array | float | None:
-        """Return the number or array at given values of its operands, None if one of them is None."""
-        if any(values[operand] is None for items in self.operands.values() for operand in items):
-            return None
+    def at(self, values: Mapping[Any, Any]) -> Array | float:
+        """Return the number or array at given values of its operands."""
         total = self.constant.copy()
         for X, rows in self.psd.items():
             total += rows.apply(values[X])
@@ -204,8 +202,10 @@ class Affine:
         if rest.is_constant and not rest.parameters and not rest.constant.any():
             e = type(self)(shape, np.zeros(math.prod(shape)), label=label)
         else:
-            others = sp.eye_array(self.size // factor.shape[1 if left else 0])
-            S = sp.kron(factor, others) if left else sp.kron(others, factor.T)
+            count, S = self.size // factor.shape[1 if left else 0], factor if left else factor.T
+            if count > 1:
+                others = sp.eye_array(count)
+                S = sp.kron(S, others) if left else sp.kron(others, S)
             e = rest.combined(sp.csr_array(S), shape, label)
         return replace(e, psd={**{X: family for X, family in found.items() if family is not None}, **e.psd})
 
@@ -295,7 +295,7 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any], add: Callable[[Any, Any], Any]
 
 
 def _add_csr(a: Any, b: Any) -> Any:
-    return sp.csr_array(a + b)
+    return a + b  # a sum of CSR matrices is one, too
 
 
 def _stacked_csr(parts: Sequence[Affine], kind: str) -> dict[Any, Any]:
@@ -321,7 +321,7 @@ def _shifted(matrix: Any, start: int, m: int) -> Any:
 
 def _times(weight: Array, matrix: Any) -> Any:
     """Return ``diag(weight) @ matrix`` in CSR form."""
-    product = sp.csr_array(matrix, copy=True)
+    product = matrix.copy()
     product.data *= np.repeat(weight, np.diff(product.indptr))
     return product
 

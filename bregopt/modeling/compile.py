@@ -52,10 +52,10 @@ def compile_problem(
     inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
     bodies = [c.body for c in (*constraints, *squares)]
     bodies += [*(c.body for c in cones), *(c.body for c in inequalities)]
-    operands = [e.operands for e in (objective.expression.affine, *bodies)]
-    mentioned = [*(found["psd"] for found in operands), [c.X for c in caps]]
+    expressions = [objective.expression.affine, *bodies]
+    mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
     own_matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
-    variables = _ordered(*(found["variables"] for found in operands))
+    variables = _ordered(*(e.operands("variables") for e in expressions))
     in_matrices = rows_of_inequalities(inequalities, PSD)
     matrices = (*own_matrices, *in_matrices.matrices)
     if not matrices:
@@ -132,7 +132,7 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
-        parametric = _parametric_matrices(c.body)
+        parametric = _parametric_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
             if X in parametric:
                 continue
@@ -165,10 +165,10 @@ def _parametric_parts(
     objective: Minimize,
 ) -> ParametricParts:
     """Return the coefficients that depend on parameters."""
+    if not any(e.products for e in (objective.expression.affine, *(c.body for c in constraints))):
+        return ParametricParts()
     goal = objective.expression.affine.times(objective.sign)
     bodies = [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)]
-    if not goal.products and not any(e.products for _, e in bodies):
-        return ParametricParts()
     elements = dict(zip(parameters, slices(parameters), strict=True))
     columns = {u: place.start for u, place in zip(variables, slices(variables), strict=True)}
     m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
@@ -233,7 +233,7 @@ def _parameters(
     for c in constraints:
         parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
     parts += [c.cap for c in caps]
-    found = [part.operands["parameters"] for part in parts if isinstance(part, Affine)]
+    found = [part.operands("parameters") for part in parts if isinstance(part, Affine)]
     return _ordered(*found, *(t.data for t in expression.terms))
 
 

@@ -87,10 +87,10 @@ class MatrixInequality:
         """
         rng = np.random.default_rng(0)
         values: dict[Any, Array] = dict(parameters)
-        for X in self.body.operands["psd"]:
+        for X in self.body.operands("psd"):
             G = rng.standard_normal((X.n, X.n))
             values[X] = (G + G.T) / 2
-        for u in self.body.operands["variables"]:
+        for u in self.body.operands("variables"):
             values[u] = rng.standard_normal(u.size)
         F = np.asarray(self.body.at(values))
         skew = np.abs(F - F.T)
@@ -119,6 +119,9 @@ class InequalityRows:
     of: tuple[Any, ...]
 
 
+_NONE = InequalityRows((), (), ())
+
+
 def matrix_inequality(left: Affine, right: Affine, label: str) -> MatrixInequality:
     """Return the constraint that ``left - right`` is positive semidefinite.
 
@@ -142,7 +145,7 @@ def matrix_inequality(left: Affine, right: Affine, label: str) -> MatrixInequali
     if body.is_constant:
         raise ValueError(f"{label}: a constraint needs a variable on at least one side")
     inequality = MatrixInequality(body, label)
-    inequality.check_symmetric({p: np.zeros(p.shape) for p in body.operands["parameters"]})
+    inequality.check_symmetric({p: np.zeros(p.shape) for p in body.operands("parameters")})
     return inequality
 
 
@@ -155,6 +158,8 @@ def rows_of_inequalities(inequalities: Sequence[MatrixInequality], new: Any) -> 
     new : function
         Returns a new psd variable of an order and a name.
     """
+    if not inequalities:
+        return _NONE
     matrices, rows, of = [], [], []
     for number, inequality in enumerate(inequalities):
         Z = inequality.own

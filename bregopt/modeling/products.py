@@ -65,7 +65,7 @@ def _check_factors(left: Affine, right: Affine, sign: str) -> None:
             f"{written} is a product of two expressions with variables, which is not affine; expected "
             "numbers or parameters on one side (z'X z is bo.quad_form(z, X))"
         )
-    if left.operands["parameters"] and right.operands["parameters"]:
+    if left.operands("parameters") and right.operands("parameters"):
         raise TypeError(
             f"{written} is a product of two expressions with parameters; by the rules of disciplined "
             "parametrized programming (DPP) one factor must be without: declare one bo.Parameter for the "
@@ -75,7 +75,7 @@ def _check_factors(left: Affine, right: Affine, sign: str) -> None:
 
 def _product(left: A, right: A) -> A:
     """Return the elementwise product of two arrays of one shape."""
-    constant, e = (left, right) if left.is_constant and not right.operands["parameters"] else (right, left)
+    constant, e = (left, right) if left.is_constant and not right.operands("parameters") else (right, left)
     if not constant.is_constant:
         constant, e = e, constant
     if not constant.parameters:

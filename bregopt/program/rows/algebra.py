@@ -146,8 +146,9 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
 
 def storage(rows: Rows) -> tuple[bool, ...]:
     """Return which of the factors of a family are sparse; families with equal answers can be joined."""
-    factors = (getattr(rows, name, None) for name in ("Z", "U", "W", "L", "R"))
-    return tuple(sp.issparse(factor) for factor in factors)
+    if isinstance(rows, Bilinear):
+        return sp.issparse(rows.L), sp.issparse(rows.R)
+    return (sp.issparse(getattr(rows, "Z", getattr(rows, "U", None))),)
 
 
 def _product_of(rows: Rows, shape: tuple[int, int]) -> tuple[Any, Any] | None:
