@@ -99,5 +99,5 @@ def _product(left: A, right: A) -> A:
 
 def factor_label(e: Affine) -> str:
     """Return the label of an array, in parentheses where it is a sum."""
-    several = " + " in e.label or " - " in e.label or e.label.startswith("-")
-    return f"({e.label})" if several else e.label
+    compound = any(sign in e.label for sign in (" + ", " - ", " * ")) or e.label.startswith("-")
+    return f"({e.label})" if compound else e.label
