@@ -15,12 +15,11 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array
-from bregopt.program.rows import Bilinear, Rows, add_rows, combine_rows, multiplied_rows, stacked_rows
+from bregopt.arrays import Array, IntArray
+from bregopt.modeling.labels import as_factor, scaled_label, sum_label
+from bregopt.program.rows import Rows, add_rows, combine_rows, stacked_rows
 
-__all__ = ["Affine", "Product"]
-
-_LONGEST_LABEL = 80  # characters; a longer sum is called "affine expression" in messages
+__all__ = ["Affine", "Product", "check_shapes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,7 @@ class Affine:
     def T(self) -> Self:
         """The transpose; of a vector the vector itself, as in NumPy."""
         numbers = np.arange(self.size).reshape(self.shape).T
-        return self.taken(numbers.ravel(), numbers.shape, f"{_in_parentheses(self.label)}.T")
+        return self.taken(numbers.ravel(), numbers.shape, f"{as_factor(self.label)}.T")
 
     @property
     def value(self) -> Array | float | None:
@@ -158,7 +157,7 @@ class Affine:
 
     def broadcast_with(self, other: Affine) -> tuple[Self, Affine]:
         """Return both arrays in their common shape after broadcasting."""
-        shape = self.shape if self.shape == other.shape else _broadcast_shape(self, other)
+        shape = check_shapes(self, other)
         return self.broadcast_to(shape), other.broadcast_to(shape)
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Self:
@@ -183,31 +182,8 @@ class Affine:
             {u: _times(weight, matrix) for u, matrix in e.variables.items()},
             {p: _times(weight, matrix) for p, matrix in e.parameters.items()},
             tuple(product.weighed(_times(weight, product.weights)) for product in e.products),
-            _scaled_label(e.label, factor),
+            scaled_label(e.label, factor),
         )
-
-    def mapped(self, matrix: Any, left: bool = True) -> Self:
-        """Return ``matrix @ self``, or ``self @ matrix`` if not `left`.
-
-        The matrix is sparse, or an array of one or two dimensions.
-        """
-        shape = _product_shape(self, matrix.shape, left)
-        finite_array(matrix.data if sp.issparse(matrix) else matrix, "factor of @")
-        factor: Any = matrix if len(matrix.shape) == 2 else matrix[None, :] if left else matrix[:, None]
-        rows = self.shape[0] if left else math.prod(self.shape[:-1])
-        sides = (factor, None) if left else (None, factor)
-        found = {X: _product_rows(self, family, rows, *sides) for X, family in self.psd.items()}
-        rest = replace(self, psd={X: family for X, family in self.psd.items() if found[X] is None})
-        label = f"A @ {_in_parentheses(self.label)}" if left else f"{_in_parentheses(self.label)} @ A"
-        if rest.is_constant and not rest.parameters and not rest.constant.any():
-            e = type(self)(shape, np.zeros(math.prod(shape)), label=label)
-        else:
-            count, S = self.size // factor.shape[1 if left else 0], factor if left else factor.T
-            if count > 1:
-                others = sp.eye_array(count)
-                S = sp.kron(S, others) if left else sp.kron(others, S)
-            e = rest.combined(sp.csr_array(S), shape, label)
-        return replace(e, psd={**{X: family for X, family in found.items() if family is not None}, **e.psd})
 
     def summed(self, axis: int | None = None) -> Self:
         """Return the sum of all elements, or the sums along an axis."""
@@ -257,33 +233,15 @@ class Affine:
         )
 
 
-def _product_shape(e: Affine, shape: tuple[int, ...], left: bool) -> tuple[int, ...]:
-    """Return the shape of a matrix product, or raise an error with the operands in their written order."""
-    first, second = (shape, e.shape) if left else (e.shape, shape)
-    if not {len(first), len(second)} <= {1, 2}:
-        raise ValueError(f"@ of shapes {first} and {second}; expected vectors and matrices")
-    if first[-1] != second[0]:
-        k = e.shape[0] if left else e.shape[-1]
-        expected = f"(.., {k}) and {e.shape}" if left else f"{e.shape} and ({k}, ..)"
-        raise ValueError(f"@ of shapes {first} and {second}; expected {expected}")
-    return first[:-1] + second[1:]
-
-
-def _product_rows(e: Affine, rows: Rows, count: int, left: Any, right: Any) -> Rows | None:
-    """Return the rows of a matrix product as entries of ``L X R'``, None where they are no such entries."""
-    if len(e.shape) == 1 and not isinstance(rows, Bilinear):
-        return None
-    return multiplied_rows(rows, (count, e.size // count), left, right)
-
-
-def _broadcast_shape(a: Affine, b: Affine) -> tuple[int, ...]:
-    if not b.shape:
-        return a.shape
+def check_shapes(left: Affine, right: Affine) -> tuple[int, ...]:
+    """Return the common shape after broadcasting, or raise an error with both as they were written."""
+    if left.shape == right.shape or not right.shape:
+        return left.shape
     try:
-        return np.broadcast_shapes(a.shape, b.shape)
+        return np.broadcast_shapes(left.shape, right.shape)
     except ValueError:
         raise ValueError(
-            f"shapes of {a.label} {a.shape} and {b.label} {b.shape} do not go together"
+            f"shapes of {left.label} {left.shape} and {right.label} {right.shape} do not go together"
         ) from None
 
 
@@ -329,29 +287,6 @@ def _times(weight: Array, matrix: Any) -> Any:
 def _sum_label(a: Affine, b: Affine) -> str:
     """Return the label of a sum; it omits numbers and parameters beside variables, as bounds show them."""
     named = [e.label for e in (a, b) if not e.is_constant] or [e.label for e in (a, b) if e.parameters]
-    if len(named) < 2:
-        return named[0] if named else a.label
-    first, second = named
-    return _short(f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}")
-
-
-def _scaled_label(label: str, factor: Array) -> str:
-    if factor.ndim or factor == 1:
-        return label
-    if factor == -1 and label.startswith("-") and not _is_sum(label):
-        return label[1:]
-    label = _in_parentheses(label)
-    return _short(f"-{label}" if factor == -1 else f"{float(factor):g} {label}")
-
-
-def _is_sum(label: str) -> bool:
-    return " + " in label or " - " in label
-
-
-def _in_parentheses(label: str) -> str:
-    """Return a label that can be a factor."""
-    return f"({label})" if _is_sum(label) or label.startswith("-") else label
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else "affine expression"
+    if len(named) == 2:
+        return sum_label(*named)
+    return named[0] if named else a.label

@@ -16,13 +16,13 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compiled import Compiled, ParametricParts, slices
+from bregopt.modeling.compiled import Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize, SquaresTerm
-from bregopt.modeling.parametric import AffineNumbers, parametric_matrix
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
@@ -132,7 +132,7 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
-        parametric = _parametric_matrices(c.body) if c.body.products else ()
+        parametric = multiplied_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
             if X in parametric:
                 continue
@@ -152,11 +152,6 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     return LinearMap(start, tuple(X.n for X in matrices), terms)
 
 
-def _parametric_matrices(e: Affine) -> set[PSD]:
-    """Return the matrices that parameters multiply."""
-    return {X for product in e.products for X in product.factor.psd}
-
-
 def _parametric_parts(
     matrices: tuple[PSD, ...],
     variables: tuple[Variable, ...],
@@ -167,27 +162,13 @@ def _parametric_parts(
     """Return the coefficients that depend on parameters."""
     if not any(e.products for e in (objective.expression.affine, *(c.body for c in constraints))):
         return ParametricParts()
-    goal = objective.expression.affine.times(objective.sign)
-    bodies = [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)]
-    elements = dict(zip(parameters, slices(parameters), strict=True))
-    columns = {u: place.start for u, place in zip(variables, slices(variables), strict=True)}
-    m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
-    rows, costs = {}, {}
-    for b, X in enumerate(matrices):
-        own = [(start, e) for start, e in bodies if X in _parametric_matrices(e)]
-        if own:
-            rows[b] = parametric_matrix(own, {X: 0}, (m, X.n**2), elements)
-        if X in _parametric_matrices(goal):
-            costs[b] = parametric_matrix([(0, goal)], {X: 0}, (1, X.n**2), elements)
-    B, c = (
-        parametric_matrix(part, columns, (size, k), elements) if _multiplies_variables(part) else None
-        for part, size in ((bodies, m), ([(0, goal)], 1))
+    return ParametricParts.of(
+        {X: b for b, X in enumerate(matrices)},
+        {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
+        dict(zip(parameters, slices(parameters), strict=True)),
+        [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)],
+        objective.expression.affine.times(objective.sign),
     )
-    return ParametricParts(rows, costs, B, c)
-
-
-def _multiplies_variables(bodies: Iterable[tuple[int, Affine]]) -> bool:
-    return any(product.factor.variables for _, e in bodies for product in e.products)
 
 
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:

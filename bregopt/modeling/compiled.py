@@ -17,30 +17,12 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
-from bregopt.modeling.parametric import AffineNumbers, ParametricMatrix, parametric_term, sparse_rows
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, ParameterSlope, Penalty, Program
 
-__all__ = ["Compiled", "ParametricParts", "slices"]
-
-
-@dataclass(frozen=True, eq=False)
-class ParametricParts:
-    """The coefficients that depend on parameters.
-
-    Parameters
-    ----------
-    rows, costs : dict from int to ParametricMatrix
-        Of the matrix variables, by the number of the block; a column for each entry.
-    B, c : ParametricMatrix or None
-        Of the ordinary variables; None where no coefficient depends on a parameter.
-    """
-
-    rows: dict[int, ParametricMatrix] = field(default_factory=dict)
-    costs: dict[int, ParametricMatrix] = field(default_factory=dict)
-    B: ParametricMatrix | None = None
-    c: ParametricMatrix | None = None
+__all__ = ["Compiled", "slices"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +94,7 @@ class Compiled:
     def _linear_map(self, values: Array) -> LinearMap:
         """Return the linear map; terms without parameters are those of the template."""
         A = self.template.A
-        if not self.parts.rows:
-            return A
-        found = (parametric_term(matrix, b, A.orders[b], values) for b, matrix in self.parts.rows.items())
-        return replace(A, terms=(*A.terms, *(term for term in found if term is not None)))
+        return replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values))) if self.parts.rows else A
 
     def _block(self, b: int, values: Array) -> Block:
         block = self.template.blocks[b]  # without the parts that depend on parameters

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, finite_array
-from bregopt.modeling.affine import Affine
+from bregopt.modeling.affine import Affine, check_shapes
 from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
-from bregopt.modeling.products import matrix_product, product
+from bregopt.modeling.products import matrix_product, multiplied, product
 
 __all__ = ["Expression", "Operand", "as_expression"]
 
@@ -60,6 +60,8 @@ class Operand:
         """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
         reflected = _REFLECTED.get(function.__name__)
         if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
+            if reflected != "__rmatmul__":
+                _pair(*inputs)  # here they still stand as the user wrote them
             return getattr(self, reflected)(inputs[0])
         raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))
 
@@ -68,15 +70,16 @@ class Operand:
         raise TypeError(f"{type(self).__name__} is not an affine expression")
 
     def __add__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().plus(as_expression(other))
+        return NotImplemented if _absorbs(other) else _sum(self, other)
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else _sum(other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().plus(-as_expression(other))
+        return NotImplemented if _absorbs(other) else _difference(self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else (-self.expression()).plus(as_expression(other))
+        return NotImplemented if _absorbs(other) else _difference(other, self)
 
     def __neg__(self) -> Expression:
         return self.expression().times(-1.0)
@@ -88,8 +91,8 @@ class Operand:
         if _absorbs(other):
             return NotImplemented
         if isinstance(other, Operand):
-            return product(self.expression(), other.expression())
-        return self.expression().times(_numbers(other, "factor"))
+            return product(*_pair(self, other))
+        return _multiple(self, _numbers(other, "factor"))
 
     __rmul__ = __mul__
 
@@ -102,7 +105,7 @@ class Operand:
         divisor = _numbers(other, "divisor")
         if (divisor == 0).any():
             raise ValueError("division of an expression by zero")
-        return self.expression().times(1 / divisor)
+        return _multiple(self, 1 / divisor)
 
     def __rtruediv__(self, other: Any) -> NoReturn:
         raise TypeError(f"{other!r} / {self!r}: the divisor is an expression; expected numbers")
@@ -119,12 +122,12 @@ class Operand:
         return np.array(_NoNumber(), dtype=object)
 
     def __rmatmul__(self, matrix: Any) -> Expression:
-        return self.expression().mapped(_factor(matrix))
+        return multiplied(self.expression(), _factor(matrix))
 
     def __matmul__(self, other: Any) -> Expression:
         if isinstance(other, Operand):
             return matrix_product(self.expression(), other.expression())
-        return self.expression().mapped(_factor(other), left=False)
+        return multiplied(self.expression(), _factor(other), left=False)
 
     def __le__(self, other: Any) -> Constraint:
         return NotImplemented if _absorbs(other) else _compare(self, other, "<=")
@@ -136,16 +139,16 @@ class Operand:
         return _compare(self, other, "==")
 
     def __rshift__(self, other: Any) -> MatrixInequality:
-        return _psd(self, other, f"{_named(self)} >> {_named(other)}")
+        return _inequality(self, other, ">>")
 
     def __lshift__(self, other: Any) -> MatrixInequality:
-        return _psd(other, self, f"{_named(self)} << {_named(other)}")
+        return _inequality(self, other, "<<")
 
     def __rrshift__(self, other: Any) -> MatrixInequality:
-        return _psd(other, self, f"{_named(other)} >> {_named(self)}")
+        return _inequality(other, self, ">>")
 
     def __rlshift__(self, other: Any) -> MatrixInequality:
-        return _psd(self, other, f"{_named(other)} << {_named(self)}")
+        return _inequality(other, self, "<<")
 
     def __lt__(self, other: Any) -> Constraint:
         raise TypeError("strict inequalities are not closed sets: write <= instead of <")
@@ -230,12 +233,36 @@ def _absorbs(other: Any) -> bool:
     return getattr(other, "absorbs_expressions", False)
 
 
+def _pair(left: Any, right: Any, name: str = "constant") -> tuple[Expression, Expression]:
+    """Return both sides of an operator as expressions whose shapes go together."""
+    first, second = as_expression(left, name), as_expression(right, name)
+    check_shapes(first, second)
+    return first, second
+
+
+def _multiple(operand: Operand, factor: Array) -> Expression:
+    e = _pair(operand, factor)[0] if factor.ndim else operand.expression()
+    return e.times(factor)
+
+
+def _sum(left: Any, right: Any) -> Expression:
+    first, second = _pair(left, right)
+    return first.plus(second)
+
+
+def _difference(left: Any, right: Any) -> Expression:
+    first, second = _pair(left, right)
+    return first.plus(second.times(-1.0))
+
+
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
-    return compare(as_expression(left), as_expression(right), sense)
+    return compare(*_pair(left, right), sense)
 
 
-def _psd(larger: Any, smaller: Any, label: str) -> MatrixInequality:
-    return matrix_inequality(as_expression(larger), as_expression(smaller), label)
+def _inequality(left: Any, right: Any, sign: str) -> MatrixInequality:
+    first, second = _pair(left, right)
+    label = f"{_named(left)} {sign} {_named(right)}"
+    return matrix_inequality(*((first, second) if sign == ">>" else (second, first)), label)
 
 
 def _named(side: Any) -> str:

@@ -13,7 +13,8 @@ from bregopt.arrays import finite_array, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.products import factor_label, product
+from bregopt.modeling.labels import as_factor
+from bregopt.modeling.products import product
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
@@ -73,7 +74,7 @@ class DivergenceTerm:
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        parameter = "" if self.parameter is None else f"{factor_label(self.parameter)} "
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
         return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
 
 
@@ -89,7 +90,7 @@ class SquaresTerm:
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        parameter = "" if self.parameter is None else f"{factor_label(self.parameter)} "
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
         return f"{factor}{parameter}sum_squares({self.argument.label})"
 
 

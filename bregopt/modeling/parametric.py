@@ -5,8 +5,8 @@ The places of the coefficients are compiled once; at each solve one sparse produ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bregopt.modeling.affine import Affine
 from bregopt.program import Term
 from bregopt.program.rows import Coordinates, Rows, SparseRows
 
-__all__ = ["AffineNumbers", "ParametricMatrix", "parametric_matrix", "parametric_term", "sparse_rows"]
+__all__ = ["AffineNumbers", "ParametricMatrix", "ParametricParts", "multiplied_matrices", "sparse_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,78 @@ class ParametricMatrix:
         return sp.csr_array((numbers[kept], np.divmod(self.places[kept], self.shape[1])), self.shape)
 
 
-def parametric_matrix(
+@dataclass(frozen=True, eq=False)
+class ParametricParts:
+    """The coefficients of a program that depend on parameters.
+
+    Parameters
+    ----------
+    rows, costs : dict from int to ParametricMatrix
+        Of the matrix variables, by the number of the block; a column for each entry.
+    B, c : ParametricMatrix or None
+        Of the ordinary variables; None where no coefficient depends on a parameter.
+    """
+
+    rows: dict[int, ParametricMatrix] = field(default_factory=dict)
+    costs: dict[int, ParametricMatrix] = field(default_factory=dict)
+    B: ParametricMatrix | None = None
+    c: ParametricMatrix | None = None
+
+    @classmethod
+    def of(
+        cls,
+        blocks: Mapping[Any, int],
+        columns: Mapping[Any, int],
+        elements: Mapping[Any, slice],
+        bodies: Sequence[tuple[int, Affine]],
+        goal: Affine,
+    ) -> ParametricParts:
+        """Return the parts of rows and of an objective.
+
+        Parameters
+        ----------
+        blocks : mapping from PSD to int
+        columns : mapping from Variable to int
+            The first column of each.
+        elements : mapping from Parameter
+            The places of each in the values of all parameters.
+        bodies : sequence of (int, Affine)
+            The rows, each array with its first one.
+        goal : Affine
+        """
+        m, k = sum(e.size for _, e in bodies), sum(u.size for u in columns)
+        rows, costs = {}, {}
+        for X, b in blocks.items():
+            own = [(start, e) for start, e in bodies if X in multiplied_matrices(e)]
+            if own:
+                rows[b] = _parametric_matrix(own, {X: 0}, (m, X.n**2), elements)
+            if X in multiplied_matrices(goal):
+                costs[b] = _parametric_matrix([(0, goal)], {X: 0}, (1, X.n**2), elements)
+        B, c = (
+            _parametric_matrix(part, columns, (size, k), elements) if _multiplies_variables(part) else None
+            for part, size in ((bodies, m), ([(0, goal)], 1))
+        )
+        return cls(rows, costs, B, c)
+
+    def terms(self, orders: Sequence[int], values: Array) -> Iterator[Term]:
+        """Yield the nonzero rows of each matrix variable at the values of all parameters."""
+        for b, matrix in self.rows.items():
+            table = matrix.at(values)
+            at = np.flatnonzero(np.diff(table.indptr))
+            if len(at):
+                yield Term(b, at, sparse_rows(table[at], orders[b]))
+
+
+def multiplied_matrices(e: Affine) -> set[Any]:
+    """Return the matrix variables that parameters multiply."""
+    return {X for product in e.products for X in product.factor.psd}
+
+
+def _multiplies_variables(bodies: Iterable[tuple[int, Affine]]) -> bool:
+    return any(product.factor.variables for _, e in bodies for product in e.products)
+
+
+def _parametric_matrix(
     bodies: Iterable[tuple[int, Affine]],
     columns: Mapping[Any, int],
     shape: tuple[int, int],
@@ -85,13 +156,6 @@ def parametric_matrix(
     constant = np.bincount(where[fixed], value[fixed], len(unique)).astype(float)
     slope = sp.csr_array((value[~fixed], (where[~fixed], element[~fixed])), (len(unique), count))
     return ParametricMatrix(shape, unique, AffineNumbers(constant, slope))
-
-
-def parametric_term(matrix: ParametricMatrix, block: int, n: int, values: Array) -> Term | None:
-    """Return the rows of one matrix variable at the values of all parameters; None if all are zero."""
-    table = matrix.at(values)
-    rows = np.flatnonzero(np.diff(table.indptr))
-    return Term(block, rows, sparse_rows(table[rows], n)) if len(rows) else None
 
 
 def sparse_rows(table: Any, n: int) -> SparseRows:

@@ -9,7 +9,6 @@ from bregopt.program.rows.algebra import (
     combine_rows,
     concatenate_rows,
     dense_stack,
-    multiplied_rows,
     stacked_rows,
     storage,
     upper_triangles,
@@ -19,6 +18,7 @@ from bregopt.program.rows.bilinear import Bilinear
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
+from bregopt.program.rows.multiplication import multiplied_rows
 from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
