@@ -22,6 +22,7 @@ from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.largest_eigenvalue import lambda_max
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,
@@ -33,6 +34,7 @@ from bregopt.modeling.objectives import (
 )
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import norm2
+from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
@@ -56,6 +58,7 @@ __all__ = [
     "Expression",
     "InfeasibleRowError",
     "LowRank",
+    "MatrixInequality",
     "Maximize",
     "Minimize",
     "Parameter",
@@ -66,12 +69,14 @@ __all__ = [
     "UnsupportedProblemError",
     "Variable",
     "between",
+    "bmat",
     "bregman_div",
     "cross_check",
     "diag",
     "dimacs_errors",
     "frobenius_div",
     "from_cvxpy",
+    "hstack",
     "inner",
     "lambda_max",
     "learn_kernel",
@@ -94,6 +99,7 @@ __all__ = [
     "trace",
     "tuning",
     "von_neumann_div",
+    "vstack",
     "write_sdpa",
 ]
 

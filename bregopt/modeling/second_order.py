@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.modeling.affine import Affine
@@ -81,6 +80,7 @@ class EuclideanNorm(Operand):
     """The Euclidean norm of an expression, for an upper bound."""
 
     absorbs_expressions = True
+    __array_ufunc__ = None  # type: ignore[assignment] # NumPy leaves comparisons to this class
 
     def __init__(self, argument: Expression) -> None:
         self.argument = argument
@@ -133,17 +133,7 @@ def squares_bounded(x: Expression, bound: Any, label: str) -> SecondOrderConstra
 
 def stacked(parts: list[Expression]) -> Expression:
     """Return the elements of several expressions as one vector."""
-    ends = np.cumsum([0, *(part.size for part in parts)])
-    m, total = int(ends[-1]), None
-    for part, start in zip(parts, ends, strict=False):
-        place = sp.csr_array(
-            (np.ones(part.size), (start + np.arange(part.size), np.arange(part.size))), (m, part.size)
-        )
-        own = Expression((part.size,), part.constant, part.psd, part.variables, part.parameters)
-        moved = own.mapped(place)
-        total = moved if total is None else total.plus(moved)
-    assert total is not None
-    return total
+    return Expression.concatenated(parts)
 
 
 def _scalar(value: Any, name: str) -> Expression:
