@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, ParameterSlope, Penalty, Program
+from bregopt.program import Block, Bounds, Declaration, ParameterSlope, Penalty, Program
 
 __all__ = ["AffineBounds", "Compiled", "slices"]
+
+_NO_INDEX = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,28 @@ class Compiled:
     def constraint_slices(self) -> list[tuple[Constraint, slice]]:
         """Return each constraint with its slice of the rows."""
         return list(zip(self.constraints, slices(self.constraints), strict=True))
+
+    def declarations(self, declared: Sequence[Named]) -> tuple[Declaration, ...]:
+        """Return each declared constraint with its part of the program."""
+        rows: dict[Named, list[IntArray]] = {}
+        for c, place in self.constraint_slices():
+            rows.setdefault(c.declared, []).append(np.arange(place.start, place.stop))
+        ends = np.cumsum([0, *(len(cone.dimensions) for cone in self.cones)])
+        cones: dict[Named, IntArray] = {c: np.arange(ends[k], ends[k + 1]) for k, c in enumerate(self.cones)}
+        blocks = {X: b for b, X in enumerate(self.matrices)}
+        return tuple(
+            Declaration(
+                number=number,
+                label=c.label,
+                name=c.name,
+                shape=c.shape if isinstance(c, Constraint) else None,
+                rows=np.concatenate([_NO_INDEX, *rows.get(c, ())]),
+                cones=cones.get(c, _NO_INDEX),
+                block=blocks[c.X] if isinstance(c, EigenvalueBound) else None,
+                axes=c.axes if isinstance(c, Constraint) else None,
+            )
+            for number, c in enumerate(declared)
+        )
 
     def _with_nearness(self, block: Block) -> Block:
         for t in self.objective.expression.terms:
@@ -176,4 +202,4 @@ def _own_penalty(objective: Minimize) -> Penalty | None:
 
 def _name(number: int, c: Constraint) -> str:
     """Return the name of a constraint in messages."""
-    return f"constraint {number} ({c.label})"
+    return f"constraint {number} ({c.title})"

@@ -84,4 +84,6 @@ def _equated(constraint: SecondOrderConstraint, left: IntArray, u: Variable) -> 
     body = Affine(
         own.shape, own.constant, own.psd, {**own.variables, u: sp.csr_array(minus)}, label=own.label
     )
-    return Constraint(body, bound, bound, "==")
+    rows = Constraint(body, bound, bound, "==")
+    rows.source = constraint
+    return rows

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, compare
+from bregopt.modeling.naming import axes_of
 
 __all__ = ["Expression", "Operand", "as_expression"]
 
@@ -172,4 +173,6 @@ def _absorbs(other: Any) -> bool:
 
 
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
-    return compare(as_expression(left), as_expression(right), sense)
+    constraint = compare(as_expression(left), as_expression(right), sense)
+    constraint.axes = axes_of(right, constraint.shape)
+    return constraint

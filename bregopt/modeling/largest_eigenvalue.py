@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.naming import Named
 from bregopt.modeling.variables import PSD, Parameter
 
 __all__ = ["EigenvalueBound", "LargestEigenvalue", "lambda_max"]
@@ -31,7 +32,7 @@ def lambda_max(X: PSD) -> LargestEigenvalue:
     return LargestEigenvalue(X)
 
 
-class EigenvalueBound:
+class EigenvalueBound(Named):
     """The constraint ``X <= cap I``, built by ``bo.lambda_max(X) <= cap``.
 
     It is no row, so it has no multiplier: `dual_value` stays None.
@@ -47,17 +48,13 @@ class EigenvalueBound:
 
     def __init__(self, X: PSD, cap: float) -> None:
         self.X, self.cap = X, cap
-
-    @property
-    def label(self) -> str:
-        """The constraint in messages."""
-        return f"lambda_max({self.X.name}) <= {self.cap:g}"
+        self.label = f"lambda_max({X.name}) <= {cap:g}"
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"EigenvalueBound({self.label})"
+        return f"EigenvalueBound({self.title})"
 
 
 class LargestEigenvalue(Operand):

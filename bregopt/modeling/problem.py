@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -64,6 +67,7 @@ class Problem:
             )
         self.objective = objective
         self.constraints: tuple[Declared, ...] = tuple(dict.fromkeys(_flattened(constraints)))
+        _check_names(self.constraints)
         self._compiled: Compiled = compile_problem(objective, self.constraints)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -197,7 +201,9 @@ class Problem:
             X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
+            duals_by_name={c.name: _with_labels(c) for c in self.constraints if c.name is not None},
             _raw=raw,
+            _declarations=None if found else self._compiled.declarations(self.constraints),
         )
 
     def __str__(self) -> str:
@@ -225,6 +231,22 @@ def _multipliers_of_cones(raw: Solution) -> Array | None:
     costs = program.c if raw.X is not None else np.zeros(program.k)
     reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
     return reduced
+
+
+def _check_names(constraints: Sequence[Named]) -> None:
+    names = sorted(c.name for c in constraints if c.name is not None)
+    for name, following in pairwise(names):
+        if name == following:
+            raise ValueError(f"two constraints are called {name!r}; expected different names")
+
+
+def _with_labels(c: Any) -> Any:
+    """Return the dual of a constraint, with the labels of the data that it was declared with."""
+    axes = getattr(c, "axes", None)
+    if axes is None or c.dual_value is None:
+        return c.dual_value
+    pandas = importlib.import_module("pandas")
+    return (pandas.Series if len(axes) == 1 else pandas.DataFrame)(np.array(c.dual_value), *axes)
 
 
 def _counted(number: int, noun: str) -> str:

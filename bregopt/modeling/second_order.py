@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.naming import Named
 
 __all__ = ["EuclideanNorm", "SecondOrderConstraint", "norm2", "squares_bounded", "stacked"]
 
@@ -38,7 +39,7 @@ def norm2(x: Any) -> EuclideanNorm:
     return EuclideanNorm(e)
 
 
-class SecondOrderConstraint:
+class SecondOrderConstraint(Named):
     """Vectors ``(t, v)`` of affine forms with ``||v|| <= t``.
 
     Attributes
@@ -74,7 +75,7 @@ class SecondOrderConstraint:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"SecondOrderConstraint({self.label}, dimension={int(self.dimensions.sum())})"
+        return f"SecondOrderConstraint({self.title}, dimension={int(self.dimensions.sum())})"
 
 
 class EuclideanNorm(Operand):

@@ -4,6 +4,7 @@ from bregopt.program.anchor import divergence_of
 from bregopt.program.answer import Answer, Start, StopReason
 from bregopt.program.bounds import Bounds, Penalty, Target
 from bregopt.program.cones import NO_CONES, SecondOrderCones
+from bregopt.program.declaration import Declaration
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
@@ -22,6 +23,7 @@ __all__ = [
     "Answer",
     "Block",
     "Bounds",
+    "Declaration",
     "Face",
     "LinearMap",
     "LowRank",

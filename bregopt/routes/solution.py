@@ -13,7 +13,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import dimacs_errors
 from bregopt.plotting import plot_convergence
-from bregopt.program import LowRank, Program, StopReason
+from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["Solution", "Status"]
@@ -60,6 +60,8 @@ class Solution:
     duals : tuple of float or array
         One for each constraint, in CVXPY's signs; if the problem is infeasible, the Farkas vector that proves
         it. None if it is unbounded.
+    duals_by_name : dict from str to float, array, Series or DataFrame
+        The duals of the constraints with names; with the labels of a pandas bound.
     dual_value : float
         The proven bound on the optimal value.
     gap : float
@@ -102,10 +104,12 @@ class Solution:
     history: dict[str, Array]
     citation: str
     iteration_bound: float | None = None
+    duals_by_name: dict[str, Any] = field(default_factory=dict)
     _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
+    _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, the ray if it is unbounded
 
     def __post_init__(self) -> None:
