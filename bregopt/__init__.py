@@ -40,6 +40,7 @@ from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
+from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PSD",
+    "Conflict",
     "Constraint",
     "ConvergenceWarning",
     "CrossCheck",

@@ -19,6 +19,7 @@ from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
+from bregopt.routes.tables import table_lines
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
@@ -103,14 +104,7 @@ class CrossCheck:
         return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def __str__(self) -> str:
-        table = [_TITLES, *map(_cells, self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        align = [str.ljust, str.ljust] + [str.rjust] * (len(_TITLES) - 2)
-        lines = [
-            "  ".join(put(cell, w) for put, cell, w in zip(align, cells, widths, strict=True))
-            for cells in table
-        ]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], self._verdict()])
+        return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._verdict()])
 
     def _verdict(self) -> str:
         if len(self.rows) < 2:

@@ -24,8 +24,9 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
+from bregopt.routes.contradiction import with_largest
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["Declared", "Problem"]
 
@@ -185,8 +186,7 @@ class Problem:
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            part = raw.u[place].reshape(u.shape) if found else None
-            u._value = float(part) if part is not None and u.shape == () else part
+            u._value = _shaped(raw.u[place], u.shape) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
@@ -194,17 +194,30 @@ class Problem:
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
         sign = self.objective.sign
+        declarations = None if found else self._compiled.declarations(self.constraints)
+        stop_reason = raw.stop_reason
+        if declarations is not None and raw.duals is not None and raw._program is not None:
+            stop_reason = with_largest(stop_reason, raw._program, declarations, raw.duals)
         return replace(
             raw,
+            stop_reason=stop_reason,
             value=sign * raw.value,
             dual_value=sign * raw.dual_value,
-            X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
+            X=_one_or_all(raw.X),
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
             duals_by_name={c.name: _with_labels(c) for c in self.constraints if c.name is not None},
             _raw=raw,
-            _declarations=None if found else self._compiled.declarations(self.constraints),
+            ray=self._ray(raw),
+            _declarations=declarations,
         )
+
+    def _ray(self, raw: Solution) -> Ray | None:
+        """Return the ray of an unbounded problem, with the names of variables."""
+        if raw._ray is None:
+            return None
+        u = {u.name: _shaped(raw.u[place], u.shape) for u, place in self._compiled.variable_slices()}
+        return Ray(_one_or_all(raw._ray), u)
 
     def __str__(self) -> str:
         """Return the problem as text: the objective, a line for each constraint, and the variables."""
@@ -247,6 +260,15 @@ def _with_labels(c: Any) -> Any:
         return c.dual_value
     pandas = importlib.import_module("pandas")
     return (pandas.Series if len(axes) == 1 else pandas.DataFrame)(np.array(c.dual_value), *axes)
+
+
+def _one_or_all(X: Any) -> Any:
+    """Return the matrix, a tuple of several, or None."""
+    return X if X is None else X[0] if len(X) == 1 else tuple(X)
+
+
+def _shaped(part: Array, shape: tuple[int, ...]) -> Array | float:
+    return part.reshape(shape) if shape else float(part[0])
 
 
 def _counted(number: int, noun: str) -> str:

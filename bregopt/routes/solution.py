@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from bregopt.certify import dimacs_errors
 from bregopt.plotting import plot_convergence
 from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.routes.contradiction import Conflict
 
-__all__ = ["Solution", "Status"]
+__all__ = ["Ray", "Solution", "Status"]
 
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
@@ -35,6 +36,26 @@ class Status(StrEnum):
     UNBOUNDED = "unbounded"
     UNBOUNDED_INACCURATE = "unbounded_inaccurate"
     USER_LIMIT = "user_limit"
+
+
+class Ray(NamedTuple):
+    """A direction along which all rows stay satisfied and the objective improves without end.
+
+    Parameters
+    ----------
+    X : array of shape (n, n), or a tuple of those
+        Positive semidefinite.
+    u : dict from str to float or array
+        Ordinary variables by name.
+    """
+
+    X: Any
+    u: dict[str, Any]
+
+    @property
+    def rank(self) -> Any:
+        """The rank of the direction, or of each of its matrices."""
+        return tuple(map(_rank, self.X)) if isinstance(self.X, tuple) else _rank(self.X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +103,8 @@ class Solution:
         Reference of the method that ran.
     iteration_bound : float or None
         Bound on the iterations of the route for the tolerance, if its theory has one.
+    ray : Ray or None
+        If the problem is unbounded, a direction ``X``, ``u`` along which the objective improves without end.
     dimacs : array of shape (6,) or None
         The errors of the 7th DIMACS challenge, the standard comparison of semidefinite solvers. None if not
         defined: for divergences, soft rows, and without an answer.
@@ -105,12 +128,13 @@ class Solution:
     citation: str
     iteration_bound: float | None = None
     duals_by_name: dict[str, Any] = field(default_factory=dict)
+    ray: Ray | None = None
     _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
-    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, the ray if it is unbounded
+    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
 
     def __post_init__(self) -> None:
         _protect(vars(self))
@@ -144,6 +168,33 @@ class Solution:
         errors.setflags(write=False)
         return errors
 
+    def conflict(self, solver: Any = "auto", **options: Any) -> Conflict:
+        """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.
+
+        A deletion filter solves a problem for each constraint that may be in the conflict, and leaves it out
+        if a Farkas vector of the rest is found. Each row of an array is a constraint of its own.
+
+        Parameters
+        ----------
+        solver, **options
+            Of these solves, as for :meth:`bregopt.Problem.solve`. `time_limit` is that of all of them.
+
+        Returns
+        -------
+        Conflict
+
+        Raises
+        ------
+        ValueError
+            If the answer is not infeasible, or no contradiction is proven.
+        """
+        raw = self if self._raw is None else self._raw
+        if self._declarations is None or raw._program is None or raw.duals is None:
+            raise ValueError(f"the answer is {self.status}; expected an infeasible problem")
+        from bregopt.routes.conflict import find_conflict  # it solves problems, so it is above this module
+
+        return find_conflict(raw._program, self._declarations, raw.duals, solver, options)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
         return plot_convergence(self.history, self.solver, ax)
@@ -154,10 +205,12 @@ class Solution:
             f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
         ]
         noun = "iteration" if self.iterations == 1 else "iterations"
+        ray = [] if self.ray is None else [f"  ray        {_shape_text(self.ray.X, self.ray.rank)}"]
         lines = [
             f"bregopt solution: {self.status} ({self.solver})",
             *([f"  value      {self.value:.8g}"] if self.X is None else certified),
             f"  answer     {_shape_text(self.X, self.rank)}",
+            *ray,
             f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
             f"  stopped    {self.stop_reason}",
         ]
