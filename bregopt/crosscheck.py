@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
@@ -116,7 +117,9 @@ class CrossCheck:
         return f"ok: {len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
 
 
-def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
+def cross_check(
+    problem: Any, solvers: Iterable[str] | None = None, *, progress: bool = False, **options: Any
+) -> CrossCheck:
     """Solve a problem by several routes and compare their certificates.
 
     Two answers agree if both are optimal (to tolerance or not) and their values differ by at most the errors
@@ -135,6 +138,8 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
         Names of routes, or of installed CVXPY solvers, such as "CLARABEL": the route `cvxpy` calls these, so
         that their answers are certified like all others. The default is every registered route that takes the
         problem.
+    progress : bool
+        Show a bar of the routes (needs tqdm).
     **options
         Options of :meth:`Problem.solve`. Each route gets the options that it knows; at least one route must
         know each option.
@@ -174,7 +179,10 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     for name, known in own.items():
         check_options(asked[name][0], known)
     # The first comes last, so that its answer is the one the problem keeps.
-    found = {name: _solved(problem, asked[name][0], own[name]) for name in reversed(own)}
+    found = {
+        name: _solved(problem, asked[name][0], own[name])
+        for name in items_bar([*reversed(own)], "routes", progress)
+    }
     return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
 
 

@@ -11,6 +11,7 @@ inequalities, ibid. 2.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
+from bregopt.bars import items_bar
 from bregopt.certify import is_farkas
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
@@ -58,7 +60,7 @@ def find_conflict(
     """
     feasibility = _feasibility(program)
     everything = parts_of(feasibility, declarations)
-    search = _Filter(feasibility, solver, {**options, "time_limit": None})
+    search = _Filter(feasibility, solver, {**options, "time_limit": None, "progress": False})
     with clock.limited(time_limit(options)):
         if not is_farkas(feasibility, y):
             proven = search.contradiction(everything)
@@ -67,7 +69,7 @@ def find_conflict(
                     "no contradiction is proven, so there is no conflict to reduce; solve to a smaller tol"
                 )
             y = proven
-        kept, y, irreducible = search.run(everything, y)
+        kept, y, irreducible = search.run(everything, y, bool(options.get("progress")))
     largest = float(np.abs(y).max(initial=0.0))
     rows = tuple(member(program, part, y / largest if largest > 0 else y) for part in kept)
     return Conflict(rows, irreducible)
@@ -80,11 +82,14 @@ class _Filter:
         self.program, self.solver, self.options = program, solver, options
         self.decided = True  # whether each part that is kept was shown to be needed
 
-    def run(self, parts: Sequence[Part], y: Array) -> tuple[list[Part], Array, bool]:
+    def run(self, parts: Sequence[Part], y: Array, progress: bool) -> tuple[list[Part], Array, bool]:
         """Return the parts of a conflict, its Farkas vector, and whether the set is proven irreducible."""
         kept, needed = self._support(parts, y), set[Part]()
         try:
-            while (part := self._least(kept, needed, y)) is not None:
+            for _ in items_bar(itertools.count(), "solves", progress):
+                part = self._least(kept, needed, y)
+                if part is None:
+                    break
                 clock.checkpoint()
                 others = [other for other in kept if other is not part]
                 proven = self.contradiction(others)
