@@ -20,7 +20,7 @@ from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.tables import table_lines
+from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
@@ -106,6 +106,13 @@ class CrossCheck:
 
     def __str__(self) -> str:
         return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._verdict()])
+
+    def _repr_html_(self) -> str:
+        return html_table(_TITLES, [*map(_cells, self.rows)], left=2, caption=self._verdict())
+
+    def _repr_latex_(self) -> str:
+        table = latex_table(_TITLES, [*map(_cells, self.rows)], left=2)
+        return f"$$\n{table}\n$$\n{self._verdict()}"
 
     def _verdict(self) -> str:
         if len(self.rows) < 2:

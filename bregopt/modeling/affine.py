@@ -16,15 +16,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.modeling.naming import Formula
+from bregopt.modeling.notation import Style, written
 from bregopt.program.rows import Rows, add_rows, combine_rows
 
 __all__ = ["Affine"]
 
-_LONGEST_LABEL = 80  # characters; a longer sum is called "affine expression" in messages
+_LONGEST_LABEL = 80  # characters; of a longer sum the last terms are left out
+_MORE = " + ..."
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Formula):
     """An array of affine forms, and its arithmetic by name; results have the class of the array.
 
     Parameters
@@ -54,6 +57,20 @@ class Affine:
     def is_constant(self) -> bool:
         """Whether no variable occurs; parameters may occur."""
         return not self.psd and not self.variables
+
+    @property
+    def full_label(self) -> str:
+        """The label with constants and parameters, which `label` leaves to the bound of a constraint."""
+        terms = [] if self.is_constant else [self.label, *(p.name for p in self.parameters)]
+        first = float(self.constant[0])
+        if self.is_constant or self.constant.any():
+            same = bool((self.constant == first).all())
+            terms.append(f"{first:g}" if same else "b" if self.is_constant or self.size > 1 else f"{first:g}")
+        return " + ".join(terms).replace("+ -", "- ")
+
+    def formula(self, style: Style) -> str:
+        """Return the formula in a style, with its constants."""
+        return written(self.full_label, style)
 
     @property
     def value(self) -> Array | float | None:
@@ -210,7 +227,10 @@ def _sum_label(a: Affine, b: Affine) -> str:
     if len(named) < 2:
         return named[0] if named else a.label
     first, second = named
-    return _short(f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}")
+    whole = f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}"
+    if len(whole) <= _LONGEST_LABEL:
+        return whole
+    return first if first.endswith(_MORE) else f"{first}{_MORE}"
 
 
 def _scaled_label(label: str, factor: Array) -> str:
@@ -225,4 +245,4 @@ def _scaled_label(label: str, factor: Array) -> str:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else "affine expression"
+    return label if len(label) <= _LONGEST_LABEL + len(_MORE) else "affine expression"

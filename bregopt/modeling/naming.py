@@ -1,24 +1,42 @@
-"""Names of constraints, and the labels that their rows have in tables."""
+"""Formulas of expressions and constraints, names of constraints, and the labels of their rows."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-__all__ = ["Named", "axes_of"]
+from bregopt.modeling.notation import LATEX, Style, written
+
+__all__ = ["Formula", "Named", "axes_of"]
 
 
-class Named:
+class Formula:
+    """An object with a formula: its `label` is the text, and other notations follow from that.
+
+    Attributes
+    ----------
+    label : str
+        The formula as text in the language.
+    """
+
+    label: str
+
+    def formula(self, style: Style) -> str:
+        """Return the formula in a style; a class whose label says too little has a formula of its own."""
+        return written(self.label, style)
+
+    def _repr_latex_(self) -> str:
+        return f"${self.formula(LATEX)}$"
+
+
+class Named(Formula):
     """A constraint that may have a name; messages and reports show it.
 
     Attributes
     ----------
     name : str or None
-    label : str
-        The constraint as text.
     """
 
     name: str | None = None
-    label: str
 
     def named(self, name: str) -> Self:
         """Give the constraint a name, and return it.

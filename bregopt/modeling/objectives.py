@@ -12,6 +12,7 @@ from bregopt.arrays import finite_array, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.naming import Formula
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
@@ -56,7 +57,8 @@ class DivergenceTerm:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
         parameter = "" if self.parameter is None else f"{self.parameter.name} "
-        return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
+        further = "".join(f", {name}" for name in self.parameters)
+        return f"{factor}{parameter}{self.divergence}_div({self.X.name}{further})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +72,11 @@ class SquaresTerm:
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        return f"{factor}sum_squares({self.argument.label})"
+        return f"{factor}sum_squares({self.argument.full_label})"
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectiveExpression:
+class ObjectiveExpression(Formula):
     """Divergences, sums of squares and a scalar affine expression; adds and scales as in CVXPY.
 
     Without divergences it may be bounded from above: ``bo.sum_squares(x) <= t``.
@@ -154,11 +156,11 @@ class ObjectiveExpression:
             raise TypeError(f"{written} is not convex; {_SQUARES_RULE}")
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         parts = [*(t.label for t in self.terms), *(s.label for s in self.squares)]
-        if not self.affine.is_constant:
-            parts.append(self.affine.label)
+        if not self.affine.is_constant or self.affine.constant.any():
+            parts.append(self.affine.full_label)
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def __repr__(self) -> str:
@@ -182,7 +184,7 @@ class ObjectiveExpression:
         return None if total is None else float(total)
 
 
-class Minimize:
+class Minimize(Formula):
     """Minimize a convex objective.
 
     Parameters
@@ -211,7 +213,7 @@ class Minimize:
                 )
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         return self.expression.label
 

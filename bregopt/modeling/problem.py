@@ -16,6 +16,7 @@ from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.display import as_html, as_latex, as_text
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.naming import Named
@@ -220,13 +221,14 @@ class Problem:
         return Ray(_one_or_all(raw._ray), u)
 
     def __str__(self) -> str:
-        """Return the problem as text: the objective, a line for each constraint, and the variables."""
-        constraints = [f"{c.label}{f'   ({c.size} rows)' if c.size > 1 else ''}" for c in self.constraints]
-        matrices = [f"{X.name} {X.n} x {X.n} psd" for X in self.matrices]
-        variables = [f"{u.name}{f' {u.shape}' if u.shape else ''}" for u in self.variables]
-        lines = [f"{type(self.objective).__name__.lower():<12}{self.objective.label}"]
-        lines += [f"{'' if k else 'subject to':<12}{text}" for k, text in enumerate(constraints)]
-        return "\n".join([*lines, f"{'over':<12}{', '.join(matrices + variables)}"])
+        """Return the problem as text, in mathematical symbols if the terminal has them."""
+        return as_text(self)
+
+    def _repr_latex_(self) -> str:
+        return f"$$\n{as_latex(self)}\n$$"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")

@@ -109,7 +109,7 @@ class EuclideanNorm(Operand):
     __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
 
     def __repr__(self) -> str:
-        return f"norm2({self.argument.label})"
+        return f"norm2({self.argument.full_label})"
 
 
 def squares_bounded(x: Expression, bound: Any, label: str) -> SecondOrderConstraint:

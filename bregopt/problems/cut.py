@@ -69,10 +69,17 @@ class Cut(Solution):
     largest: bool = False
 
     def __repr__(self) -> str:
+        return f"{self._sentence}\n{super().__repr__()}"
+
+    @property
+    def _sentence(self) -> str:
         sizes = " and ".join(str(len(side)) for side in self.sides)
         proven = "most" if self.largest else "least"
         verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
-        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}\n{super().__repr__()}"
+        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
 
 
 def min_balanced_cut(

@@ -10,10 +10,11 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Declaration, Program
-from bregopt.routes.tables import table_lines
+from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["Conflict", "Contradicting", "Part", "member", "parts_of", "weights", "with_largest"]
 
+_TITLES = ("constraint", "inequality", "at this row", "multiplier")
 _SHOWN = 3  # constraints named in a reason to stop
 
 
@@ -110,10 +111,19 @@ class Conflict:
         return f"{proven}; without one of them, the others can be met"
 
     def __str__(self) -> str:
-        cells = [(row.title, row.label, row.side, f"{row.multiplier:.3g}") for row in self.rows]
-        return "\n".join([*table_lines(("constraint", "", "", "multiplier"), cells, left=3), self.verdict])
+        return "\n".join([*table_lines(_TITLES, self._cells, left=3), self.verdict])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(_TITLES, self._cells, left=3, caption=self.verdict)
+
+    def _repr_latex_(self) -> str:
+        return f"$$\n{latex_table(_TITLES, self._cells, left=3)}\n$$\n{self.verdict}"
+
+    @property
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [(row.title, row.label, row.side, f"{row.multiplier:.3g}") for row in self.rows]
 
 
 def parts_of(program: Program, declarations: Sequence[Declaration]) -> list[Part]:

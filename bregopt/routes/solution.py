@@ -16,6 +16,7 @@ from bregopt.plotting import plot_convergence
 from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.contradiction import Conflict
+from bregopt.tables import html_table, latex_table
 
 __all__ = ["Ray", "Solution", "Status"]
 
@@ -200,21 +201,41 @@ class Solution:
         return plot_convergence(self.history, self.solver, ax)
 
     def __repr__(self) -> str:
-        certified = [
-            f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
-            f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
-        ]
+        facts = self._facts()
+        lines = [f"bregopt solution: {facts['status']}"]
+        if self.X is None:
+            lines.append(f"  value      {facts['value']}")
+        else:
+            gap, residuals = facts["certified gap"], (facts["primal residual"], facts["dual residual"])
+            lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
+            lines.append("  residuals  primal {}   dual {}".format(*residuals))
+        shown = [name for name in ("answer", "ray", "effort", "stopped") if name in facts]
+        return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
+
+    def _facts(self) -> dict[str, str]:
+        """Return the facts that a card shows, by name."""
         noun = "iteration" if self.iterations == 1 else "iterations"
-        ray = [] if self.ray is None else [f"  ray        {_shape_text(self.ray.X, self.ray.rank)}"]
-        lines = [
-            f"bregopt solution: {self.status} ({self.solver})",
-            *([f"  value      {self.value:.8g}"] if self.X is None else certified),
-            f"  answer     {_shape_text(self.X, self.rank)}",
-            *ray,
-            f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
-            f"  stopped    {self.stop_reason}",
-        ]
-        return "\n".join(lines)
+        facts = {"status": f"{self.status} ({self.solver})", "value": f"{self.value:.8g}"}
+        if self.X is not None:
+            facts |= {
+                "bound": f"{self.dual_value:.8g}",
+                "certified gap": f"{self.gap:.1e}",
+                "primal residual": f"{self.primal_residual:.1e}",
+                "dual residual": f"{self.dual_residual:.1e}",
+            }
+        facts["answer"] = _shape_text(self.X, self.rank)
+        if self.ray is not None:
+            facts["ray"] = _shape_text(self.ray.X, self.ray.rank)
+        facts["effort"] = f"{self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s"
+        facts["stopped"] = self.stop_reason
+        return facts
+
+    def _repr_html_(self) -> str:
+        return html_table((), list(self._facts().items()), left=2)
+
+    def _repr_latex_(self) -> str:
+        facts = [fact for fact in self._facts().items() if fact[0] != "stopped"]  # LaTeX does not wrap it
+        return f"$$\n{latex_table((), facts, left=2)}\n$$"
 
 
 def _protect(value: Any) -> None:
