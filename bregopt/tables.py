@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 
-__all__ = ["html_table", "latex_table", "latex_text", "table_lines"]
+__all__ = ["escaped", "html_table", "latex_table", "latex_text", "table_lines"]
 
 
 def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
@@ -25,7 +24,7 @@ def html_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: int, caption: str = "", math: bool = False
 ) -> str:
     """Return the table as HTML; with `math` the cells are HTML already."""
-    shown = (lambda cell: cell) if math else html.escape
+    shown = (lambda cell: cell) if math else escaped
     sides = ["left" if k < left else "right" for k in range(max(map(len, [titles, *rows])))]
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -35,7 +34,7 @@ def html_table(
         )
         return f"<tr>{''.join(inside)}</tr>"
 
-    above = f'<caption style="text-align: left">{html.escape(caption)}</caption>' if caption else ""
+    above = f'<caption style="text-align: left">{escaped(caption)}</caption>' if caption else ""
     head = f"<thead>{line(titles, 'th')}</thead>" if titles else ""
     body = "\n".join(line(cells, "td") for cells in rows)
     return f"<table>{above}{head}<tbody>\n{body}\n</tbody></table>"
@@ -52,7 +51,12 @@ def latex_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int,
     return f"\\begin{{array}}{{{'l' * min(left, columns)}{'r' * (columns - left)}}}\n{inside}\n\\end{{array}}"
 
 
+def escaped(text: str) -> str:
+    """Return text for HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
 def latex_text(text: str) -> str:
     """Return text for LaTeX in mathematical mode."""
-    escaped = re.sub(r"([#$%&_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
-    return f"\\text{{{escaped}}}" if text else ""
+    plain = re.sub(r"([#$%&_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+    return f"\\text{{{plain}}}" if text else ""

@@ -71,3 +71,39 @@ def test_no_duals_of_an_unbounded_problem():
     sol = bo.Problem(bo.Maximize(bo.trace(X)), [(X[0, 1] >= 0.5).named("entry")]).solve()
     assert sol.status == "unbounded"
     assert sol.duals_by_name == {"entry": None}
+
+
+def test_the_rows_of_a_nearest_correlation_have_names_and_labels():
+    rng, names = np.random.default_rng(0), ["a", "b", "c", "d"]
+    G = rng.uniform(-1, 1, size=(4, 4))
+    A = pandas.DataFrame((G + G.T) / 2 + np.diag(1 - np.diag(G)), names, names)
+    sol = bo.nearest_correlation(A, fixed=[[0, 1]], lower=0.1)
+    assert list(sol.duals_by_name) == ["diagonal", "fixed", "bounds"]
+    assert list(sol.duals_by_name["diagonal"].index) == names
+    assert list(sol.duals_by_name["fixed"].index) == [("a", "b")]
+    assert ("c", "d") in sol.duals_by_name["bounds"].index
+    plain = bo.nearest_correlation(A.to_numpy(), fixed=[[0, 1]], lower=0.1)
+    np.testing.assert_allclose(plain.duals_by_name["bounds"], sol.duals_by_name["bounds"])
+    A.iloc[:3, :3] = [[1, 0.9, 0.9], [0.9, 1, -0.9], [0.9, -0.9, 1]]
+    impossible = bo.nearest_correlation(A, fixed=[[0, 1], [0, 2], [1, 2]])
+    titles = [row.title for row in impossible.conflict()]
+    assert titles == [
+        "diagonal[a]",
+        "diagonal[b]",
+        "diagonal[c]",
+        "fixed[a, b]",
+        "fixed[a, c]",
+        "fixed[b, c]",
+    ]
+
+
+def test_names_from_cvxpy():
+    cp = pytest.importorskip("cvxpy")
+    Y = cp.Variable((3, 3), PSD=True)
+    rows = [cp.trace(Y) <= 5, cp.diag(Y) >= 1, Y[0, 1] >= 0.5, Y[0, 2] >= 0.5]
+    if not hasattr(rows[0], "set_label"):
+        pytest.skip("this CVXPY has no labels")
+    for row, label in zip(rows, ["budget", "variance", "entry", "entry"], strict=True):
+        row.set_label(label)
+    ours = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(Y)), rows))
+    assert [c.name for c in ours.constraints] == ["budget", "variance", None, None]

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.modeling.naming import Formula
-from bregopt.modeling.notation import Style, written
 from bregopt.program.rows import Rows, add_rows, combine_rows
 
 __all__ = ["Affine"]
@@ -67,10 +66,6 @@ class Affine(Formula):
             same = bool((self.constant == first).all())
             terms.append(f"{first:g}" if same else "b" if self.is_constant or self.size > 1 else f"{first:g}")
         return " + ".join(terms).replace("+ -", "- ")
-
-    def formula(self, style: Style) -> str:
-        """Return the formula in a style, with its constants."""
-        return written(self.full_label, style)
 
     @property
     def value(self) -> Array | float | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.naming import Formula
 from bregopt.modeling.notation import HTML, LATEX, UNICODE, Style, written
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.tables import html_table, latex_table, latex_text
@@ -83,8 +84,8 @@ def _lines(problem: Any, style: Style | None) -> Iterator[_Line]:
     yield _Line("over", "", comma.join([*matrices, *(_variable(u, style) for u in problem.variables)]), "")
 
 
-def _formula(item: Any, style: Style | None) -> str:
-    return item.label if style is None else item.formula(style)
+def _formula(item: Formula, style: Style | None) -> str:
+    return item.full_label if style is None else written(item.full_label, style)
 
 
 def _matrix(X: PSD, style: Style | None) -> str:

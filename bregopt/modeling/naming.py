@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from bregopt.modeling.notation import LATEX, Style, written
-
 __all__ = ["Formula", "Named", "axes_of"]
 
 
 class Formula:
-    """An object with a formula: its `label` is the text, and other notations follow from that.
+    """An object with a formula as text, from which other notations follow.
 
     Attributes
     ----------
@@ -20,12 +18,15 @@ class Formula:
 
     label: str
 
-    def formula(self, style: Style) -> str:
-        """Return the formula in a style; a class whose label says too little has a formula of its own."""
-        return written(self.label, style)
+    @property
+    def full_label(self) -> str:
+        """The whole formula as text, where `label` leaves a part of it out."""
+        return self.label
 
     def _repr_latex_(self) -> str:
-        return f"${self.formula(LATEX)}$"
+        from bregopt.modeling.notation import LATEX, written  # only those who read formulas wait for it
+
+        return f"${written(self.full_label, LATEX)}$"
 
 
 class Named(Formula):

@@ -16,7 +16,6 @@ from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.display import as_html, as_latex, as_text
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.naming import Named
@@ -222,12 +221,18 @@ class Problem:
 
     def __str__(self) -> str:
         """Return the problem as text, in mathematical symbols if the terminal has them."""
+        from bregopt.modeling.display import as_text  # only those who print problems wait for it
+
         return as_text(self)
 
     def _repr_latex_(self) -> str:
+        from bregopt.modeling.display import as_latex
+
         return f"$$\n{as_latex(self)}\n$$"
 
     def _repr_html_(self) -> str:
+        from bregopt.modeling.display import as_html
+
         return as_html(self)
 
     def __repr__(self) -> str:

@@ -68,7 +68,10 @@ class Contradicting:
     def title(self) -> str:
         """The name or number of the constraint, and the index of the row."""
         name = f"constraint {self.constraint}" if self.name is None else self.name
-        return name if self.index is None else f"{name}[{', '.join(map(str, self.index))}]"
+        if self.index is None:
+            return name
+        parts = [part for label in self.index for part in (label if isinstance(label, tuple) else (label,))]
+        return f"{name}[{', '.join(map(str, parts))}]"
 
     @property
     def side(self) -> str:

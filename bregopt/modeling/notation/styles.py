@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bregopt.tables import latex_text
+from bregopt.tables import escaped, latex_text
 
 __all__ = ["APPLIED", "ATOM", "HTML", "LATEX", "PRODUCT", "SUM", "UNICODE", "Piece", "Style", "tight"]
 
@@ -170,11 +169,11 @@ class _Html(_Unicode):
         base, _, index = name.partition("_")
         if not index and (digits := re.fullmatch(r"(\D+)(\d+)", base)):
             base, index = digits.groups()
-        shown = f"<i>{html.escape(_GREEK.get(base, base))}</i>"
-        return self.sub(shown, html.escape(index)) if index else shown
+        shown = f"<i>{escaped(_GREEK.get(base, base))}</i>"
+        return self.sub(shown, escaped(index)) if index else shown
 
     def word(self, word: str) -> str:
-        return html.escape(word)
+        return escaped(word)
 
     def sub(self, base: str, index: str) -> str:
         return f"{base}<sub>{index}</sub>" if index else base
@@ -183,7 +182,7 @@ class _Html(_Unicode):
         return f"{base}<sup>{power}</sup>"
 
     def index(self, base: str, entries: str) -> str:
-        return self.sub(base, html.escape(entries.replace("...", "…")))
+        return self.sub(base, escaped(entries.replace("...", "…")))
 
 
 UNICODE, LATEX, HTML = _Unicode(), _Latex(), _Html()
