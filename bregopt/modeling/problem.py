@@ -113,8 +113,9 @@ class Problem:
             True starts from this problem's last answer; a :class:`Solution` of a problem with the same
             variables and rows starts from that solution. The start includes the multipliers.
         **options
-            Every route has ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``seed`` and
-            ``rank_tol``. The page of a route lists its own options. Unknown names raise a TypeError.
+            Every route has ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``callback``,
+            ``progress``, ``seed`` and ``rank_tol``. The page of a route lists its own options. Unknown names
+            raise a TypeError.
 
         Returns
         -------
@@ -127,7 +128,8 @@ class Problem:
         InfeasibleRowError
             If one row alone contradicts ``X psd`` or the range of ``X0``.
         TypeError, ValueError
-            If the solver or an option is unknown, or has a bad value.
+            If the solver or an option is unknown, or has a bad value. Exceptions of the callback reach the
+            caller, too.
 
         Warns
         -----

@@ -61,6 +61,7 @@ def find_conflict(
     feasibility = _feasibility(program)
     everything = parts_of(feasibility, declarations)
     search = _Filter(feasibility, solver, {**options, "time_limit": None, "progress": False})
+    y = np.where(program.bounds.hard, program.bounds.clip(y), 0.0)
     with clock.limited(time_limit(options)):
         if not is_farkas(feasibility, y):
             proven = search.contradiction(everything)
@@ -103,27 +104,18 @@ class _Filter:
 
     def contradiction(self, parts: Sequence[Part]) -> Array | None:
         """Return a Farkas vector of the rows of some parts, None if none is found."""
-        rows = _rows(parts)
-        small = _restricted(self.program, parts)
-        y = np.zeros(self.program.m)
+        rows, small, y = _rows(parts), _restricted(self.program, parts), np.zeros(self.program.m)
         try:
             solution = routing.solve(small, self.solver, warn=False, **self.options)
         except InfeasibleRowError as error:
-            if error.row is None:
-                self.decided = False
-                return None
-            for sign in (1.0, -1.0):
-                y[rows[error.row]] = sign
-                if is_farkas(small, y[rows]):
-                    return y
-            self.decided = False
-            return None
+            y[rows] = _of_one_row(small, error.row)
+            self.decided &= bool(y.any())
+            return y if y.any() else None
         if solution.status == "infeasible":
             assert solution.duals is not None
             y[rows] = solution.duals
             return y
-        met = solution.X is not None and solution.primal_residual <= Settings().tol
-        self.decided &= met
+        self.decided &= solution.X is not None and solution.primal_residual <= Settings().tol
         return None
 
     def _support(self, parts: Sequence[Part], y: Array) -> list[Part]:
@@ -140,6 +132,15 @@ class _Filter:
         weight = weights(self.program, kept, y)
         open_parts = [(w, k) for k, (p, w) in enumerate(zip(kept, weight, strict=True)) if p not in needed]
         return kept[min(open_parts)[1]] if open_parts else None
+
+
+def _of_one_row(program: Program, row: int | None) -> Array:
+    """Return a Farkas vector that uses one row alone, zero if there is none."""
+    for sign in () if row is None else (1.0, -1.0):
+        y = np.where(np.arange(program.m) == row, sign, 0.0)
+        if is_farkas(program, y):
+            return y
+    return np.zeros(program.m)
 
 
 def _feasibility(program: Program) -> Program:
