@@ -61,6 +61,49 @@ def test_a_conflict_is_one_of_all_minimal_infeasible_sets(seed):
     assert max(row.multiplier for row in conflict) == 1
 
 
+def random_rows(rng):
+    """Return rows of two matrices and variables, and cones, that may contradict each other."""
+    X, Y, t = bo.PSD(3, name="X"), bo.PSD(2, name="Y"), bo.Variable(name="t")
+    u = bo.Variable(2, name="u", nonneg=bool(rng.integers(2)))
+
+    def row():
+        G, b = rng.integers(-2, 3, size=(3, 3)).astype(float), float(rng.integers(-3, 4))
+        e = bo.inner(G + G.T, X)
+        return (
+            lambda: e <= b,
+            lambda: e + bo.inner(np.diag(rng.integers(-2, 3, 2).astype(float)), Y) >= b,
+            lambda: bo.diag(X) <= abs(b) * rng.random(3),
+            lambda: e + u[0] - 2 * u[1] == b,
+            lambda: bo.norm2(bo.diag(X) - b) <= t,
+            lambda: t <= b - 2,
+        )[rng.integers(6)]()
+
+    return bo.trace(X) + bo.trace(Y), [row() for _ in range(rng.integers(4, 9))]
+
+
+def one_side(rows, row):
+    """Return the inequality that a row of a conflict is."""
+    given = rows[row.constraint]
+    if row.sense is None:
+        return given
+    k = 0 if row.index is None else int(np.ravel_multi_index(row.index, given.shape))
+    body = given.body.taken(np.array([k]), (), given.label)
+    return body <= row.bound if row.sense == "<=" else body >= row.bound
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5, 6, 7, 8, 9, 10, 12, 13])
+def test_random_conflicts_are_infeasible_and_irreducible(seed):
+    objective, rows = random_rows(np.random.default_rng(seed))
+    sol = bo.Problem(bo.Minimize(objective), rows).solve()
+    assert sol.status == "infeasible"
+    conflict = sol.conflict()
+    assert conflict.irreducible
+    kept = [one_side(rows, row) for row in conflict]
+    fewer = [[row for j, row in enumerate(kept) if j != k] for k in range(len(kept))]
+    statuses = [bo.Problem(bo.Minimize(objective), some).solve().status for some in (kept, *fewer)]
+    assert statuses == ["infeasible", *["optimal"] * len(kept)]
+
+
 def cycle(n):
     """A cycle of comparisons of distances: each is smaller than the next by one; and rows beside it."""
     X, t = bo.PSD(n + 1, name="X"), bo.Variable(2, name="t")

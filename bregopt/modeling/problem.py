@@ -198,7 +198,7 @@ class Problem:
         sign = self.objective.sign
         declarations = None if found else self._compiled.declarations(self.constraints)
         stop_reason = raw.stop_reason
-        if declarations is not None and raw.duals is not None and raw._program is not None:
+        if raw.status == "infeasible" and declarations is not None and raw._program is not None:
             stop_reason = with_largest(stop_reason, raw._program, declarations, raw.duals)
         return replace(
             raw,

@@ -67,7 +67,8 @@ def find_conflict(
             proven = search.contradiction(everything)
             if proven is None:
                 raise ValueError(
-                    "no contradiction is proven, so there is no conflict to reduce; solve to a smaller tol"
+                    "no contradiction is proven, so there is no conflict to reduce; bound the traces of the "
+                    "matrices, which sharpens proofs, or solve to a smaller tol"
                 )
             y = proven
         kept, y, irreducible = search.run(everything, y, bool(options.get("progress")))
