@@ -492,7 +492,8 @@ def test_beside_divergences(divergence):
 def test_norms_in_specifications():
     names = {"x": bo.Variable(2, name="x"), "t": bo.Variable(name="t")}
     assert (
-        repr(evaluate("norm2(x - [1, 2]) <= t", names)) == "SecondOrderConstraint(norm2(x) <= t, dimension=3)"
+        repr(evaluate("norm2(x - [1, 2]) <= t", names))
+        == "SecondOrderConstraint(norm2(x + b) <= t, dimension=3)"
     )
     assert evaluate("sum_squares(x) <= 4", names).size == 3
 

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.labels import as_factor, scaled_label, sum_label
+from bregopt.modeling.naming import Formula
 from bregopt.program.rows import Rows, add_rows, combine_rows, stacked_rows
 
 __all__ = ["Affine", "Product", "check_shapes"]
@@ -54,7 +55,7 @@ class Product:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Formula):
     """An array of affine forms, and its arithmetic by name; results have the class of the array.
 
     Parameters
@@ -102,6 +103,16 @@ class Affine:
         """The transpose; of a vector the vector itself, as in NumPy."""
         numbers = np.arange(self.size).reshape(self.shape).T
         return self.taken(numbers.ravel(), numbers.shape, f"{as_factor(self.label)}.T")
+
+    @property
+    def full_label(self) -> str:
+        """The label with constants and parameters, which `label` leaves to the bound of a constraint."""
+        terms = [] if self.is_constant else [self.label, *(p.name for p in self.parameters)]
+        first = float(self.constant[0])
+        if self.is_constant or self.constant.any():
+            same = bool((self.constant == first).all())
+            terms.append(f"{first:g}" if same else "b" if self.is_constant or self.size > 1 else f"{first:g}")
+        return " + ".join(terms).replace("+ -", "- ")
 
     @property
     def value(self) -> Array | float | None:

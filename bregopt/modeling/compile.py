@@ -76,7 +76,7 @@ def compile_problem(
         c=_variable_cost(variables, objective),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
-        labels=tuple((c.label, c.size) for c in constraints),
+        labels=tuple((c.declared.title, c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,

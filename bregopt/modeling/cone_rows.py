@@ -82,4 +82,6 @@ def _equated(constraint: SecondOrderConstraint, left: IntArray, u: Variable) -> 
     n = len(left)
     minus = sp.csr_array((-np.ones(n), np.arange(n), np.arange(n + 1)), (n, n))
     body = replace(own, variables={**own.variables, u: minus})
-    return Constraint(body, bound, bound, "==")
+    rows = Constraint(body, bound, bound, "==")
+    rows.source = constraint
+    return rows

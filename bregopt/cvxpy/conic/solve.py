@@ -12,7 +12,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError
-from bregopt.program import Program, StopReason
+from bregopt.program import ENDED, Program, StopReason
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
@@ -216,9 +216,7 @@ def _of_all_rows(program: Program, solution: Solution) -> Certificate:
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
     """Whether a route stopped without an answer for another reason than a limit of the user's."""
     unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
-    limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
-    if options.get("max_iter") is not None:
-        limits.add(StopReason.MAX_ITER)
+    limits = ENDED | ({StopReason.MAX_ITER} if options.get("max_iter") is not None else set())
     return solution.status in unproven and solution._stop not in limits
 
 
