@@ -16,6 +16,7 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
+from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
@@ -181,12 +182,12 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
-def sum(expression: Any) -> Expression:
+def sum(expression: Any) -> Any:
     """Return the sum of all elements of an expression.
 
     Parameters
     ----------
-    expression : Expression, variable, parameter or array_like
+    expression : Expression, CurvedExpression, variable, parameter or array_like
 
     Returns
     -------
@@ -198,6 +199,8 @@ def sum(expression: Any) -> Expression:
     TypeError, ValueError
         If numbers are not finite and real, or there are none.
     """
+    if isinstance(expression, CurvedExpression):
+        return expression.summed()
     return as_expression(expression, "expression of sum").summed()
 
 

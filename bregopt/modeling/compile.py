@@ -18,9 +18,12 @@ from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compiled import AffineBounds, Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
-from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.atom import DivergenceTerm, leaves
+from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.reduction import Reduction
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
-from bregopt.modeling.objectives import Minimize, SquaresTerm
+from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
@@ -32,9 +35,10 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
-def compile_problem(
-    objective: Minimize, declared: Sequence[Constraint | EigenvalueBound | SecondOrderConstraint]
-) -> Compiled:
+Declared = Constraint | ConvexConstraint | EigenvalueBound | SecondOrderConstraint
+
+
+def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compiled:
     """Return the compiled problem.
 
     Raises
@@ -44,43 +48,53 @@ def compile_problem(
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
-    cones = tuple(c for c in declared if isinstance(c, SecondOrderConstraint))
-    squares = [_soft_square(term, objective.sign) for term in objective.expression.squares]
+    cones = [c for c in declared if isinstance(c, SecondOrderConstraint)]
+    reduction = Reduction()
+    goal = reduction.objective(objective.expression if objective.sign > 0 else -objective.expression)
+    shares = [(c, reduction.inequality(c)) for c in declared if isinstance(c, ConvexConstraint)]
+    constraints += [row for row in reduction.rows if row.penalty is None]
+    squares = [row for row in reduction.rows if row.penalty is not None]
+    cones += reduction.cones
     bodies = [*(c.body for c in (*constraints, *squares)), *(c.body for c in cones)]
-    expressions = [objective.expression.affine, *bodies]
+    expressions = [goal, *bodies]
     mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
-    matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
+    own = _leaves(objective, declared) if reduction.rows or reduction.cones else None
+    matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
     variables = _ordered(*(e.variables.keys() for e in expressions))
+    matrices, variables = _own_first(matrices, own), _own_first(variables, own)
     if not matrices:
         raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, objective, caps) for X in matrices)
+    blocks = tuple(_block(X, goal, reduction.divergences, caps) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
     constraints += [*in_cones.rows, *squares]
-    own, variables = variables, (*variables, *in_cones.variables)
+    all_variables = (*variables, *in_cones.variables)
     template = Program(
         blocks=blocks,
         A=_linear_map(matrices, constraints),
-        B=_variable_map(variables, constraints),
+        B=_variable_map(all_variables, constraints),
         bounds=_NO_ROWS,
-        c=_variable_cost(variables, objective),
-        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
-        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
+        c=_variable_cost(all_variables, goal),
+        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in all_variables)]),
+        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in all_variables)]),
         labels=tuple((c.label, c.size) for c in constraints),
-        columns=tuple((u.name, u.size) for u in variables),
+        columns=tuple((u.name, u.size) for u in all_variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(objective, constraints)
+    parameters = _parameters(goal, reduction, constraints)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     return Compiled(
-        matrices,
-        own,
+        _only(matrices, own),
+        _only(variables, own),
         parameters,
         tuple(constraints),
-        cones,
-        objective,
+        tuple(cones),
+        tuple(shares),
+        goal,
+        tuple(reduction.divergences),
+        tuple(reduction.weights),
         lower,
         upper,
         parameter_slopes,
@@ -88,24 +102,31 @@ def compile_problem(
     )
 
 
-def _soft_square(term: SquaresTerm, sign: float) -> Constraint:
-    """Return soft rows that pay the sum of squares in the objective."""
-    e = term.argument
-    bound = -e.constant_part()
-    penalty = SoftPenalty(np.full(e.size, sign * term.weight), "square")
-    return Constraint(e.variable_part(), bound, bound, "==", penalty)
+def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
+    """Return all variables that the user mentions; the others are those of epigraphs."""
+    found = set(leaves(objective.expression))
+    for c in declared:
+        found.update([c.X] if isinstance(c, EigenvalueBound) else leaves(c.body))
+    return found
 
 
-def _block(X: PSD, objective: Minimize, caps: Sequence[EigenvalueBound]) -> Block:
-    terms = [t for t in objective.expression.terms if t.X is X]
+def _own_first(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
+    return items if own is None else tuple(sorted(items, key=lambda item: item not in own))
+
+
+def _only(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
+    return items if own is None else tuple(item for item in items if item in own)
+
+
+def _block(
+    X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm], caps: Sequence[EigenvalueBound]
+) -> Block:
+    terms = [d for d in divergences if d.X is X]
     if len(terms) > 1:
         raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
     nearness = Nearness(terms[0].divergence, terms[0].X0, parameters=terms[0].parameters) if terms else None
-    cost = objective.expression.affine.psd.get(X)
-    if cost is not None and objective.sign < 0:
-        cost = cost.scale(np.array([-1.0]))
     cap = min((c.cap for c in caps if c.X is X), default=None)
-    return Block(X.name, X.n, cost, nearness, cap=cap)
+    return Block(X.name, X.n, goal.psd.get(X), nearness, cap=cap)
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
@@ -162,16 +183,16 @@ def _columns(e: Affine, u: Variable) -> Any:
     return e.variables.get(u, sp.csr_array((e.size, u.size)))
 
 
-def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Array:
-    affine = objective.expression.affine
-    parts = [_columns(affine, u).toarray().ravel() for u in variables]
-    cost: Array = objective.sign * np.concatenate([np.zeros(0), *parts])
-    return cost
+def _variable_cost(variables: tuple[Variable, ...], goal: Affine) -> Array:
+    parts = [_columns(goal, u).toarray().ravel() for u in variables]
+    return np.concatenate([np.zeros(0), *parts])
 
 
-def _parameters(objective: Minimize, constraints: Sequence[Constraint]) -> tuple[Parameter, ...]:
-    found: list[Iterable[Parameter]] = [objective.expression.affine.parameters.keys()]
-    found.append([t.parameter for t in objective.expression.terms if t.parameter is not None])
+def _parameters(
+    goal: Affine, reduction: Reduction, constraints: Sequence[Constraint]
+) -> tuple[Parameter, ...]:
+    found: list[Iterable[Parameter]] = [goal.parameters.keys(), reduction.weights]
+    found.append([d.parameter for d in reduction.divergences if d.parameter is not None])
     for c in constraints:
         found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
         if c.penalty is not None and isinstance(c.penalty.gamma, Parameter):

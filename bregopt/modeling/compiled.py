@@ -13,7 +13,10 @@ from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.objectives import DivergenceTerm, Minimize
+from bregopt.modeling.convex.atom import DivergenceTerm
+from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.reduction import Share
+from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import Block, Bounds, ParameterSlope, Penalty, Program
@@ -41,8 +44,20 @@ class AffineBounds:
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters.
 
-    The variables of the program are `variables` and, after them, those of second-order cones. Its rows are
-    `constraints`: the declared ones, those of the cones, and a soft row for each square in the objective.
+    The blocks of the program are `matrices` and, after them, those of epigraphs. Its variables are
+    `variables` and, after them, those of epigraphs and of second-order cones. Its rows are `constraints`: the
+    declared ones, those of epigraphs and cones, and soft rows for terms of the objective.
+
+    Parameters
+    ----------
+    shares : tuple
+        For each inequality of convex expressions, its rows and cones with the derivatives in its bound.
+    goal : Expression
+        The affine part of the minimized objective.
+    divergences : tuple of DivergenceTerm
+        Its other part, with weights above 0.
+    weights : tuple of Parameter
+        Parameters that weigh convex terms: their values must not be negative.
     """
 
     matrices: tuple[PSD, ...]
@@ -50,7 +65,10 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     cones: tuple[SecondOrderConstraint, ...]
-    objective: Minimize
+    shares: tuple[tuple[ConvexConstraint, Sequence[Share]], ...]
+    goal: Expression
+    divergences: tuple[DivergenceTerm, ...]
+    weights: tuple[Parameter, ...]
     lower: AffineBounds
     upper: AffineBounds
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
@@ -67,15 +85,16 @@ class Compiled:
         for p in self.parameters:
             if p.value is None:
                 raise ValueError(f"parameter {p.name} has no value; set .value before solving")
-        sign = self.objective.sign
-        affine = self.objective.expression.affine
-        offset = affine.constant_part().value
+        for p in self.weights:
+            if np.any(np.asarray(p.value) < 0):
+                raise ValueError(f"parameter {p.name} is {p.value}, a weight of a term; expected from 0 up")
+        offset = self.goal.constant_part().value
         blocks = tuple(self._with_nearness(block) for block in self.template.blocks)
         return replace(
             self.template,
             blocks=blocks,
             bounds=self._bounds(),
-            offset=sign * float(np.asarray(offset)),
+            offset=float(np.asarray(offset)),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
@@ -94,10 +113,27 @@ class Compiled:
         """Return each constraint with its slice of the rows."""
         return list(zip(self.constraints, slices(self.constraints), strict=True))
 
+    def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
+        """Set the duals of inequalities of convex expressions.
+
+        Parameters
+        ----------
+        y, z : array or None
+            Multipliers of all rows, and of all variables in cones; None if there are none.
+        """
+        if y is None or z is None or not self.shares:
+            for c, _ in self.shares:
+                c.set_dual(None)
+            return
+        multipliers: dict[Any, Array] = {c: y[place] for c, place in self.constraint_slices()}
+        multipliers |= {c: z[place] for c, place in self.cone_slices()}
+        for c, shares in self.shares:
+            c.set_dual([(slope, multipliers[row]) for row, slope in shares])
+
     def _with_nearness(self, block: Block) -> Block:
-        for t in self.objective.expression.terms:
+        for t in self.divergences:
             if t.X.name == block.name and block.nearness is not None:
-                mu = _weight(t, self.objective.sign)
+                mu = _weight(t)
                 # With the same weight the nearness object stays the same, so X0 is not factorized again.
                 same = mu == block.nearness.mu
                 return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
@@ -107,7 +143,7 @@ class Compiled:
         values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
         lo, hi = self.lower.at(values), self.upper.at(values)
         kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
-        own = _own_penalty(self.objective)
+        own = _own_penalty(self.divergences)
         crossed = np.flatnonzero(lo > hi)
         for number, (c, rows) in enumerate(self.constraint_slices()):
             if len(crossed) and crossed[0] < rows.stop:
@@ -128,8 +164,8 @@ def slices(items: Sequence[Any]) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
-def _weight(term: DivergenceTerm, sign: float) -> float:
-    weight = sign * term.weight
+def _weight(term: DivergenceTerm) -> float:
+    weight = term.weight
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:
@@ -169,8 +205,8 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
     return own
 
 
-def _own_penalty(objective: Minimize) -> Penalty | None:
-    kinds = {t.divergence for t in objective.expression.terms}
+def _own_penalty(divergences: Sequence[DivergenceTerm]) -> Penalty | None:
+    kinds = {t.divergence for t in divergences}
     return DIVERGENCES[kinds.pop()].penalty if len(kinds) == 1 else None
 
 

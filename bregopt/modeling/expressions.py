@@ -73,7 +73,9 @@ class Operand:
     def __rmatmul__(self, matrix: Any) -> Expression:
         return self.expression().mapped(_factor(matrix))
 
-    def __matmul__(self, matrix: Any) -> Expression:
+    def __matmul__(self, matrix: Any) -> Any:
+        if _absorbs(matrix):
+            return NotImplemented
         return self.expression().mapped(_factor(matrix), left=False)
 
     def __le__(self, other: Any) -> Constraint:
@@ -83,7 +85,7 @@ class Operand:
         return NotImplemented if _absorbs(other) else _compare(self, other, ">=")
 
     def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
-        return _compare(self, other, "==")
+        return NotImplemented if _absorbs(other) else _compare(self, other, "==")
 
     def __lt__(self, other: Any) -> Constraint:
         raise TypeError("strict inequalities are not closed sets: write <= instead of <")

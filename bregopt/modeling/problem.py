@@ -14,6 +14,7 @@ from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
@@ -26,7 +27,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | EigenvalueBound | SecondOrderConstraint
+Declared = Constraint | ConvexConstraint | EigenvalueBound | SecondOrderConstraint
 
 
 class Problem:
@@ -35,7 +36,8 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of Constraint, EigenvalueBound and SecondOrderConstraint, optional
+    constraints : iterable of constraints, optional
+        Comparisons of expressions, and what :func:`between` and :func:`soft` return.
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -177,7 +179,8 @@ class Problem:
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
-        for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
+        matrices = raw.X[: len(self.matrices)] if found else (None,) * len(self.matrices)
+        for X, value in zip(self.matrices, matrices, strict=True):
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
@@ -189,12 +192,13 @@ class Problem:
         z = _multipliers_of_cones(raw)
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
+        self._compiled.set_convex_duals(raw.duals, z)
         sign = self.objective.sign
         return replace(
             raw,
             value=sign * raw.value,
             dual_value=sign * raw.dual_value,
-            X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
+            X=(matrices[0] if len(matrices) == 1 else tuple(matrices)) if found else None,
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
             _raw=raw,

@@ -1,0 +1,168 @@
+"""The base of convex and concave atoms, and what an atom becomes in a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.modeling.affine import Affine
+from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.convex.curvature import check_composition, text_of
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.second_order import SecondOrderConstraint
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program.lowrank import Matrix
+
+__all__ = ["Atom", "DivergenceTerm", "Parts", "Row", "soft_rows"]
+
+Row = Constraint | SecondOrderConstraint
+
+
+@dataclass(frozen=True, eq=False)
+class DivergenceTerm:
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter."""
+
+    divergence: str
+    X: PSD
+    X0: Matrix
+    weight: float = 1.0
+    parameter: Parameter | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """An atom in an objective as rows, divergences and an affine expression."""
+
+    rows: Sequence[Row] = ()
+    divergences: Sequence[DivergenceTerm] = ()
+    affine: Expression | None = None
+
+
+class Atom:
+    """A convex or concave function of operands, of a fixed shape.
+
+    A subclass defines `numbers` and `epigraph`, and what differs from the defaults here.
+
+    Attributes
+    ----------
+    name : str
+    convex : bool
+        Whether it is convex; otherwise it is concave.
+    objective_only : bool
+        Whether it has no epigraph.
+    arguments : tuple of Operand
+    shape : tuple of int
+    sign : int
+        1 if its values are never negative, -1 if never positive, otherwise 0.
+    divergence : str or None
+        The name of a divergence, None for other atoms.
+    """
+
+    name: ClassVar[str]
+    convex: ClassVar[bool] = True
+    objective_only: ClassVar[bool] = False
+    sign: int = 0
+    divergence: str | None = None
+
+    def __init__(self, *arguments: Any, shape: tuple[int, ...] = ()) -> None:
+        self.arguments, self.shape = arguments, shape
+        check_composition(self)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def label(self) -> str:
+        """The atom and its arguments in messages."""
+        return f"{self.name}({', '.join(text_of(a) for a in self.arguments)})"
+
+    @property
+    def value(self) -> Any:
+        """The number or array at the current values, None if a variable or parameter has none."""
+        values = [a.value for a in self.arguments]
+        if any(value is None for value in values):
+            return None
+        return self.numbers(*(np.asarray(value) for value in values))
+
+    def monotonicity(self) -> tuple[int, ...]:
+        """Return for each argument 1 if the atom is nondecreasing in it, -1 if nonincreasing, otherwise 0."""
+        return (0,) * len(self.arguments)
+
+    def leaves(self) -> Iterable[Any]:
+        """Yield the variables and matrix variables that occur in the arguments."""
+        for argument in self.arguments:
+            yield from leaves(argument)
+
+    def numbers(self, *values: Array) -> Any:
+        """Return the value at numerical arguments."""
+        raise NotImplementedError
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        """Return rows and cones that hold, for some values of new variables, if and only if ``t >= atom``.
+
+        For a concave atom it is ``t <= atom``. All arguments are affine.
+        """
+        raise NotImplementedError
+
+    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+        """Return ``weights @ atom``, times a parameter, as parts of a minimized objective.
+
+        None takes the epigraph. The sign of the weights makes the term convex, and arguments are affine.
+        """
+        return None
+
+    @staticmethod
+    def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:
+        """Return a constraint of its own for ``factors @ atoms <= bound``, None for an epigraph."""
+        return None
+
+
+def leaves(e: Any) -> Iterable[Any]:
+    """Yield the variables and matrix variables that occur in an operand."""
+    if isinstance(e, Affine):
+        yield from (*e.psd, *e.variables)
+    elif hasattr(e, "terms"):
+        yield from leaves(e.affine)
+        for term in e.terms:
+            yield from term.atom.leaves()
+    else:
+        yield e
+
+
+def soft_rows(
+    e: Expression, sense: str, weights: Array, parameter: Parameter | None, kind: str
+) -> Constraint:
+    """Return rows ``e sense 0`` whose violations, or their squares, are paid by weights above 0.
+
+    A parameter stands for weights that are one, so other weights enter the rows.
+    """
+    gamma: Any = weights
+    if not weights.all():
+        paying = np.flatnonzero(weights)
+        e, gamma = e.taken(paying, (len(paying),), e.label), weights[paying]
+    if parameter is not None and e.shape:
+        e = e.taken(np.arange(e.size), (e.size,), e.label)
+    if parameter is not None:
+        e, gamma = e.times(np.sqrt(gamma) if kind == "square" else gamma), parameter
+    bound = e.constant_part().times(-1.0)
+    lower = bound if sense == "==" else None
+    return Constraint(e.variable_part(), lower, bound, sense, SoftPenalty(gamma, kind))
+
+
+def replaced(e: Affine, u: Any, value: Expression) -> Affine:
+    """Return an affine expression with an expression in place of a variable."""
+    matrix = e.variables.get(u)
+    if matrix is None:
+        return e
+    flat = value.taken(np.arange(value.size), (value.size,), value.label)
+    moved = flat.mapped(sp.csr_array(matrix))
+    return e.without(u).plus(moved.taken(np.arange(e.size), e.shape, e.label))

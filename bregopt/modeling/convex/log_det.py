@@ -1,0 +1,71 @@
+"""The logarithm of the determinant of a positive definite matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.convex.arguments import symmetric_argument
+from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
+from bregopt.modeling.convex.eigenvalues import as_trace
+from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.matrix_inequality import equal_matrix
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.variables import PSD, Parameter
+
+__all__ = ["log_det"]
+
+
+class LogDet(Atom):
+    """``log det F``; in an objective it is ``tr X - n - D(X, I)`` with the LogDet divergence ``D``."""
+
+    name, convex = "log_det", False
+
+    def numbers(self, *values: Array) -> Any:
+        sign, logarithm = np.linalg.slogdet(values[0])
+        return float(logarithm) if sign > 0 else -np.inf
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        raise UnsupportedProblemError(
+            f"{self.label} is in a constraint, or inside another function, which no route takes; expected it "
+            "as a term of an objective that is maximized. Maximize the log_det and bound the rest instead"
+        )
+
+    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+        (F,), weight = arguments, -float(weights[0])
+        X, rows = (F, []) if isinstance(F, PSD) else _named(F)
+        near = DivergenceTerm("logdet", X, np.eye(X.n), weight, parameter)
+        rest = weight * (X.n - as_trace(X).affine)
+        return Parts(rows, [near], rest if parameter is None else parameter * rest)
+
+
+def log_det(F: Any) -> CurvedExpression:
+    """Return the logarithm of the determinant of a symmetric matrix; it is concave.
+
+    It is minus infinity where the matrix is not positive definite. It may be maximized, and stands in
+    no constraint.
+
+    Parameters
+    ----------
+    F : PSD, or affine expression of shape (n, n)
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `F` is not affine, not square, not symmetric, or contains no variable.
+    """
+    return curved(LogDet(symmetric_argument(F, "F of log_det")))
+
+
+def _named(F: Expression) -> tuple[PSD, list[Row]]:
+    X, rows = equal_matrix(F)
+    return X, [rows]

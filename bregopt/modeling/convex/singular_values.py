@@ -1,0 +1,100 @@
+"""Singular values of matrices: the largest, and their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.modeling.convex.arguments import matrix_argument
+from bregopt.modeling.convex.atom import Atom, Row
+from bregopt.modeling.convex.eigenvalues import as_trace, lambda_max
+from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.matrix_inequality import block_matrix, positive_semidefinite
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.variables import PSD
+
+__all__ = ["norm_nuc", "sigma_max"]
+
+
+class SigmaMax(Atom):
+    """The largest singular value: ``[[t I, F], [F', t I]]`` is psd."""
+
+    name, sign = "sigma_max", 1
+
+    def numbers(self, *values: Array) -> Any:
+        return float(np.linalg.norm(values[0], 2))
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        (F,) = arguments
+        p, q = F.shape
+        own, (i, j) = np.arange(p + q), np.indices((p, q))
+        diagonal = t.broadcast_to((1,)).taken(np.zeros(p + q, dtype=int), (p + q,), t.label)
+        return [positive_semidefinite(block_matrix(p + q, [(own, own, diagonal), (i, p + j, F)]))]
+
+
+class NormNuc(Atom):
+    """The sum of singular values: ``[[U, F], [F', V]]`` is psd with ``(tr U + tr V) / 2 <= t``.
+
+    References
+    ----------
+    Fazel, Hindi, Boyd (2001), A rank minimization heuristic with application to minimum order system
+    approximation, Proceedings of the American Control Conference, lemma 2.
+    """
+
+    name, sign = "norm_nuc", 1
+
+    def numbers(self, *values: Array) -> Any:
+        return float(np.linalg.norm(values[0], "nuc"))
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        (F,) = arguments
+        p, q = F.shape
+        W, own = PSD(p + q), np.arange(p + q)
+        return [W[:p, p:] == F, W[own, own].summed() / 2 <= t]
+
+
+def sigma_max(F: Any) -> CurvedExpression:
+    """Return the largest singular value of a matrix, its spectral norm; it is convex.
+
+    Parameters
+    ----------
+    F : PSD, or affine expression of shape (p, q)
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `F` is not affine, no matrix, or contains no variable.
+    """
+    F = matrix_argument(F, "F of sigma_max")
+    return lambda_max(F) if isinstance(F, PSD) else curved(SigmaMax(F))
+
+
+def norm_nuc(F: Any) -> CurvedExpression:
+    """Return the sum of the singular values of a matrix, its nuclear norm; it is convex.
+
+    That of a matrix variable as a whole is its trace.
+
+    Parameters
+    ----------
+    F : PSD, or affine expression of shape (p, q)
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `F` is not affine, no matrix, or contains no variable.
+    """
+    F = matrix_argument(F, "F of norm_nuc")
+    return as_trace(F) if isinstance(F, PSD) else curved(NormNuc(F))
