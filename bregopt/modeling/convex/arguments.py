@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.convex.symmetry import is_symmetric
+from bregopt.modeling.expressions import as_expression
 from bregopt.modeling.variables import PSD
 
 __all__ = ["curved_argument", "matrix_argument", "symmetric_argument"]
-
-_ROUND_OFF = 1e-12  # relative difference of mirrored elements that counts as none
 
 
 def curved_argument(x: Any, name: str) -> Any:
@@ -51,25 +48,8 @@ def symmetric_argument(F: Any, name: str) -> Any:
     n = e.shape[0]
     if e.shape != (n, n):
         raise ValueError(f"{name} has shape {e.shape}; expected a square matrix")
-    i, j = np.triu_indices(n, 1)
-    if len(i) and not _is_zero(e[i, j].plus(e[j, i].times(-1.0)), e):
+    if n > 1 and not is_symmetric(e):
         raise ValueError(
             f"{name}, {e.label}, is not symmetric; expected F with F[i, j] == F[j, i], as (F + F.T) / 2"
         )
     return e
-
-
-def _is_zero(difference: Expression, e: Expression) -> bool:
-    """Whether differences of elements of `e` vanish up to round-off."""
-
-    def vanishes(left: Any, right: Any) -> bool:
-        largest = np.abs(right).max(initial=0.0)
-        return bool(np.abs(left).max(initial=0.0) <= _ROUND_OFF * largest)
-
-    if not vanishes(difference.constant, e.constant):
-        return False
-    pairs = [(difference.variables[u], e.variables[u]) for u in difference.variables]
-    pairs += [(difference.parameters[p], e.parameters[p]) for p in difference.parameters]
-    if not all(vanishes(a.data, b.data) for a, b in pairs):
-        return False
-    return all(vanishes(rows.norms(), e.psd[X].norms()) for X, rows in difference.psd.items())

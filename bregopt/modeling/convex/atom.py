@@ -14,6 +14,7 @@ from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.convex.curvature import check_composition, text_of
+from bregopt.modeling.convex.symmetry import distinct, is_symmetric
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
@@ -143,14 +144,17 @@ def soft_rows(
 ) -> Constraint:
     """Return rows ``e sense 0`` whose violations, or their squares, are paid by weights above 0.
 
-    A parameter stands for weights that are one, so other weights enter the rows.
+    Mirrored elements of a symmetric matrix are one row. A parameter stands for weights that are one, so other
+    weights enter the rows.
     """
+    if is_symmetric(e):
+        n, both = e.shape[0], weights.reshape(e.shape)
+        weights = (np.triu(both) + np.tril(both, -1).T)[np.triu_indices(n)]
+    e, _ = distinct(e)
     gamma: Any = weights
     if not weights.all():
         paying = np.flatnonzero(weights)
         e, gamma = e.taken(paying, (len(paying),), e.label), weights[paying]
-    if parameter is not None and e.shape:
-        e = e.taken(np.arange(e.size), (e.size,), e.label)
     if parameter is not None:
         e, gamma = e.times(np.sqrt(gamma) if kind == "square" else gamma), parameter
     bound = e.constant_part().times(-1.0)

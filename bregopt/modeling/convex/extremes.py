@@ -12,6 +12,7 @@ from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.symmetry import distinct
 from bregopt.modeling.expressions import Expression
 
 __all__ = ["max", "min"]
@@ -34,7 +35,7 @@ class Max(Atom):
         return float(np.max(values[0]))
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
-        return [arguments[0] <= t]
+        return [distinct(arguments[0])[0] <= t]
 
 
 class Min(Max):
@@ -46,7 +47,7 @@ class Min(Max):
         return float(np.min(values[0]))
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
-        return [arguments[0] >= t]
+        return [distinct(arguments[0])[0] >= t]
 
 
 def max(x: Any) -> CurvedExpression:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.divergences import LogDet as LogDetDivergence
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.arguments import symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
@@ -17,7 +19,10 @@ from bregopt.modeling.convex.matrix_inequality import equal_matrix
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter
 
-__all__ = ["log_det"]
+__all__ = ["log_det", "started_from_cost"]
+
+
+_ROUND_OFF = 1e-12  # part of the cost, relative to its largest entry, that the start may leave out
 
 
 class LogDet(Atom):
@@ -64,6 +69,22 @@ def log_det(F: Any) -> CurvedExpression:
         If `F` is not affine, not square, not symmetric, or contains no variable.
     """
     return curved(LogDet(symmetric_argument(F, "F of log_det")))
+
+
+def started_from_cost(term: DivergenceTerm, affine: Expression) -> tuple[DivergenceTerm, Expression]:
+    """Return ``mu D(X, I) + <W, X>`` as ``mu D(X, X0)`` and a constant, where the cost allows it.
+
+    The minimum without rows is then the start, and routes take half the steps.
+    """
+    X, mu = term.X, term.weight
+    if X not in affine.psd or term.parameter is not None:
+        return term, affine
+    W = affine.psd[X].adjoint(np.ones(1)) + mu * np.eye(X.n)
+    found = LogDetDivergence.completed(mu, W, 1.0)
+    if np.abs(found.left).max() > _ROUND_OFF * np.abs(W).max():
+        return term, affine
+    rest = replace(affine, psd={Y: rows for Y, rows in affine.psd.items() if Y is not X})
+    return replace(term, X0=found.X0), rest + (found.constant - mu * X.n)
 
 
 def _named(F: Expression) -> tuple[PSD, list[Row]]:

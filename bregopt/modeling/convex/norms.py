@@ -12,6 +12,7 @@ from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.symmetry import distinct
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 from bregopt.modeling.variables import Parameter, Variable
@@ -56,9 +57,9 @@ class Norm1(_Norm):
         return float(np.abs(values[0]).sum())
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
-        (x,) = arguments
-        s = Variable(x.shape)
-        return [x <= s, -x <= s, s.expression().summed() <= t]
+        x, count = distinct(arguments[0])
+        s = Variable(x.size)
+        return [x <= s, -x <= s, s.expression().mapped(count) <= t]
 
     def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
         (x,) = arguments
@@ -74,7 +75,7 @@ class NormInf(_Norm):
         return float(np.abs(values[0]).max())
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
-        (x,) = arguments
+        x, _ = distinct(arguments[0])
         return [x <= t, -x <= t]
 
 
@@ -144,7 +145,8 @@ def norm_inf(x: Any) -> CurvedExpression:
 
 
 def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderConstraint:
-    body = stacked([t, x])
+    elements, count = distinct(x)
+    body = stacked([t, elements.times(np.sqrt(count))])
     of_bound = np.zeros(body.size)
     of_bound[0] = rate
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)

@@ -16,6 +16,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -47,13 +48,12 @@ class Reduction:
 
     def objective(self, e: CurvedExpression) -> Expression:
         """Return the affine part of a convex objective to be minimized; the other parts are kept here."""
-        total = e.affine
-        terms = e.terms
+        total, terms, determinants = e.affine, e.terms, list[DivergenceTerm]()
         if len(terms) > 1:  # divergences first: a matrix has one of them
             terms = tuple(sorted(terms, key=lambda term: not term.atom.objective_only))
         for term in terms:
-            near = {d.X for d in self.divergences}
-            arguments = [a.expression() if a in near else a for a in self._arguments(term.atom)]
+            taken = {d.X for d in self.divergences}
+            arguments = [a.expression() if a in taken else a for a in self._arguments(term.atom)]
             weights = term.factor * (np.ones(1) if term.matrix is None else term.matrix.toarray().ravel())
             parts = term.atom.paid(weights, term.parameter, *arguments)
             if parts is None:
@@ -62,6 +62,10 @@ class Reduction:
             self._add(parts.rows)
             self.divergences += parts.divergences
             total = total if parts.affine is None else total.plus(parts.affine)
+            determinants += parts.divergences if isinstance(term.atom, LogDet) else ()
+        for near in determinants:
+            started, total = started_from_cost(near, total)
+            self.divergences[self.divergences.index(near)] = started
         return total
 
     def inequality(self, c: ConvexConstraint) -> list[Share]:

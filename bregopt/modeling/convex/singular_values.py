@@ -13,6 +13,7 @@ from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.eigenvalues import as_trace, lambda_max
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.matrix_inequality import block_matrix, positive_semidefinite
+from bregopt.modeling.convex.symmetry import is_symmetric
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD
 
@@ -20,7 +21,10 @@ __all__ = ["norm_nuc", "sigma_max"]
 
 
 class SigmaMax(Atom):
-    """The largest singular value: ``[[t I, F], [F', t I]]`` is psd."""
+    """The largest singular value: ``[[t I, F], [F', t I]]`` is psd.
+
+    For a symmetric `F`, ``t I - F`` and ``t I + F`` are.
+    """
 
     name, sign = "sigma_max", 1
 
@@ -30,6 +34,9 @@ class SigmaMax(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (F,) = arguments
         p, q = F.shape
+        if is_symmetric(F):
+            limit = t.times(np.eye(p))
+            return [positive_semidefinite(limit - F), positive_semidefinite(limit + F)]
         own, (i, j) = np.arange(p + q), np.indices((p, q))
         diagonal = t.broadcast_to((1,)).taken(np.zeros(p + q, dtype=int), (p + q,), t.label)
         return [positive_semidefinite(block_matrix(p + q, [(own, own, diagonal), (i, p + j, F)]))]
@@ -37,6 +44,8 @@ class SigmaMax(Atom):
 
 class NormNuc(Atom):
     """The sum of singular values: ``[[U, F], [F', V]]`` is psd with ``(tr U + tr V) / 2 <= t``.
+
+    A symmetric `F` is a difference of two psd matrices, whose traces add up to ``t`` at most.
 
     References
     ----------
@@ -52,6 +61,9 @@ class NormNuc(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (F,) = arguments
         p, q = F.shape
+        if is_symmetric(F):
+            P, N, own, upper = PSD(p), PSD(p), np.arange(p), np.triu_indices(p)
+            return [P[upper] - N[upper] == F[upper], P[own, own].summed() + N[own, own].summed() <= t]
         W, own = PSD(p + q), np.arange(p + q)
         return [W[:p, p:] == F, W[own, own].summed() / 2 <= t]
 
