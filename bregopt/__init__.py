@@ -30,6 +30,7 @@ from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,
@@ -39,6 +40,7 @@ from bregopt.modeling.objectives import (
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
+from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
@@ -64,6 +66,7 @@ __all__ = [
     "Expression",
     "InfeasibleRowError",
     "LowRank",
+    "MatrixInequality",
     "Maximize",
     "Minimize",
     "Parameter",
@@ -75,12 +78,14 @@ __all__ = [
     "Variable",
     "abs",
     "between",
+    "bmat",
     "bregman_div",
     "cross_check",
     "diag",
     "dimacs_errors",
     "frobenius_div",
     "from_cvxpy",
+    "hstack",
     "inner",
     "lambda_max",
     "lambda_min",
@@ -117,6 +122,7 @@ __all__ = [
     "trace",
     "tuning",
     "von_neumann_div",
+    "vstack",
     "write_sdpa",
 ]
 

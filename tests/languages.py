@@ -13,42 +13,8 @@ def _entries(atom):
     return lambda x: atom(cp.vec(x, order="C") if x.ndim else cp.reshape(x, (1,), order="C"))
 
 
-def _product(L, X, R):
-    """Return ``L @ X @ R`` as our expression."""
-    p, q = len(L), R.shape[1]
-    n, r = X.shape
-    flat = X[np.indices((n, r)).reshape(2, -1)[0], np.indices((n, r)).reshape(2, -1)[1]]
-    return (np.kron(L, R.T) @ flat)[np.arange(p * q).reshape(p, q)]
-
-
-def _block(rows):
-    """Return a symmetric block matrix; of blocks below the diagonal, None, are the mirrored ones."""
-    ends = np.cumsum([0, *(row[k].shape[0] for k, row in enumerate(rows))])
-    n, total = ends[-1], 0
-    for k, row in enumerate(rows):
-        for j in range(k, len(rows)):
-            left, right = np.eye(n)[:, ends[k] : ends[k + 1]], np.eye(n)[ends[j] : ends[j + 1]]
-            if isinstance(row[j], np.ndarray):
-                placed = left @ row[j] @ right
-                total = total + (placed if j == k else placed + placed.T)
-            else:
-                placed = _product(left, row[j], right)
-                total = total + placed
-                total = total if j == k else total + placed[np.arange(n)[None, :], np.arange(n)[:, None]]
-    return total
-
-
-def _cvxpy_block(rows):
-    return cp.bmat(
-        [[rows[j][k].T if j < k else row[j] for j in range(len(row))] for k, row in enumerate(rows)]
-    )
-
-
 OURS = SimpleNamespace(
     **{name: getattr(bo, name) for name in bo.__all__},
-    product=_product,
-    block=_block,
-    psd=lambda F: bo.lambda_min(F) >= 0,
 )
 
 CVXPY = SimpleNamespace(
@@ -88,7 +54,5 @@ CVXPY = SimpleNamespace(
     sigma_max=cp.sigma_max,
     norm_nuc=lambda F: cp.normNuc(F),
     log_det=cp.log_det,
-    product=lambda L, X, R: L @ X @ R,
-    block=_cvxpy_block,
-    psd=lambda F: (F + F.T) / 2 >> 0,
+    bmat=cp.bmat,
 )

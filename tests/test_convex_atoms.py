@@ -463,6 +463,31 @@ def test_parameters():
         penalty.solve()
 
 
+def test_parameters_weigh_epigraphs():
+    X, x, p = bo.PSD(2, name="X"), bo.Variable(3, name="x"), bo.Parameter(value=1.0, name="p")
+    objective = bo.sum(x) + p * bo.norm_inf(x) + 2 * (p * bo.sum_squares(x)) + bo.trace(X)
+    problem = bo.Problem(bo.Minimize(objective), [X[0, 1] == 1])
+    bound = bo.Problem(bo.Minimize(bo.trace(X) - bo.sum(x)), [p * bo.norm2(x) + x[0] <= 2, X[0, 1] == 1])
+    for value in (1.0, 2.0):
+        p.value = value
+        # By symmetry x = -s (1, 1, 1), and s maximizes 3 s - p s - 6 p s^2.
+        s = (3 - value) / (12 * value)
+        assert problem.solve(tol=1e-8).status == "optimal"
+        np.testing.assert_allclose(x.value, -s, atol=1e-3)
+        assert bound.solve(tol=1e-8).status == "optimal"
+        assert value * np.linalg.norm(x.value) + x.value[0] == pytest.approx(2, abs=1e-5)
+        step = 1e-4
+        shifted = [p * bo.norm2(x) + x[0] <= 2 + step, X[0, 1] == 1]
+        more = bo.Problem(bo.Minimize(bo.trace(X) - bo.sum(x)), shifted).solve(tol=1e-9).value
+        rate = (bound.solution.value - more) / step
+        assert bound.constraints[0].dual_value == pytest.approx(rate, rel=1e-2)
+    p.value = -1.0
+    with pytest.raises(ValueError, match=r"p is -1\.0, a weight of a term; expected from 0 up"):
+        bound.solve()
+    with pytest.raises(TypeError, match="product of two parameters"):
+        p * (p * bo.norm1(x))
+
+
 def test_specifications_know_the_atoms():
     from bregopt.io.evaluate import evaluate
 

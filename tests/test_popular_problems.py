@@ -66,26 +66,23 @@ def moment_relaxation(m):
 def lyapunov(m):
     """Boyd et al. (1994): the P of least trace with A'P + PA + I negative semidefinite."""
     A, P, eye = stable(4), m.PSD(4, name="P"), np.eye(4)
-    return m.Problem(m.Minimize(m.trace(P)), [m.psd(-m.product(A.T, P, eye) - m.product(eye, P, A) - eye)])
+    return m.Problem(m.Minimize(m.trace(P)), [A.T @ P + P @ A + eye << 0])
 
 
 @problem
 def h2_norm(m):
-    A, B, C, eye = stable(3, 1), rng(2).normal(size=(3, 2)), rng(3).normal(size=(2, 3)), np.eye(3)
+    A, B, C = stable(3, 1), rng(2).normal(size=(3, 2)), rng(3).normal(size=(2, 3))
     P = m.PSD(3, name="P")
-    return m.Problem(
-        m.Minimize(m.inner(C.T @ C, P)), [m.psd(-m.product(A, P, eye) - m.product(eye, P, A.T) - B @ B.T)]
-    )
+    return m.Problem(m.Minimize(m.inner(C.T @ C, P)), [A @ P + P @ A.T + B @ B.T << 0])
 
 
 @problem
 def h_infinity_norm(m):
     """The bounded-real lemma; the value is the square of the norm."""
-    A, B, C, eye = stable(3, 1), rng(2).normal(size=(3, 2)), rng(3).normal(size=(2, 3)), np.eye(3)
+    A, B, C = stable(3, 1), rng(2).normal(size=(3, 2)), rng(3).normal(size=(2, 3))
     P, g = m.PSD(3, name="P"), m.Variable(name="g")
-    corner = -m.product(A.T, P, eye) - m.product(eye, P, A) - C.T @ C
-    blocks = [[corner, -1 * m.product(eye, P, B)], [None, g * np.eye(2)]]
-    return m.Problem(m.Minimize(g), [m.psd(m.block(blocks))])
+    whole = m.bmat([[A.T @ P + P @ A + C.T @ C, P @ B], [B.T @ P, -g * np.eye(2)]])
+    return m.Problem(m.Minimize(g), [whole << 0])
 
 
 # --- Geometry -----------------------------------------------------------------------------------------
@@ -132,7 +129,7 @@ def maximum_variance_unfolding(m):
 def smallest_ellipsoid(m):
     """Boyd, Vandenberghe (2004), section 8.4.1: the ellipsoid of least volume around points."""
     points, A, b = rng(3).normal(size=(8, 2)), m.PSD(2, name="A"), m.Variable(2, name="b")
-    rows = [m.norm2(x[0] * A[:, 0] + x[1] * A[:, 1] + b) <= 1 for x in points]
+    rows = [m.norm2(A @ x + b) <= 1 for x in points]
     return m.Problem(m.Maximize(m.log_det(A)), rows)
 
 
@@ -141,7 +138,7 @@ def largest_ellipsoid(m):
     """Section 8.4.2: the ellipsoid of greatest volume in a polytope."""
     A, B, d = rng(4).normal(size=(7, 2)), m.PSD(2, name="B"), m.Variable(2, name="d")
     A = np.concatenate([A, np.eye(2), -np.eye(2)])
-    rows = [m.norm2(a[0] * B[:, 0] + a[1] * B[:, 1]) + a @ d <= 1 for a in A]
+    rows = [m.norm2(B @ a) + a @ d <= 1 for a in A]
     return m.Problem(m.Maximize(m.log_det(B)), rows)
 
 
@@ -186,7 +183,7 @@ def robust_pca(m):
 def nuclear_regression(m):
     """Yuan et al. (2007): regressions with a common low rank."""
     Z, Y, B = rng(8).normal(size=(6, 3)), rng(9).normal(size=(6, 2)), m.Variable((3, 2), name="B")
-    fits = sum(m.sum_squares(Z @ B[:, k] - Y[:, k]) for k in range(2))
+    fits = m.sum_squares(Z @ B - Y)
     return m.Problem(m.Minimize(fits + 2 * m.norm_nuc(B)))
 
 
@@ -202,8 +199,8 @@ def factor_analysis(m):
     """Minimum trace factor analysis: a diagonal D from 0 with S - D psd and the least trace of S - D."""
     G = rng(11).normal(size=(9, 4))
     S, d = np.cov(G.T), m.Variable(4, nonneg=True, name="d")
-    rest = S - sum(d[k] * np.diag(np.eye(4)[k]) for k in range(4))
-    return m.Problem(m.Minimize(np.trace(S) - m.sum(d)), [m.psd(rest)])
+    rest = S - m.diag(d)
+    return m.Problem(m.Minimize(np.trace(S) - m.sum(d)), [rest >> 0])
 
 
 @problem
@@ -288,7 +285,7 @@ def a_optimal_design(m):
     rows = []
     for k in range(3):
         column = np.eye(3)[:, k : k + 1]
-        rows.append(m.psd(m.block([[information(m, w), column], [None, u[k] * np.eye(1)]])))
+        rows.append(m.bmat([[information(m, w), column], [column.T, u[k] * np.eye(1)]]) >> 0)
     return m.Problem(m.Minimize(m.sum(u)), [m.sum(w) == 1, *rows])
 
 
@@ -328,7 +325,7 @@ def kernel_learning(m):
     w = m.Variable(3, name="w")
     combined = sum(w[k] * K[k] for k in range(3)) + np.eye(5) / 5
     return m.Problem(
-        m.Maximize(sum(float(y @ K[k] @ y) * w[k] for k in range(3))), [m.psd(combined), m.norm2(w) <= 1]
+        m.Maximize(sum(float(y @ K[k] @ y) * w[k] for k in range(3))), [combined >> 0, m.norm2(w) <= 1]
     )
 
 
@@ -373,7 +370,7 @@ def truss(m):
     bars, f = rng(24).normal(size=(7, 4)), np.array([[1.0], [0], [-1], [0.5]])
     t, x = m.Variable(name="t"), m.Variable(7, nonneg=True, name="x")
     stiffness = sum(x[k] * np.outer(bar, bar) for k, bar in enumerate(bars))
-    return m.Problem(m.Minimize(t), [m.psd(m.block([[stiffness, f], [None, t * np.eye(1)]])), m.sum(x) <= 1])
+    return m.Problem(m.Minimize(t), [m.bmat([[stiffness, f], [f.T, t * np.eye(1)]]) >> 0, m.sum(x) <= 1])
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

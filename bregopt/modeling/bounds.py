@@ -10,7 +10,6 @@ import numpy as np
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.variables import Parameter
 
 __all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
 
@@ -85,12 +84,15 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
         raise ValueError(f"{constraint.label} is soft already")
     if penalty is not None and penalty not in PENALTIES:
         raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
-    if isinstance(gamma, Parameter):
-        if gamma.shape not in ((), constraint.shape):
-            raise ValueError(f"gamma of soft has shape {gamma.shape}; expected () or {constraint.shape}")
-        weight: Array | Parameter = gamma
-    elif isinstance(gamma, Operand):
-        raise TypeError("gamma of soft is an expression; expected numbers or a Parameter")
+    weight: Array | Expression
+    if isinstance(gamma, Operand):
+        weight = gamma.expression()
+        if not weight.is_constant:
+            raise TypeError(
+                f"gamma of soft is {weight.label}, with variables; expected numbers or a Parameter"
+            )
+        if weight.shape not in ((), constraint.shape):
+            raise ValueError(f"gamma of soft has shape {weight.shape}; expected () or {constraint.shape}")
     else:
         weight = broadcast_gamma(finite_array(gamma, "gamma of soft"), constraint.shape)
     return Constraint(

@@ -16,18 +16,20 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compiled import AffineBounds, Compiled, slices
+from bregopt.modeling.compiled import Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import DivergenceTerm, leaves
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.convex.reduction import Reduction
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
-from bregopt.program.rows import Rows, concatenate_rows
+from bregopt.program import Block, Bounds, LinearMap, Program, Term
+from bregopt.program.rows import Rows, concatenate_rows, storage
 
 __all__ = ["Compiled", "compile_problem"]
 
@@ -35,7 +37,7 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
-Declared = Constraint | ConvexConstraint | EigenvalueBound | SecondOrderConstraint
+Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 
 
 def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compiled:
@@ -44,53 +46,64 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     Raises
     ------
     ValueError
-        If there is no matrix variable, two divergences of one variable, or two variables of one name.
+        If there is no psd matrix, two divergences of one variable, or two variables of one name.
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
     cones = [c for c in declared if isinstance(c, SecondOrderConstraint)]
+    inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
     reduction = Reduction()
     goal = reduction.objective(objective.expression if objective.sign > 0 else -objective.expression)
     shares = [(c, reduction.inequality(c)) for c in declared if isinstance(c, ConvexConstraint)]
     constraints += [row for row in reduction.rows if row.penalty is None]
-    squares = [row for row in reduction.rows if row.penalty is not None]
+    penalties = [row for row in reduction.rows if row.penalty is not None]
     cones += reduction.cones
-    bodies = [*(c.body for c in (*constraints, *squares)), *(c.body for c in cones)]
-    expressions = [goal, *bodies]
-    mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
-    own = _leaves(objective, declared) if reduction.rows or reduction.cones else None
+    inequalities += reduction.inequalities
+    rows: list[Any] = [*constraints, *penalties, *cones, *inequalities]
+    expressions: list[Affine] = [goal, *(c.body for c in rows)]
+    mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
     matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
-    variables = _ordered(*(e.variables.keys() for e in expressions))
+    variables = _ordered(*(e.operands("variables") for e in expressions))
+    reduced = reduction.rows or reduction.cones or reduction.inequalities
+    own = _leaves(objective, declared) if reduced else None
     matrices, variables = _own_first(matrices, own), _own_first(variables, own)
+    own_matrices, own_variables = _only(matrices, own), _only(variables, own)
+    in_matrices = rows_of_inequalities(inequalities, PSD)
+    matrices = (*matrices, *in_matrices.matrices)
     if not matrices:
-        raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
+        raise ValueError(
+            "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
+            "itself"
+        )
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, goal, reduction.divergences, caps) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
-    constraints += [*in_cones.rows, *squares]
-    all_variables = (*variables, *in_cones.variables)
+    constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
+    variables = (*variables, *in_cones.variables)
     template = Program(
-        blocks=blocks,
+        blocks=tuple(_block(X, goal, reduction.divergences) for X in matrices),
         A=_linear_map(matrices, constraints),
-        B=_variable_map(all_variables, constraints),
+        B=_variable_map(variables, constraints),
         bounds=_NO_ROWS,
-        c=_variable_cost(all_variables, goal),
-        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in all_variables)]),
-        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in all_variables)]),
+        c=_variable_cost(variables, goal),
+        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
+        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((c.label, c.size) for c in constraints),
-        columns=tuple((u.name, u.size) for u in all_variables),
+        columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(goal, reduction, constraints)
+    parameters = _parameters(goal, reduction, constraints, caps)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
+    number = {X: b for b, X in enumerate(matrices)}
     return Compiled(
-        _only(matrices, own),
-        _only(variables, own),
+        own_matrices,
+        own_variables,
         parameters,
         tuple(constraints),
         tuple(cones),
+        tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
+        tuple(caps),
         tuple(shares),
         goal,
         tuple(reduction.divergences),
@@ -98,6 +111,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         lower,
         upper,
         parameter_slopes,
+        _parametric_parts(matrices, variables, parameters, constraints, goal),
         template,
     )
 
@@ -118,15 +132,12 @@ def _only(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
     return items if own is None else tuple(item for item in items if item in own)
 
 
-def _block(
-    X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm], caps: Sequence[EigenvalueBound]
-) -> Block:
-    terms = [d for d in divergences if d.X is X]
-    if len(terms) > 1:
-        raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
-    nearness = Nearness(terms[0].divergence, terms[0].X0, parameters=terms[0].parameters) if terms else None
-    cap = min((c.cap for c in caps if c.X is X), default=None)
-    return Block(X.name, X.n, goal.psd.get(X), nearness, cap=cap)
+def _block(X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm]) -> Block:
+    """Return the block of a matrix variable; its divergence and its cap may depend on parameters."""
+    count = sum(d.X is X for d in divergences)
+    if count > 1:
+        raise ValueError(f"{X.name} has {count} divergences in the objective; expected at most one")
+    return Block(X.name, X.n, goal.psd.get(X))
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
@@ -138,9 +149,11 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
+        parametric = multiplied_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
-            factor = getattr(rows, "Z", getattr(rows, "U", None))
-            key = (number[X], type(rows), sp.issparse(factor))
+            if X in parametric:
+                continue
+            key = (number[X], type(rows), storage(rows))
             at, rows = _mentioned(rows)
             if len(at):
                 grouped.setdefault(key, []).append((start + at, rows))
@@ -154,6 +167,25 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
         for key, placed in grouped.items()
     )
     return LinearMap(start, tuple(X.n for X in matrices), terms)
+
+
+def _parametric_parts(
+    matrices: tuple[PSD, ...],
+    variables: tuple[Variable, ...],
+    parameters: tuple[Parameter, ...],
+    constraints: Sequence[Constraint],
+    goal: Affine,
+) -> ParametricParts:
+    """Return the coefficients that depend on parameters."""
+    if not any(e.products for e in (goal, *(c.body for c in constraints))):
+        return ParametricParts()
+    return ParametricParts.of(
+        {X: b for b, X in enumerate(matrices)},
+        {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
+        dict(zip(parameters, slices(parameters), strict=True)),
+        [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)],
+        goal,
+    )
 
 
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
@@ -189,20 +221,19 @@ def _variable_cost(variables: tuple[Variable, ...], goal: Affine) -> Array:
 
 
 def _parameters(
-    goal: Affine, reduction: Reduction, constraints: Sequence[Constraint]
+    goal: Affine, reduction: Reduction, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
 ) -> tuple[Parameter, ...]:
-    found: list[Iterable[Parameter]] = [goal.parameters.keys(), reduction.weights]
-    found.append([d.parameter for d in reduction.divergences if d.parameter is not None])
+    parts: list[Any] = [goal, *(d.parameter for d in reduction.divergences), *reduction.weights]
     for c in constraints:
-        found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
-        if c.penalty is not None and isinstance(c.penalty.gamma, Parameter):
-            found.append([c.penalty.gamma])
-    return _ordered(*found)
+        parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
+    parts += [c.cap for c in caps]
+    found = [part.operands("parameters") for part in parts if isinstance(part, Affine)]
+    return _ordered(*found, *(d.data for d in reduction.divergences))
 
 
 def _bounds_of_side(
     parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, missing: float
-) -> AffineBounds:
+) -> AffineNumbers:
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
     columns = dict(zip(parameters, slices(parameters), strict=True))
     m = sum(c.size for c in constraints)
@@ -216,13 +247,13 @@ def _bounds_of_side(
                 coo = slope.tocoo()
                 terms.append((rows.start + coo.coords[0], columns[p].start + coo.coords[1], coo.data))
     if not terms:
-        return AffineBounds(constant, None)
+        return AffineNumbers(constant, None)
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
-    return AffineBounds(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
+    return AffineNumbers(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
 
 
 def _parameter_slopes(
-    parameters: tuple[Parameter, ...], lower: AffineBounds, upper: AffineBounds
+    parameters: tuple[Parameter, ...], lower: AffineNumbers, upper: AffineNumbers
 ) -> Iterator[tuple[Parameter, Any, Any]]:
     """Yield each parameter that occurs in bounds, with its columns of their slopes."""
     start = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -11,53 +11,44 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.divergences import DIVERGENCES, SCALARS
+from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.convex.reduction import Share
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, ParameterSlope, Penalty, Program
+from bregopt.program import Block, Bounds, LinearMap, Nearness, ParameterSlope, Penalty, Program
 
-__all__ = ["AffineBounds", "Compiled", "slices"]
-
-
-@dataclass(frozen=True, eq=False)
-class AffineBounds:
-    """The lower or upper bounds of all rows: constants, infinite where there is no bound, plus parameters.
-
-    `slope` maps the values of all parameters to their part of the bounds; None without parameters.
-    """
-
-    constant: Array
-    slope: Any
-
-    def at(self, values: Array) -> Array:
-        """Return the bounds at the concatenated values of all parameters."""
-        ends: Array = self.constant if self.slope is None else self.constant + self.slope @ values
-        return ends
+__all__ = ["Compiled", "slices"]
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters.
 
-    The blocks of the program are `matrices` and, after them, those of epigraphs. Its variables are
-    `variables` and, after them, those of epigraphs and of second-order cones. Its rows are `constraints`: the
-    declared ones, those of epigraphs and cones, and soft rows for terms of the objective.
+    The matrices of the program are `matrices` and, after them, those of epigraphs and of matrix inequalities.
+    Its variables are `variables` and, after them, those of epigraphs and of second-order cones. Its rows are
+    `constraints`: the declared ones, those of epigraphs, inequalities and cones, and soft rows for terms of
+    the objective.
 
     Parameters
     ----------
+    inequalities : tuple
+        Matrix inequalities with the numbers of their blocks.
     shares : tuple
         For each inequality of convex expressions, its rows and cones with the derivatives in its bound.
     goal : Expression
         The affine part of the minimized objective.
     divergences : tuple of DivergenceTerm
         Its other part, with weights above 0.
-    weights : tuple of Parameter
-        Parameters that weigh convex terms: their values must not be negative.
+    weights : tuple of Expression
+        Scalars of parameters that weigh convex terms: their values must not be negative.
     """
 
     matrices: tuple[PSD, ...]
@@ -65,14 +56,18 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     cones: tuple[SecondOrderConstraint, ...]
+    inequalities: tuple[tuple[MatrixInequality, int], ...]
+    caps: tuple[EigenvalueBound, ...]
     shares: tuple[tuple[ConvexConstraint, Sequence[Share]], ...]
     goal: Expression
     divergences: tuple[DivergenceTerm, ...]
-    weights: tuple[Parameter, ...]
-    lower: AffineBounds
-    upper: AffineBounds
+    weights: tuple[Expression, ...]
+    lower: AffineNumbers
+    upper: AffineNumbers
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
+    parts: ParametricParts
     template: Program
+    _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
 
     def program(self) -> Program:
         """Return the program at the current values of the parameters.
@@ -85,15 +80,21 @@ class Compiled:
         for p in self.parameters:
             if p.value is None:
                 raise ValueError(f"parameter {p.name} has no value; set .value before solving")
-        for p in self.weights:
-            if np.any(np.asarray(p.value) < 0):
-                raise ValueError(f"parameter {p.name} is {p.value}, a weight of a term; expected from 0 up")
+        for inequality, _ in self.inequalities:
+            if inequality.body.parameters or inequality.body.products:
+                inequality.check_symmetric({p: np.asarray(p.value) for p in self.parameters})
+        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+        for weight in self.weights:
+            if float(np.asarray(weight.value)) < 0:
+                raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
         offset = self.goal.constant_part().value
-        blocks = tuple(self._with_nearness(block) for block in self.template.blocks)
         return replace(
             self.template,
-            blocks=blocks,
-            bounds=self._bounds(),
+            blocks=tuple(self._block(b, values) for b in range(len(self.template.blocks))),
+            A=self._linear_map(values),
+            B=self.template.B if self.parts.B is None else self.parts.B.at(values),
+            c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
+            bounds=self._bounds(values),
             offset=float(np.asarray(offset)),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
@@ -114,7 +115,7 @@ class Compiled:
         return list(zip(self.constraints, slices(self.constraints), strict=True))
 
     def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
-        """Set the duals of inequalities of convex expressions.
+        """Set the duals of inequalities of convex expressions, after those of matrix inequalities.
 
         Parameters
         ----------
@@ -127,20 +128,38 @@ class Compiled:
             return
         multipliers: dict[Any, Array] = {c: y[place] for c, place in self.constraint_slices()}
         multipliers |= {c: z[place] for c, place in self.cone_slices()}
+        multipliers |= {c: np.ravel(np.asarray(c.dual_value)) for c, _ in self.inequalities}
         for c, shares in self.shares:
             c.set_dual([(slope, multipliers[row]) for row, slope in shares])
 
-    def _with_nearness(self, block: Block) -> Block:
-        for t in self.divergences:
-            if t.X.name == block.name and block.nearness is not None:
-                mu = _weight(t)
-                # With the same weight the nearness object stays the same, so X0 is not factorized again.
-                same = mu == block.nearness.mu
-                return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
-        return block
+    def _linear_map(self, values: Array) -> LinearMap:
+        """Return the linear map; terms without parameters are those of the template."""
+        A = self.template.A
+        return replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values))) if self.parts.rows else A
 
-    def _bounds(self) -> Bounds:
-        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+    def _block(self, b: int, values: Array) -> Block:
+        block = self.template.blocks[b]  # without the parts that depend on parameters
+        if b in self.parts.costs:
+            table = self.parts.costs[b].at(values)
+            block = replace(block, cost=sparse_rows(table, block.n) if table.nnz else None)
+        caps = [c.value for c in self.caps if c.X.name == block.name]
+        cap = min(caps, default=None)
+        near = [self._nearness(b, t) for t in self.divergences if t.X.name == block.name]
+        return replace(block, cap=cap, nearness=near[0] if near else None) if caps or near else block
+
+    def _nearness(self, b: int, term: DivergenceTerm) -> Nearness:
+        """Return the divergence of a block, the same object while its parameters keep their values."""
+        mu, values = _weight(term), tuple(p.value for p in term.data)
+        known, known_values = self._anchors.get(b, (None, ()))
+        same = known is not None and all(old is new for old, new in zip(known_values, values, strict=True))
+        if known is None or not same:
+            known = term.nearness(mu)
+        elif known.mu != mu:
+            known = replace(known, mu=mu)
+        self._anchors[b] = known, values
+        return known
+
+    def _bounds(self, values: Array) -> Bounds:
         lo, hi = self.lower.at(values), self.upper.at(values)
         kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
         own = _own_penalty(self.divergences)
@@ -169,7 +188,7 @@ def _weight(term: DivergenceTerm) -> float:
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:
-        name = term.parameter.name if term.parameter is not None else term.divergence
+        name = term.parameter.label if term.parameter is not None else term.divergence
         raise ValueError(f"the {term.divergence} divergence has weight {weight:g} ({name}); expected above 0")
     return weight
 
@@ -178,7 +197,7 @@ def _gamma(c: Constraint) -> Array:
     """Return the penalty weight of each row of a soft constraint."""
     assert c.penalty is not None
     gamma = c.penalty.gamma
-    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
+    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Affine) else gamma
 
 
 def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:

@@ -7,7 +7,7 @@ equated with a new variable, by a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,7 +59,7 @@ def _own_variables(body: Affine, first: dict[Variable, int], free: Mask) -> IntA
     plain = body.constant == 0
     for rows in body.psd.values():
         plain[rows.nonzero()] = False
-    for slope in body.parameters.values():
+    for slope in (*body.parameters.values(), *(product.weights for product in body.products)):
         plain &= np.diff(slope.indptr) == 0
     count = sum(
         (np.diff(matrix.indptr) for matrix in body.variables.values()), np.zeros(body.size, dtype=int)
@@ -81,7 +81,5 @@ def _equated(constraint: SecondOrderConstraint, left: IntArray, u: Variable) -> 
     bound: Affine = part.constant_part().times(-1.0)
     own = part.variable_part()
     minus: Array = -sp.eye_array(len(left), format="csr")
-    body = Affine(
-        own.shape, own.constant, own.psd, {**own.variables, u: sp.csr_array(minus)}, label=own.label
-    )
+    body = replace(own, variables={**own.variables, u: sp.csr_array(minus)})
     return Constraint(body, bound, bound, "==")

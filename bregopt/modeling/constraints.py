@@ -15,7 +15,7 @@ __all__ = ["Constraint", "SoftPenalty", "compare"]
 class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
-    gamma: Any  # array of one weight per row, or Parameter
+    gamma: Any  # array of one weight per row, or an Affine of parameters
     kind: str | None  # "divergence", "hinge" or "square"; None for the default of the objective
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from bregopt.arrays import positive_number
+from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD
 
 __all__ = ["EigenvalueBound"]
@@ -17,19 +19,27 @@ class EigenvalueBound:
     Attributes
     ----------
     X : PSD
-    cap : float
+    cap : float or Expression
+        A number, or a scalar of parameters.
     """
 
     size = 0  # rows
     dual_value = None
 
-    def __init__(self, X: PSD, cap: float) -> None:
+    def __init__(self, X: PSD, cap: float | Expression) -> None:
         self.X, self.cap = X, cap
+
+    @property
+    def value(self) -> float:
+        """The bound at the current values of parameters."""
+        cap = self.cap.value if isinstance(self.cap, Expression) else self.cap
+        return positive_number(cap, f"the bound of lambda_max({self.X.name})")
 
     @property
     def label(self) -> str:
         """The constraint in messages."""
-        return f"lambda_max({self.X.name}) <= {self.cap:g}"
+        cap = self.cap.label if isinstance(self.cap, Expression) else f"{self.cap:g}"
+        return f"lambda_max({self.X.name}) <= {cap}"
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a constraint has no truth value")

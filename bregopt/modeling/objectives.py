@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from bregopt.linalg import is_definite
 from bregopt.modeling.convex.curvature import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.expressions import Operand
+from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.presolve.range_space import with_complement
 from bregopt.program.lowrank import LowRank, Matrix
@@ -214,6 +216,8 @@ def _divergence(
 ) -> CurvedExpression:
     atom, kind = f"{name}_div", divergence_named(name)
     X = _variable(X, atom)
+    if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
+        return _divergence_at_parameters(name, X, X0, complement, rank_tol, parameters or {})
     start: Matrix
     if isinstance(X0, LowRank) and not kind.keeps_range:
         raise TypeError(f"X0 of {atom} is LowRank, whose range it does not keep: pass X0.dense()")
@@ -241,6 +245,32 @@ def _divergence(
     if (parameters or kind not in BUILT_IN) and not isinstance(start, LowRank):
         start, parameters = kind.variant(**parameters).checked(start, **parameters)
     return curved(DivergenceAtom(name, X, start, parameters))
+
+
+def _divergence_at_parameters(
+    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+) -> CurvedExpression:
+    """Return a divergence whose ``X0`` or parameters are a Parameter; their values are checked later."""
+    for argument, value in (("X0", X0), *parameters.items()):
+        if not isinstance(value, Operand):
+            continue
+        if not isinstance(value, Parameter) or value.shape != X.shape:
+            found = f"has shape {value.shape}" if isinstance(value, Parameter) else f"is {value!r}"
+            raise TypeError(
+                f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape {X.shape}"
+            )
+    current = partial(_current_divergence, name, X, X0, complement, rank_tol, parameters)
+    return curved(DivergenceAtom(name, X, X0, parameters, current))
+
+
+def _current_divergence(
+    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+) -> CurvedExpression:
+    values = {
+        key: value.value if isinstance(value, Parameter) else value for key, value in parameters.items()
+    }
+    start = X0.value if isinstance(X0, Parameter) else X0
+    return _divergence(name, X, start, complement, rank_tol, values)
 
 
 def _variable(X: Any, atom: str) -> PSD:

@@ -17,6 +17,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -27,7 +28,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | ConvexConstraint | EigenvalueBound | SecondOrderConstraint
+Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 
 
 class Problem:
@@ -36,8 +37,7 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of constraints, optional
-        Comparisons of expressions, and what :func:`between` and :func:`soft` return.
+    constraints : iterable of Constraint, MatrixInequality, EigenvalueBound, ..., optional
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -179,8 +179,8 @@ class Problem:
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
-        matrices = raw.X[: len(self.matrices)] if found else (None,) * len(self.matrices)
-        for X, value in zip(self.matrices, matrices, strict=True):
+        own = tuple(raw.X[: len(self.matrices)]) if found else None
+        for X, value in zip(self.matrices, own or [None] * len(self.matrices), strict=True):
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
@@ -192,17 +192,26 @@ class Problem:
         z = _multipliers_of_cones(raw)
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
+        self._set_duals_of_inequalities(raw)
         self._compiled.set_convex_duals(raw.duals, z)
         sign = self.objective.sign
         return replace(
             raw,
             value=sign * raw.value,
             dual_value=sign * raw.dual_value,
-            X=(matrices[0] if len(matrices) == 1 else tuple(matrices)) if found else None,
+            X=own[0] if own and len(own) == 1 else own,
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
             _raw=raw,
         )
+
+    def _set_duals_of_inequalities(self, raw: Solution) -> None:
+        program = raw._program
+        for inequality, b in self._compiled.inequalities:
+            inequality.dual_value = None
+            if raw.duals is not None and program is not None:
+                X, S = (None if part is None else part[b] for part in (raw.X, raw._S))
+                inequality.dual_value = multiplier_of_cone(program, b, X, raw.duals, S)
 
     def __str__(self) -> str:
         """Return the problem as text: the objective, a line for each constraint, and the variables."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NoReturn
-
-import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.expressions import Expression
@@ -55,13 +51,4 @@ class SecondOrderConstraint:
 
 def stacked(parts: list[Expression]) -> Expression:
     """Return the elements of several expressions as one vector."""
-    ends = np.cumsum([0, *(part.size for part in parts)])
-    m, total = int(ends[-1]), None
-    for part, start in zip(parts, ends, strict=False):
-        place = sp.csr_array(
-            (np.ones(part.size), (start + np.arange(part.size), np.arange(part.size))), (m, part.size)
-        )
-        moved = replace(part, shape=(part.size,)).mapped(place)
-        total = moved if total is None else total.plus(moved)
-    assert total is not None
-    return total
+    return Expression.concatenated(parts)

@@ -53,7 +53,8 @@ class Solution:
     value : float
         Objective at the answer; ``inf`` (``-inf`` for a maximization) if it is infeasible.
     X : array of shape (n, n), LowRank, or a tuple of those
-        The matrix, or one for each matrix variable; None if there is none. ``LowRank`` if the problem started
+        The matrix, or one for each matrix variable; None without an answer, ``()`` if no matrix is a variable
+        (the problem has matrix inequalities only). ``LowRank`` if the problem started
         from one.
     u : dict from str to float or array
         Ordinary variables by name.
@@ -181,6 +182,8 @@ def _rank(X: Matrix) -> int:
 def _shape_text(X: Any, rank: Any) -> str:
     if X is None:
         return "none"
+    if isinstance(X, tuple) and not X:
+        return "no matrix variable"
     if isinstance(X, tuple):
         return "; ".join(_shape_text(part, r) for part, r in zip(X, rank, strict=True))
     return f"X {X.shape[0]} x {X.shape[1]}, rank {rank}"

@@ -48,7 +48,7 @@ def symmetric_argument(F: Any, name: str) -> Any:
     n = e.shape[0]
     if e.shape != (n, n):
         raise ValueError(f"{name} has shape {e.shape}; expected a square matrix")
-    if n > 1 and not is_symmetric(e):
+    if n > 1 and not is_symmetric(e, at_zero=True):
         raise ValueError(
             f"{name}, {e.label}, is not symmetric; expected F with F[i, j] == F[j, i], as (F + F.T) / 2"
         )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
@@ -16,25 +15,43 @@ from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.convex.curvature import check_composition, text_of
 from bregopt.modeling.convex.symmetry import distinct, is_symmetric
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program import Nearness
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["Atom", "DivergenceTerm", "Parts", "Row", "soft_rows"]
 
-Row = Constraint | SecondOrderConstraint
+Row = Constraint | MatrixInequality | SecondOrderConstraint
 
 
 @dataclass(frozen=True, eq=False)
 class DivergenceTerm:
-    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter."""
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar of parameters.
+
+    `X0` and the `parameters` of the divergence may be a :class:`Parameter`; `current` then returns the atom
+    with their values.
+    """
 
     divergence: str
     X: PSD
-    X0: Matrix
+    X0: Matrix | Parameter
     weight: float = 1.0
-    parameter: Parameter | None = None
+    parameter: Expression | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    current: Callable[[], Any] | None = None
+
+    @property
+    def data(self) -> tuple[Parameter, ...]:
+        """The parameters among ``X0`` and the parameters of the divergence."""
+        return tuple(p for p in (self.X0, *self.parameters.values()) if isinstance(p, Parameter))
+
+    def nearness(self, mu: float) -> Nearness:
+        """Return the divergence with a weight, at the current values of parameters."""
+        own = self if self.current is None else self.current()
+        assert not isinstance(own.X0, Parameter)
+        return Nearness(self.divergence, own.X0, mu, own.parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +131,7 @@ class Atom:
         """
         raise NotImplementedError
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         """Return ``weights @ atom``, times a parameter, as parts of a minimized objective.
 
         None takes the epigraph. The sign of the weights makes the term convex, and arguments are affine.
@@ -130,7 +147,7 @@ class Atom:
 def leaves(e: Any) -> Iterable[Any]:
     """Yield the variables and matrix variables that occur in an operand."""
     if isinstance(e, Affine):
-        yield from (*e.psd, *e.variables)
+        yield from (*e.operands("psd"), *e.operands("variables"))
     elif hasattr(e, "terms"):
         yield from leaves(e.affine)
         for term in e.terms:
@@ -140,12 +157,11 @@ def leaves(e: Any) -> Iterable[Any]:
 
 
 def soft_rows(
-    e: Expression, sense: str, weights: Array, parameter: Parameter | None, kind: str
+    e: Expression, sense: str, weights: Array, parameter: Expression | None, kind: str
 ) -> Constraint:
     """Return rows ``e sense 0`` whose violations, or their squares, are paid by weights above 0.
 
-    Mirrored elements of a symmetric matrix are one row. A parameter stands for weights that are one, so other
-    weights enter the rows.
+    Mirrored elements of a symmetric matrix are one row.
     """
     if is_symmetric(e):
         n, both = e.shape[0], weights.reshape(e.shape)
@@ -156,7 +172,7 @@ def soft_rows(
         paying = np.flatnonzero(weights)
         e, gamma = e.taken(paying, (len(paying),), e.label), weights[paying]
     if parameter is not None:
-        e, gamma = e.times(np.sqrt(gamma) if kind == "square" else gamma), parameter
+        gamma = parameter.times(gamma)
     bound = e.constant_part().times(-1.0)
     lower = bound if sense == "==" else None
     return Constraint(e.variable_part(), lower, bound, sense, SoftPenalty(gamma, kind))
@@ -167,6 +183,4 @@ def replaced(e: Affine, u: Any, value: Expression) -> Affine:
     matrix = e.variables.get(u)
     if matrix is None:
         return e
-    flat = value.taken(np.arange(value.size), (value.size,), value.label)
-    moved = flat.mapped(sp.csr_array(matrix))
-    return e.without(u).plus(moved.taken(np.arange(e.size), e.shape, e.label))
+    return e.without(u).plus(value.combined(matrix, e.shape, e.label))

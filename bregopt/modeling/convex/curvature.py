@@ -145,7 +145,7 @@ def _refuse_unbounded(e: Any, written: Callable[[], str]) -> None:
 
 
 def _affine_sign(e: Affine) -> int:
-    if e.parameters:
+    if e.parameters or e.products:
         return 0
     signs = {float(s) for s in np.unique(np.sign(e.constant)) if s}
     for u, matrix in e.variables.items():

@@ -11,9 +11,9 @@ from bregopt.arrays import Array, positive_number
 from bregopt.modeling.convex.arguments import symmetric_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.matrix_inequality import positive_semidefinite
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.variables import PSD, Variable
 
 __all__ = ["lambda_max", "lambda_min", "lambda_sum_largest"]
@@ -29,14 +29,16 @@ class LambdaMax(Atom):
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (F,) = arguments
-        return [positive_semidefinite(t.times(np.eye(F.shape[0])) - F)]
+        return [MatrixInequality(t.times(np.eye(F.shape[0])) - F, self.label)]
 
     @staticmethod
     def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:
         X = atoms[0].arguments[0]
-        number = bound.is_constant and not bound.parameters and bound.constant[0] > 0
-        if len(atoms) > 1 or not isinstance(X, PSD) or not number:
+        taken = bound.is_constant and (bound.parameters or bound.constant[0] > 0)
+        if len(atoms) > 1 or not isinstance(X, PSD) or not taken:
             return None
+        if bound.parameters:
+            return EigenvalueBound(X, bound.times(1 / factors[0]))
         cap = float(bound.constant[0]) / factors[0]
         return EigenvalueBound(X, positive_number(cap, f"the bound of lambda_max({X.name})"))
 
@@ -84,7 +86,7 @@ class LambdaSumLargest(Atom):
         (F,) = arguments
         Z, s = PSD(F.shape[0]), Variable()
         trace = Z[np.arange(Z.n), np.arange(Z.n)].summed()
-        excess = positive_semidefinite(Z + s * np.eye(Z.n) - F)
+        excess = MatrixInequality(Z + s * np.eye(Z.n) - F, self.label)
         return [excess, self.k * s + trace <= t]
 
 

@@ -15,7 +15,6 @@ from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
-from bregopt.modeling.variables import Parameter
 
 __all__ = ["abs", "maximum", "minimum", "pos", "square"]
 
@@ -35,7 +34,7 @@ class Abs(Atom):
         (x,) = arguments
         return [x <= t, -x <= t]
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         return Parts([soft_rows(arguments[0], "==", weights, parameter, "hinge")])
 
 
@@ -53,7 +52,7 @@ class Pos(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         return [arguments[0] <= t, t >= 0]
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         return Parts([soft_rows(arguments[0], "<=", weights, parameter, "hinge")])
 
 
@@ -75,7 +74,7 @@ class Square(Atom):
         body = vectors.taken(by_element, (3 * n,), self.label)
         return [SecondOrderConstraint(body, np.full(n, 3), self.label, np.zeros(3 * n))]
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         return Parts([soft_rows(arguments[0], "==", weights, parameter, "square")])
 
 

@@ -14,7 +14,8 @@ from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.curvature import check_equated, curvature_of
 from bregopt.modeling.convex.inequality import bounded
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.labels import as_factor
+from bregopt.modeling.products import product
 
 __all__ = ["CurvedExpression", "Term", "as_curved", "curved"]
 
@@ -31,15 +32,15 @@ class Term:
     factor : float
     matrix : csr_array of shape (rows, atom size), optional
         None stands for the identity.
-    parameter : Parameter, optional
-        A scalar whose value must not be negative.
+    parameter : Expression, optional
+        A scalar of parameters whose value must not be negative.
     """
 
     atom: Atom
     text: str
     factor: float = 1.0
     matrix: Any = None
-    parameter: Parameter | None = None
+    parameter: Expression | None = None
 
     @property
     def weights(self) -> Any:
@@ -69,7 +70,7 @@ class Term:
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.factor, f"{self.factor:g} ")
-        parameter = "" if self.parameter is None else f"{self.parameter.name} "
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
         return f"{factor}{parameter}{self.text}"
 
     def times(self, weight: Array) -> Term:
@@ -85,10 +86,8 @@ class Term:
 
     def of(self, t: Expression) -> Expression:
         """Return the term with an affine expression in place of the atom, as a vector."""
-        flat = t.taken(np.arange(t.size), (t.size,), t.label)
-        own = flat if self.matrix is None else flat.mapped(self.matrix)
-        scaled = own.times(self.factor)
-        return scaled if self.parameter is None else self.parameter * scaled
+        own = t.combined(self._matrix(), (self._matrix().shape[0],), t.label).times(self.factor)
+        return own if self.parameter is None else product(self.parameter, own)
 
     def value(self) -> Any:
         """Return the value of the term as a vector, None if a variable or parameter has none."""
@@ -186,10 +185,8 @@ class CurvedExpression(Operand):
         return (-self) + other
 
     def __mul__(self, factor: Any) -> CurvedExpression:
-        if isinstance(factor, Parameter):
-            return self._weighed_by(factor)
         if isinstance(factor, Operand):
-            raise TypeError(f"{self!r} times {factor!r} is not convex: a product of expressions is not")
+            return self._weighed_by(factor)
         return self.times(finite_array(factor, f"factor of {self.label}"))
 
     __rmul__ = __mul__
@@ -203,10 +200,12 @@ class CurvedExpression(Operand):
         return self.times(1 / number)
 
     def __matmul__(self, matrix: Any) -> CurvedExpression:
-        return self._mapped(_matrix(matrix, self).T, f"{self.label} @ A")
+        numbers = _matrix(matrix, self)
+        return self._mapped(self.affine @ numbers, numbers.T, f"{self.label} @ A")
 
     def __rmatmul__(self, matrix: Any) -> Any:
-        return self._mapped(_matrix(matrix, self), f"A @ {self.label}")
+        numbers = _matrix(matrix, self)
+        return self._mapped(numbers @ self.affine, numbers, f"A @ {self.label}")
 
     def __getitem__(self, key: Any) -> CurvedExpression:
         part = self.affine[key]
@@ -241,13 +240,18 @@ class CurvedExpression(Operand):
         weight = factor if factor.ndim == 0 else np.broadcast_to(factor, e.shape)
         return CurvedExpression(e.affine.times(factor), tuple(t.times(weight) for t in e.terms))
 
-    def summed(self) -> CurvedExpression:
-        """Return the sum of all elements."""
-        total = self.affine.summed()
+    def summed(self, axis: int | None = None) -> CurvedExpression:
+        """Return the sum of all elements, or the sums along an axis."""
+        total = self.affine.summed(axis)
         if not self.shape:
             return replace(self, affine=total)
-        ones = sp.csr_array(np.ones((1, self.size)))
-        return CurvedExpression(total, tuple(t.mapped(ones, f"sum({t.text})") for t in self.terms))
+        numbers = np.arange(self.size).reshape(self.shape)
+        places = numbers.reshape(1, -1) if axis is None else np.moveaxis(numbers, axis, -1)
+        columns, count = places.ravel(), places.shape[-1]
+        S = sp.csr_array(
+            (np.ones(self.size), columns, np.arange(0, self.size + 1, count)), (total.size, self.size)
+        )
+        return CurvedExpression(total, tuple(t.mapped(S, f"sum({t.text})") for t in self.terms))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> CurvedExpression:
         """Return the array repeated to a shape, as NumPy does."""
@@ -260,18 +264,32 @@ class CurvedExpression(Operand):
         S = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), rows)), (len(rows), self.size))
         return CurvedExpression(affine, tuple(t.mapped(S, t.text + suffix) for t in self.terms))
 
-    def _mapped(self, S: Any, text: str) -> CurvedExpression:
-        affine = self.affine.mapped(S)
+    def _mapped(self, affine: Any, S: Any, text: str) -> CurvedExpression:
+        if len(self.shape) != 1:
+            raise ValueError(
+                f"@ of {self.label}, of shape {self.shape}; expected a vector, such as a row of it"
+            )
         rows = sp.csr_array(S if sp.issparse(S) else np.atleast_2d(S))
         return CurvedExpression(affine, tuple(t.mapped(rows, text) for t in self.terms))
 
-    def _weighed_by(self, parameter: Parameter) -> CurvedExpression:
-        if parameter.shape != () or any(t.parameter is not None for t in self.terms):
-            raise TypeError(f"parameter {parameter.name}: {self.label} takes one scalar parameter as weight")
-        affine = self.affine
-        if not affine.is_constant or affine.parameters or affine.constant.any():
-            affine = parameter * affine
-        return CurvedExpression(affine, tuple(replace(t, parameter=parameter) for t in self.terms))
+    def _weighed_by(self, factor: Operand) -> CurvedExpression:
+        """Return the product with a scalar of parameters, by the rules of DPP."""
+        written = f"{factor!r} * ({self!r})"
+        if isinstance(factor, CurvedExpression) and factor.terms:
+            raise TypeError(f"{written} is not convex: a product of expressions is not")
+        weight = factor.expression()
+        if not weight.is_constant:
+            raise TypeError(f"{written} is not convex: a product of expressions is not")
+        if weight.shape:
+            raise TypeError(f"{written}: expected a scalar number or parameter as the weight")
+        if any(t.parameter is not None for t in self.terms):
+            raise TypeError(
+                f"{written} is a product of two parameters; by the rules of disciplined parametrized "
+                "programming (DPP) one factor must be without: declare one bo.Parameter for the product of "
+                "the two, and set its value"
+            )
+        terms = tuple(replace(t, parameter=weight) for t in self.terms)
+        return CurvedExpression(product(weight, self.affine), terms)
 
 
 def curved(atom: Atom) -> CurvedExpression:

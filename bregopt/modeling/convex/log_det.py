@@ -15,9 +15,9 @@ from bregopt.modeling.convex.arguments import symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
 from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.matrix_inequality import equal_matrix
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.variables import PSD, Parameter
+from bregopt.modeling.products import product
+from bregopt.modeling.variables import PSD
 
 __all__ = ["log_det", "started_from_cost"]
 
@@ -40,12 +40,12 @@ class LogDet(Atom):
             "as a term of an objective that is maximized. Maximize the log_det and bound the rest instead"
         )
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         (F,), weight = arguments, -float(weights[0])
         X, rows = (F, []) if isinstance(F, PSD) else _named(F)
         near = DivergenceTerm("logdet", X, np.eye(X.n), weight, parameter)
         rest = weight * (X.n - as_trace(X).affine)
-        return Parts(rows, [near], rest if parameter is None else parameter * rest)
+        return Parts(rows, [near], rest if parameter is None else product(parameter, rest))
 
 
 def log_det(F: Any) -> CurvedExpression:
@@ -88,5 +88,7 @@ def started_from_cost(term: DivergenceTerm, affine: Expression) -> tuple[Diverge
 
 
 def _named(F: Expression) -> tuple[PSD, list[Row]]:
-    X, rows = equal_matrix(F)
-    return X, [rows]
+    """Return a new matrix variable, and rows that equate it with an affine symmetric matrix."""
+    X = PSD(F.shape[0])
+    upper = np.triu_indices(X.n)
+    return X, [X[upper] - F[upper] == 0]

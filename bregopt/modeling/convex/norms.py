@@ -15,7 +15,7 @@ from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import distinct
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import Variable
 
 __all__ = ["norm1", "norm2", "norm_inf"]
 
@@ -59,9 +59,9 @@ class Norm1(_Norm):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         x, count = distinct(arguments[0])
         s = Variable(x.size)
-        return [x <= s, -x <= s, s.expression().mapped(count) <= t]
+        return [x <= s, -x <= s, (s * count).summed() <= t]
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         (x,) = arguments
         return Parts([soft_rows(x, "==", np.full(x.size, weights[0]), parameter, "hinge")])
 

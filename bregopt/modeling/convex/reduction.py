@@ -18,8 +18,9 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import PSD, Variable
 
 __all__ = ["Reduction"]
 
@@ -36,14 +37,16 @@ class Reduction:
     cones : list of SecondOrderConstraint
     divergences : list of DivergenceTerm
         Of the minimized objective, with weights above 0.
-    weights : list of Parameter
-        Parameters that weigh convex terms: their values must not be negative.
+    inequalities : list of MatrixInequality
+    weights : list of Expression
+        Scalars of parameters that weigh convex terms: their values must not be negative.
     """
 
     rows: list[Constraint] = field(default_factory=list)
     cones: list[SecondOrderConstraint] = field(default_factory=list)
     divergences: list[DivergenceTerm] = field(default_factory=list)
-    weights: list[Parameter] = field(default_factory=list)
+    inequalities: list[MatrixInequality] = field(default_factory=list)
+    weights: list[Expression] = field(default_factory=list)
     _epigraphs: dict[Atom, Expression] = field(default_factory=dict)
 
     def objective(self, e: CurvedExpression) -> Expression:
@@ -107,7 +110,10 @@ class Reduction:
 
     def _add(self, rows: Any) -> None:
         for row in rows:
-            (self.cones if isinstance(row, SecondOrderConstraint) else self.rows).append(row)
+            if isinstance(row, MatrixInequality):
+                self.inequalities.append(row)
+            else:
+                (self.cones if isinstance(row, SecondOrderConstraint) else self.rows).append(row)
 
     def _without_variable(self, c: ConvexConstraint) -> list[Share] | None:
         """Bound a single atom by its bound itself, with no new variable; None where this cannot be.
@@ -132,6 +138,8 @@ class Reduction:
 def _bounded(row: Row, t: Variable, bound: Expression) -> Any:
     """Return rows or cones with a bound in place of a variable."""
     body: Any = replaced(row.body, t, bound)
+    if isinstance(row, MatrixInequality):
+        return MatrixInequality(body, row.label)
     if isinstance(row, SecondOrderConstraint):
         return SecondOrderConstraint(body, row.dimensions, row.label, np.zeros(body.size))
     moved = body.constant_part()

@@ -12,9 +12,10 @@ from bregopt.modeling.convex.arguments import matrix_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.eigenvalues import as_trace, lambda_max
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.matrix_inequality import block_matrix, positive_semidefinite
 from bregopt.modeling.convex.symmetry import is_symmetric
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD
 
 __all__ = ["norm_nuc", "sigma_max"]
@@ -36,10 +37,9 @@ class SigmaMax(Atom):
         p, q = F.shape
         if is_symmetric(F):
             limit = t.times(np.eye(p))
-            return [positive_semidefinite(limit - F), positive_semidefinite(limit + F)]
-        own, (i, j) = np.arange(p + q), np.indices((p, q))
-        diagonal = t.broadcast_to((1,)).taken(np.zeros(p + q, dtype=int), (p + q,), t.label)
-        return [positive_semidefinite(block_matrix(p + q, [(own, own, diagonal), (i, p + j, F)]))]
+            return [MatrixInequality(limit - F, self.label), MatrixInequality(limit + F, self.label)]
+        whole = bmat([[t.times(np.eye(p)), F], [F.T, t.times(np.eye(q))]])
+        return [MatrixInequality(whole, self.label)]
 
 
 class NormNuc(Atom):

@@ -15,7 +15,6 @@ from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import distinct
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
-from bregopt.modeling.variables import Parameter
 
 __all__ = ["quad_over_lin", "sum_squares"]
 
@@ -34,7 +33,7 @@ class SumSquares(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         return [_ratio(arguments[0], as_expression(1.0), t, self.label)]
 
-    def paid(self, weights: Array, parameter: Parameter | None, *arguments: Any) -> Parts | None:
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         (x,) = arguments
         return Parts([soft_rows(x, "==", np.full(x.size, weights[0]), parameter, "square")])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bregopt.arrays import Array
@@ -24,23 +22,26 @@ def distinct(e: Expression) -> tuple[Expression, Array]:
     return e.taken(n * i + j, (len(i),), e.label), np.where(i == j, 1.0, 2.0)
 
 
-def is_symmetric(e: Affine) -> bool:
-    """Whether an affine expression is a symmetric matrix of order two or more, up to round-off."""
+def is_symmetric(e: Affine, at_zero: bool = False) -> bool:
+    """Whether an affine expression is a symmetric matrix of order two or more.
+
+    One that is symmetric at a random point is symmetric everywhere, with probability one.
+
+    Parameters
+    ----------
+    e : Affine
+    at_zero : bool
+        Whether all parameters are zero; otherwise they have any values.
+    """
     if len(e.shape) != 2 or e.shape[0] != e.shape[1] or e.shape[0] < 2:
         return False
-    n = e.shape[0]
-    i, j = np.triu_indices(n, 1)
-    upper, lower = (e.taken(at, (len(i),), e.label) for at in (n * i + j, n * j + i))
-    difference = upper.plus(lower.times(-1.0))
-    if not _vanishes(difference.constant, e.constant):
-        return False
-    pairs = [(difference.variables[u], e.variables[u]) for u in difference.variables]
-    pairs += [(difference.parameters[p], e.parameters[p]) for p in difference.parameters]
-    if not all(_vanishes(a.data, b.data) for a, b in pairs):
-        return False
-    return all(_vanishes(rows.norms(), e.psd[X].norms()) for X, rows in difference.psd.items())
-
-
-def _vanishes(left: Any, right: Any) -> bool:
-    largest = np.abs(right).max(initial=0.0)
-    return bool(np.abs(left).max(initial=0.0) <= _ROUND_OFF * largest)
+    rng, values = np.random.default_rng(0), {}
+    for X in e.operands("psd"):
+        G = rng.standard_normal((X.n, X.n))
+        values[X] = (G + G.T) / 2
+    for u in e.operands("variables"):
+        values[u] = rng.standard_normal(u.size)
+    for p in e.operands("parameters"):
+        values[p] = np.zeros(p.size) if at_zero else rng.standard_normal(p.size)
+    F = np.asarray(e.at(values))
+    return bool(np.abs(F - F.T).max() <= _ROUND_OFF * np.abs(F).max())
