@@ -72,16 +72,18 @@ def bounded(left: Any, right: Any, sense: str) -> Any:
         a, b = left.affine, right.affine
         return a <= b if sense == "<=" else a >= b
     label = f"{text_of(left)} {sense} {text_of(right)}"
-    body = left - right if sense == "<=" else right - left
-    own = _own_constraint(body, label)
-    return ConvexConstraint(body, label) if own is None else own
+    lesser, greater = (left, right) if sense == "<=" else (right, left)
+    own = None if greater.terms else _own_constraint(lesser, greater.affine, label)
+    return ConvexConstraint(lesser - greater, label) if own is None else own
 
 
-def _own_constraint(body: Any, label: str) -> Any:
+def _own_constraint(e: Any, bound: Any, label: str) -> Any:
     """Return the constraint that a class of atoms has for its bounds, None if it has none."""
-    kinds = {type(term.atom) for term in body.terms}
-    plain = all(t.matrix is None and t.parameter is None for t in body.terms)
-    if len(kinds) > 1 or not plain or body.size > 1:
+    kinds = {type(term.atom) for term in e.terms}
+    plain = all(t.matrix is None and t.parameter is None for t in e.terms)
+    if len(kinds) > 1 or not plain or e.size > 1 or bound.size > 1:
         return None
-    factors, atoms = [t.factor for t in body.terms], [t.atom for t in body.terms]
-    return kinds.pop().bound(factors, atoms, body.affine.times(-1.0), label)
+    if not e.affine.is_constant or e.affine.parameters or e.affine.constant.any():
+        bound = bound.plus(e.affine.times(-1.0))
+    factors, atoms = [t.factor for t in e.terms], [t.atom for t in e.terms]
+    return kinds.pop().bound(factors, atoms, bound, label)

@@ -12,7 +12,7 @@ from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.symmetry import distinct
+from bregopt.modeling.convex.symmetry import distinct, svec
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 from bregopt.modeling.variables import Variable
@@ -45,7 +45,7 @@ class Norm2(_Norm):
         x = atoms[0].arguments[0]
         if len(atoms) > 1 or not isinstance(x, Expression):
             return None
-        return _cone(bound, x.times(factors[0]), label, 1.0)
+        return _cone(bound, x if factors[0] == 1 else x.times(factors[0]), label, 1.0)
 
 
 class Norm1(_Norm):
@@ -145,8 +145,7 @@ def norm_inf(x: Any) -> CurvedExpression:
 
 
 def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderConstraint:
-    elements, count = distinct(x)
-    body = stacked([t, elements.times(np.sqrt(count))])
+    body = stacked([t, svec(x)])
     of_bound = np.zeros(body.size)
     of_bound[0] = rate
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)

@@ -12,7 +12,7 @@ from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.symmetry import distinct
+from bregopt.modeling.convex.symmetry import svec
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
@@ -42,8 +42,8 @@ class SumSquares(Atom):
         """Return ``||x||^2 <= bound`` as a second-order cone; a number from 0 bounds the norm."""
         if not all(isinstance(atom.arguments[0], Expression) for atom in atoms):
             return None
-        found = [(w, *distinct(a.arguments[0])) for w, a in zip(factors, atoms, strict=True)]
-        x = stacked([elements.times(np.sqrt(w * count)) for w, elements, count in found])
+        parts = [svec(a.arguments[0]).times(np.sqrt(w)) for w, a in zip(factors, atoms, strict=True)]
+        x = stacked(parts)
         c = float(bound.constant[0])
         if bound.is_constant and not bound.parameters and c >= 0:
             body = stacked([as_expression(np.sqrt(c)), x])
@@ -130,8 +130,7 @@ def quad_over_lin(x: Any, y: Any) -> CurvedExpression:
 def _ratio(x: Expression, y: Expression, t: Expression, label: str) -> SecondOrderConstraint:
     """Return ``||x||^2 <= t y`` with ``t`` and ``y`` from 0: ``(t + y) / 2`` bounds ``((t - y) / 2, x)``."""
     half, own = t.times(0.5), y.times(0.5)
-    elements, count = distinct(x)
-    body = stacked([half.plus(own), half.plus(own.times(-1.0)), elements.times(np.sqrt(count))])
+    body = stacked([half.plus(own), half.plus(own.times(-1.0)), svec(x)])
     of_bound = np.zeros(body.size)
     of_bound[:2] = 0.5
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.expressions import Expression
 
-__all__ = ["distinct", "is_symmetric"]
+__all__ = ["distinct", "is_symmetric", "svec"]
 
 _ROUND_OFF = 1e-12  # relative difference of mirrored elements that counts as none
 
@@ -16,10 +18,16 @@ _ROUND_OFF = 1e-12  # relative difference of mirrored elements that counts as no
 def distinct(e: Expression) -> tuple[Expression, Array]:
     """Return the elements as a vector, with multiplicities: mirrored ones of a symmetric matrix are one."""
     if not is_symmetric(e):
-        return e.taken(np.arange(e.size), (e.size,), e.label), np.ones(e.size)
+        return replace(e, shape=(e.size,)), np.ones(e.size)
     n = e.shape[0]
     i, j = np.triu_indices(n)
     return e.taken(n * i + j, (len(i),), e.label), np.where(i == j, 1.0, 2.0)
+
+
+def svec(e: Expression) -> Expression:
+    """Return a vector of the same Euclidean norm; mirrored elements of a symmetric matrix are one."""
+    elements, count = distinct(e)
+    return elements if elements.size == e.size else elements.times(np.sqrt(count))
 
 
 def is_symmetric(e: Affine, at_zero: bool = False) -> bool:
