@@ -183,8 +183,7 @@ class Problem:
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            part = raw.u[place].reshape(u.shape) if found else None
-            u._value = float(part) if part is not None and u.shape == () else part
+            u._value = u.with_elements(raw.u[place]) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
