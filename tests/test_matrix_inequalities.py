@@ -94,7 +94,8 @@ class TestBesideCvxpy:
         least = np.linalg.lstsq(A, b, rcond=None)
         assert sol.value == pytest.approx(least[1][0], rel=1e-6)
         np.testing.assert_allclose(x.value, least[0], atol=1e-4)
-        assert sol.X == ()
+        assert sol.X == sol.rank == ()
+        assert "no matrix variable" in repr(sol)
 
     def test_of_a_variable_as_a_whole_is_its_own_cone(self, rng):
         C = symmetric(rng, 4)
@@ -222,6 +223,18 @@ V, t = bo.Variable((3, 3), name="V"), bo.Variable(name="t")
 def test_what_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make(bo.PSD(3, name="X"))
+
+
+def test_problems_without_a_matrix_variable():
+    x, t = bo.Variable(2, name="x"), bo.Variable(name="t")
+    rows = [bo.bmat([[t, x[0]], [x[0], 1]]) >> 0, x[None, :1] >> np.array([[0.5]]), bo.sum(x) == 1]
+    problem = bo.Problem(bo.Minimize(t), rows)
+    assert repr(problem) == "Problem(Minimize(t), 3 constraints with 5 rows)"
+    table = bo.cross_check(problem)
+    assert table.ok
+    assert {"path", "cvxpy"} <= {row.solver for row in table.rows}
+    assert problem.value == pytest.approx(0.25, abs=1e-6)
+    assert problem.solve(warm_start=True).status == "optimal"
 
 
 def test_operands_stand_as_they_were_written():

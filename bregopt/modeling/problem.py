@@ -221,9 +221,9 @@ class Problem:
 
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")
-        orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
         constraints = _counted(len(self.constraints), "constraint")
-        return f"Problem({self.objective!r}, {constraints} with {rows}, {orders})"
+        orders = [f"{X.name}: {X.n} x {X.n}" for X in self.matrices]
+        return f"Problem({', '.join([repr(self.objective), f'{constraints} with {rows}', *orders])})"
 
 
 def _multipliers_of_cones(raw: Solution) -> Array | None:
