@@ -26,7 +26,7 @@ def constraints(order: int, m: int) -> dict[str, Callable[[Any, Any, Any, Any], 
     rng = np.random.default_rng(order)
     i = rng.integers(0, order, m)
     j = (i + rng.integers(1, order, m)) % order
-    b, A = rng.uniform(1, 2, m), rng.normal(size=(m, 20))
+    b, A = rng.uniform(1, 2, m), rng.normal(size=(m, min(20, m)))
 
     def distances(language: Any, X: Any) -> Any:
         return bo.sq_distance(X, i, j) if language is bo else X[i, i] + X[j, j] - 2 * X[i, j]
