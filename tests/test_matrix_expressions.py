@@ -136,6 +136,23 @@ class TestStructure:
         assert isinstance(rows, DenseRows)
         np.testing.assert_allclose(rows.stack[0], (M + M.T) / 2)
 
+    def test_large_sums_of_products_are_dense(self, rng):
+        X, K = bo.PSD(20), rng.normal(size=(2, 20, 20))
+        F = rng.normal(size=(20, 20))
+        channel = K[0] @ X @ K[0].T + K[1] @ X @ K[1].T
+        assert isinstance(channel.psd[X], DenseRows)
+        X.value = V = F @ F.T
+        np.testing.assert_allclose(channel.value, sum(k @ V @ k.T for k in K), atol=1e-9)
+        both = bo.vstack([channel, X])
+        np.testing.assert_allclose(both.value, np.vstack([channel.value, V]), atol=1e-9)
+
+    def test_sums_that_memory_does_not_hold_are_refused(self, rng):
+        X, M = bo.PSD(1000), rng.normal(size=(1000, 1000))
+        with pytest.raises(
+            ValueError, match=r"1000000 rows with a matrix of order 1000 each is too large: .* GB"
+        ):
+            M @ X @ M.T + M.T @ X @ M
+
     def test_sums_of_entries_stay_entries(self):
         X = bo.PSD(5)
         assert isinstance(((X[:, :] + X[:, :].T) / 2).psd[X], Entries)

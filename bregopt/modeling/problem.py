@@ -184,8 +184,7 @@ class Problem:
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            part = raw.u[place].reshape(u.shape) if found else None
-            u._value = float(part) if part is not None and u.shape == () else part
+            u._value = u.with_elements(raw.u[place]) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
@@ -224,9 +223,9 @@ class Problem:
 
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")
-        orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
         constraints = _counted(len(self.constraints), "constraint")
-        return f"Problem({self.objective!r}, {constraints} with {rows}, {orders})"
+        orders = [f"{X.name}: {X.n} x {X.n}" for X in self.matrices]
+        return f"Problem({', '.join([repr(self.objective), f'{constraints} with {rows}', *orders])})"
 
 
 def _multipliers_of_cones(raw: Solution) -> Array | None:

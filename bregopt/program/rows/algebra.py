@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import dense
+from bregopt.memory import check_memory
 from bregopt.program.rows.base import Coordinates, Rows
 from bregopt.program.rows.bilinear import Bilinear
 from bregopt.program.rows.dense import DenseRows
@@ -30,8 +31,10 @@ __all__ = [
     "upper_triangles",
 ]
 
-# Rows with more than this fraction of nonzeros are stored dense: a term takes four times an entry's memory.
-_DENSE_SHARE = 0.25
+# Rows with more than `_FEW_TERMS` terms and this fraction of nonzeros are stored dense, as a term takes four
+# times an entry's memory.
+_DENSE_SHARE, _FEW_TERMS = 0.25, 100_000
+_ENTRY = 24  # bytes of an entry of dense rows, with copies
 
 
 def add_rows(a: Rows, b: Rows) -> Rows:
@@ -41,7 +44,7 @@ def add_rows(a: Rows, b: Rows) -> Rows:
         return _comparison(first, second)
     if isinstance(a, Entries) and isinstance(b, Entries) and _same_places(a, b):
         return replace(a, weight=a.weight + b.weight)
-    if isinstance(a, DenseRows) or isinstance(b, DenseRows):
+    if isinstance(a, DenseRows) or isinstance(b, DenseRows) or _are_many(a.count() + b.count(), a.m, a.n):
         return DenseRows(dense_stack(a) + dense_stack(b))
     s, t = a.coordinates(), b.coordinates()
     joined = Coordinates(*(np.concatenate(pair) for pair in zip(_fields(s), _fields(t), strict=True)))
@@ -57,6 +60,7 @@ def combine_rows(S: Any, rows: Rows) -> Rows:
     if S.nnz == m and (np.diff(S.indptr) == 1).all():
         return rows.slice(S.indices.astype(np.intp)).scale(S.data)
     if isinstance(rows, Bilinear) and rows.count() > _DENSE_SHARE * m * n * n:
+        check_memory(_ENTRY * m * n * n, f"a combination of products, {m} rows of order {n},")
         return DenseRows(np.array([rows.adjoint(S[[k]].toarray()[0]) for k in range(m)]))
     t = rows.coordinates()
     by_row = sp.csc_array(S)
@@ -75,7 +79,7 @@ def stacked_rows(m: int, n: int, parts: Sequence[tuple[int, Rows]]) -> Rows:
     alike = len({(type(rows), storage(rows)) for _, rows in parts}) == 1
     if alike and sum(rows.m for _, rows in parts) == m:
         return concatenate_rows([rows for _, rows in parts])
-    if sum(rows.count() for _, rows in parts) > _DENSE_SHARE * m * n * n:
+    if _are_many(sum(rows.count() for _, rows in parts), m, n):
         stack = np.zeros((m, n, n))
         for start, rows in parts:
             stack[start : start + rows.m] = dense_stack(rows)
@@ -120,6 +124,14 @@ def storage(rows: Rows) -> tuple[bool, ...]:
     return (sp.issparse(getattr(rows, "Z", getattr(rows, "U", None))),)
 
 
+def _are_many(terms: int, m: int, n: int) -> bool:
+    """Whether rows are stored dense: they have many terms, also relative to their entries."""
+    many = terms > max(_FEW_TERMS, _DENSE_SHARE * m * n * n)
+    if many:
+        check_memory(_ENTRY * m * n * n, f"a sum or stack of {m} rows with a matrix of order {n} each")
+    return many
+
+
 def _same_places(a: Entries, b: Entries) -> bool:
     return (np.array_equal(a.i, b.i) and np.array_equal(a.j, b.j)) or (
         np.array_equal(a.i, b.j) and np.array_equal(a.j, b.i)
@@ -157,7 +169,7 @@ def _opposite(a: Array, b: Array) -> bool:
 def _comparison(a: RankOne, b: RankOne) -> RankTwo:
     """Return ``|a| z1'X z1 - |b| z2'X z2`` as products, with the sign of the first in the weight."""
     if sp.issparse(a.Z) != sp.issparse(b.Z):
-        a, b = replace(a, Z=_to_dense(a.Z)), replace(b, Z=_to_dense(b.Z))
+        a, b = replace(a, Z=dense(a.Z)), replace(b, Z=dense(b.Z))
     first, second = _row_scaled(a.Z, np.sqrt(np.abs(a.weight))), _row_scaled(b.Z, np.sqrt(np.abs(b.weight)))
     return RankTwo(first - second, first + second, np.sign(a.weight))
 
@@ -166,15 +178,16 @@ def _row_scaled(Z: Any, weight: Array) -> Any:
     return sp.csr_array(sp.diags_array(weight) @ Z) if sp.issparse(Z) else weight[:, None] * Z
 
 
-def _to_dense(Z: Any) -> Array:
-    dense: Array = Z.toarray() if sp.issparse(Z) else Z
-    return dense
-
-
 def dense_stack(rows: Rows) -> Array:
     """Return the matrices ``A_k`` of a family as one array of shape ``(m, n, n)``."""
     if isinstance(rows, DenseRows):
         return rows.stack
+    forms = rows.products()
+    if forms is not None:
+        half = (forms.weight[:, None] * dense(forms.U))[:, :, None] * dense(forms.W)[:, None, :]
+        half += half.transpose(0, 2, 1).copy()
+        half /= 2
+        return half
     t = rows.coordinates()
     flat = np.bincount((t.row * rows.n + t.i) * rows.n + t.j, weights=t.value, minlength=rows.m * rows.n**2)
     stack = flat.reshape(rows.m, rows.n, rows.n)

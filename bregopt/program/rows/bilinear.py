@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.linalg import dense
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
 from bregopt.program.rows.rank_one import row_dots
@@ -103,7 +104,7 @@ class Bilinear(RowFamily):
         """The rows with vectors of their own, both dense or both in CSR form."""
         nonzeros = int(_nonzeros(self.L)[self.i].sum() + _nonzeros(self.R)[self.j].sum())
         sparse = nonzeros <= _SPARSE_SHARE * 2 * self.m * self.n
-        L, R = (sp.csr_array(F) if sparse else _dense(F) for F in (self.L, self.R))
+        L, R = (sp.csr_array(F) if sparse else dense(F) for F in (self.L, self.R))
         return RankTwo(L[self.i], R[self.j], self.weight)
 
 
@@ -111,8 +112,3 @@ def _nonzeros(F: Any) -> IntArray:
     """Return the number of nonzeros in each row."""
     count = np.diff(F.indptr) if sp.issparse(F) else np.count_nonzero(F, axis=1)
     return count.astype(np.intp)
-
-
-def _dense(F: Any) -> Array:
-    dense: Array = F.toarray() if sp.issparse(F) else F
-    return dense
