@@ -266,8 +266,8 @@ CONVEX_MIX = r"is neither convex nor concave: it adds norm1\(x\) \(convex\) and 
         (
             lambda x, t, X: bo.norm1(bo.norm1(x) - 1),
             TypeError,
-            r"norm1\(norm1\(x\)\) is not convex: norm1 is convex and not monotone here, so its argument must "
-            r"be affine, and norm1\(x\) is convex",
+            r"norm1\(norm1\(x\) - 1\) is not convex: norm1 is convex and not monotone here, so its argument must "
+            r"be affine, and norm1\(x\) - 1 is convex",
         ),
         (
             lambda x, t, X: bo.max(bo.min(x)),
@@ -394,7 +394,7 @@ def test_expressions_are_readable():
     assert repr(bo.norm1(x) <= bo.trace(X)) == "ConvexConstraint(norm1(x) <= trace(X), rows=1)"
     assert repr(bo.trace(X) >= bo.norm1(x)) == "ConvexConstraint(norm1(x) <= trace(X), rows=1)"
     assert repr(bo.abs(x) <= 1) == "ConvexConstraint(abs(x) <= 1, rows=3)"
-    assert repr(bo.norm1(x) <= 1 + bo.min(x)) == "ConvexConstraint(norm1(x) <= min(x), rows=1)"
+    assert repr(bo.norm1(x) <= 1 + bo.min(x)) == "ConvexConstraint(norm1(x) <= min(x) + 1, rows=1)"
 
 
 # --- Programs -----------------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from typing import NoReturn
 
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.naming import Named
 from bregopt.modeling.variables import PSD
 
 __all__ = ["EigenvalueBound"]
 
 
-class EigenvalueBound:
+class EigenvalueBound(Named):
     """The constraint ``X <= cap I``, built by ``bo.lambda_max(X) <= cap``.
 
     It is no row, so it has no multiplier: `dual_value` stays None.
@@ -28,6 +29,8 @@ class EigenvalueBound:
 
     def __init__(self, X: PSD, cap: float | Expression) -> None:
         self.X, self.cap = X, cap
+        text = cap.label if isinstance(cap, Expression) else f"{cap:g}"
+        self.label = f"lambda_max({X.name}) <= {text}"
 
     @property
     def value(self) -> float:
@@ -35,14 +38,8 @@ class EigenvalueBound:
         cap = self.cap.value if isinstance(self.cap, Expression) else self.cap
         return positive_number(cap, f"the bound of lambda_max({self.X.name})")
 
-    @property
-    def label(self) -> str:
-        """The constraint in messages."""
-        cap = self.cap.label if isinstance(self.cap, Expression) else f"{self.cap:g}"
-        return f"lambda_max({self.X.name}) <= {cap}"
-
     def __bool__(self) -> NoReturn:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"EigenvalueBound({self.label})"
+        return f"EigenvalueBound({self.title})"

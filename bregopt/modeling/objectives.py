@@ -15,6 +15,7 @@ from bregopt.modeling.convex.curvature import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.naming import Formula
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.presolve.range_space import with_complement
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class Minimize:
+class Minimize(Formula):
     """Minimize a convex objective.
 
     Parameters
@@ -52,7 +53,7 @@ class Minimize:
         check_objective(self)
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         return self.expression.label
 

@@ -6,11 +6,12 @@ from typing import NoReturn
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.naming import Named
 
 __all__ = ["SecondOrderConstraint", "stacked"]
 
 
-class SecondOrderConstraint:
+class SecondOrderConstraint(Named):
     """Vectors ``(t, v)`` of affine forms with ``||v|| <= t``.
 
     Attributes
@@ -46,7 +47,7 @@ class SecondOrderConstraint:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"SecondOrderConstraint({self.label}, dimension={int(self.dimensions.sum())})"
+        return f"SecondOrderConstraint({self.title}, dimension={int(self.dimensions.sum())})"
 
 
 def stacked(parts: list[Expression]) -> Expression:

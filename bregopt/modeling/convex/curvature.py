@@ -119,7 +119,7 @@ def text_of(side: Any) -> str:
     side = side.affine if hasattr(side, "terms") and not side.terms else side
     if isinstance(side, Affine) and side.is_constant and not side.parameters:
         return f"{side.constant[0]:g}" if np.ptp(side.constant) == 0 else "b"
-    return str(getattr(side, "label", None) or side.name)
+    return str(getattr(side, "full_label", None) or side.name)
 
 
 def _require(e: Any, wanted: Curvature, written: Callable[[], str], rule: str) -> None:

@@ -38,7 +38,8 @@ class DivergenceAtom(Atom):
     @property
     def label(self) -> str:
         """The divergence in messages."""
-        return f"{self.divergence}_div({self.X.name})"
+        further = "".join(f", {name}" for name in self.parameters)
+        return f"{self.divergence}_div({self.X.name}{further})"
 
     @property
     def value(self) -> float | None:

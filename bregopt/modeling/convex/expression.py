@@ -15,6 +15,7 @@ from bregopt.modeling.convex.curvature import check_equated, curvature_of
 from bregopt.modeling.convex.inequality import bounded
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.labels import as_factor
+from bregopt.modeling.naming import Formula
 from bregopt.modeling.products import product
 
 __all__ = ["CurvedExpression", "Term", "as_curved", "curved"]
@@ -102,7 +103,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CurvedExpression(Operand):
+class CurvedExpression(Operand, Formula):
     """An affine expression plus terms of atoms; built by atoms and arithmetic, not by hand.
 
     Parameters
@@ -131,11 +132,11 @@ class CurvedExpression(Operand):
         return str(curvature_of(self))
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         parts = [term.label for term in self.terms]
-        if not self.affine.is_constant or not parts:
-            parts.append(self.affine.label)
+        if not self.affine.is_constant or self.affine.constant.any() or not parts:
+            parts.append(self.affine.full_label)
         return " + ".join(parts).replace("+ -", "- ")
 
     @property

@@ -9,11 +9,12 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.modeling.convex.curvature import check_bounded, text_of
+from bregopt.modeling.naming import Named
 
 __all__ = ["ConvexConstraint", "bounded"]
 
 
-class ConvexConstraint:
+class ConvexConstraint(Named):
     """``body <= 0`` for a convex expression, elementwise; built by ``<=`` and ``>=``.
 
     Attributes
@@ -53,7 +54,7 @@ class ConvexConstraint:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"ConvexConstraint({self.label}, rows={self.size})"
+        return f"ConvexConstraint({self.title}, rows={self.size})"
 
 
 def bounded(left: Any, right: Any, sense: str) -> Any:

@@ -48,6 +48,7 @@ class Reduction:
     inequalities: list[MatrixInequality] = field(default_factory=list)
     weights: list[Expression] = field(default_factory=list)
     _epigraphs: dict[Atom, Expression] = field(default_factory=dict)
+    _source: ConvexConstraint | None = None  # the inequality that is reduced at the moment
 
     def objective(self, e: CurvedExpression) -> Expression:
         """Return the affine part of a convex objective to be minimized; the other parts are kept here."""
@@ -73,13 +74,15 @@ class Reduction:
 
     def inequality(self, c: ConvexConstraint) -> list[Share]:
         """Add rows for an inequality, and return them with the derivatives of its bound."""
-        direct = self._without_variable(c)
-        if direct is not None:
-            return direct
-        row = self.affine(c.body) <= 0
-        assert isinstance(row, Constraint)
-        self.rows.append(row)
-        return [(row, sp.csr_array(-sp.eye_array(c.size)))]
+        self._source = c
+        shares = self._without_variable(c)
+        if shares is None:
+            row = self.affine(c.body) <= 0
+            assert isinstance(row, Constraint)
+            self._add([row])
+            shares = [(row, sp.csr_array(-sp.eye_array(c.size)))]
+        self._source = None
+        return shares
 
     def affine(self, e: Any) -> Expression:
         """Return an expression with the variables of epigraphs in place of atoms."""
@@ -110,6 +113,7 @@ class Reduction:
 
     def _add(self, rows: Any) -> None:
         for row in rows:
+            row.source = self._source
             if isinstance(row, MatrixInequality):
                 self.inequalities.append(row)
             else:
