@@ -266,8 +266,8 @@ CONVEX_MIX = r"is neither convex nor concave: it adds norm1\(x\) \(convex\) and 
         (
             lambda x, t, X: bo.norm1(bo.norm1(x) - 1),
             TypeError,
-            r"norm1\(norm1\(x\) - 1\) is not convex: norm1 is convex and not monotone here, so its argument must "
-            r"be affine, and norm1\(x\) - 1 is convex",
+            r"norm1\(norm1\(x\) - 1\) is not convex: norm1 is convex and not monotone here, so its argument "
+            r"must be affine, and norm1\(x\) - 1 is convex",
         ),
         (
             lambda x, t, X: bo.max(bo.min(x)),
