@@ -17,6 +17,7 @@ from bregopt.errors import (
 from bregopt.io.dimacs import dimacs_errors
 from bregopt.io.sdpa_reader import read_sdpa
 from bregopt.io.sdpa_writer import write_sdpa
+from bregopt.io.spec import load_spec
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
@@ -75,6 +76,7 @@ __all__ = [
     "inner",
     "lambda_max",
     "learn_kernel",
+    "load_spec",
     "logdet_div",
     "lovasz_theta",
     "max_cut",

@@ -24,6 +24,7 @@ from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import lambda_max
 from bregopt.modeling.objectives import (
     ObjectiveExpression,
+    bregman_div,
     frobenius_div,
     logdet_div,
     sum_squares,
@@ -38,6 +39,7 @@ __all__ = ["FUNCTIONS", "evaluate"]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "LowRank": LowRank,
     "between": between,
+    "bregman_div": bregman_div,
     "diag": diag,
     "frobenius_div": frobenius_div,
     "inner": inner,
