@@ -14,6 +14,8 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
+from bregopt.io.cbf_reader import read_cbf
+from bregopt.io.cbf_writer import write_cbf
 from bregopt.io.dimacs import dimacs_errors
 from bregopt.io.sdpa_reader import read_sdpa
 from bregopt.io.sdpa_writer import write_sdpa
@@ -85,6 +87,7 @@ __all__ = [
     "nearest_psd",
     "norm2",
     "quad_form",
+    "read_cbf",
     "read_sdpa",
     "register_solver",
     "soft",
@@ -96,6 +99,7 @@ __all__ = [
     "trace",
     "tuning",
     "von_neumann_div",
+    "write_cbf",
     "write_sdpa",
 ]
 

@@ -174,7 +174,12 @@ def _parser() -> argparse.ArgumentParser:
 def _source_parser() -> argparse.ArgumentParser:
     """Return the arguments of every command that takes a problem."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("file", type=Path, metavar="FILE", help=ACCEPTED)
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help=f"{ACCEPTED}; - is a spec or, with --problem, a .csv on the standard input",
+    )
     parser.add_argument(
         "--set",
         dest="parameters",

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.arrays import symmetric_matrix
+from bregopt.io.cbf_format import SUFFIXES as CBF
+from bregopt.io.cbf_reader import read_cbf
 from bregopt.io.matrices import SUFFIXES as MATRICES
 from bregopt.io.matrices import read_matrix
 from bregopt.io.sdpa_reader import SUFFIXES as SDPA
@@ -27,7 +29,10 @@ __all__ = [
     "states_problem",
 ]
 
-ACCEPTED = f"a spec (.toml), an SDPA file ({', '.join(SDPA)}) or a matrix ({', '.join(MATRICES)})"
+ACCEPTED = (
+    f"a spec (.toml), an SDPA file ({', '.join(SDPA)}), a CBF file ({', '.join(CBF)}) or a matrix "
+    f"({', '.join(MATRICES)})"
+)
 DIVERGENCES: dict[str, Callable[..., Any]] = {
     "frobenius": frobenius_div,
     "logdet": logdet_div,
@@ -43,7 +48,11 @@ def is_sdpa(path: Path) -> bool:
 
 def states_problem(path: Path) -> bool:
     """Whether a name has the ending of a file that states a whole problem."""
-    return path.suffix.lower() == ".toml" or is_sdpa(path)
+    return path.suffix.lower() == ".toml" or is_sdpa(path) or _is_cbf(path)
+
+
+def _is_cbf(path: Path) -> bool:
+    return path.name.lower().endswith(CBF)
 
 
 def problem_of_file(path: Path, parameters: Mapping[str, Any]) -> Spec:
@@ -54,7 +63,9 @@ def problem_of_file(path: Path, parameters: Mapping[str, Any]) -> Spec:
     TypeError, ValueError
         If the file cannot be read, or a parameter has no value.
     """
-    return _from_sdpa(path) if is_sdpa(path) else _with_values(path, load_spec(path, parameters))
+    if is_sdpa(path):
+        return _from_sdpa(path)
+    return _from_cbf(path) if _is_cbf(path) else _with_values(path, load_spec(path, parameters))
 
 
 def _with_values(path: Path, spec: Spec) -> Spec:
@@ -69,6 +80,13 @@ def _from_sdpa(path: Path) -> Spec:
     program = problem.program()
     sizes = f"{program.m} equalities, {_matrices(problem)}, {program.k} nonnegative numbers"
     return Spec(f"{path.name}: {sizes}", problem)
+
+
+def _from_cbf(path: Path) -> Spec:
+    problem = read_cbf(path)
+    program = problem.program()
+    sizes = f"{program.m} rows, {_matrices(problem)}, {program.k} scalars"
+    return Spec(f"{path.name}: {sizes}, second-order cones: {program.cones.count}", problem)
 
 
 def _matrices(problem: Problem) -> str:
