@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.divergences import LogDet, register_divergence
 from bregopt.io import spec as spec_module
-from bregopt.io.plain_data import CLASSES
+from bregopt.io.plain_data import CLASSES, PlainReader, PlainWriter, same_data
 from bregopt.modeling.problem import Declared
 from bregopt.program.rows import FAMILIES
 
@@ -59,7 +59,7 @@ def again(problem, folder):
 # --- Random problems --------------------------------------------------------------------------------
 
 NUMBER = st.floats(-4, 4, allow_subnormal=False)
-NAMES = st.sampled_from(["Z", "a b", "diag", "lambda", "0", "é", 'q"\\\n', "Z_"])
+NAMES = st.sampled_from(["Z", "a b", "diag", "lambda", "0", "é", 'q"\\\n', "Z_", "name"])
 
 
 class Drawn:
@@ -231,6 +231,25 @@ def test_every_family_and_constraint_is_known():
     assert {kind.__name__ for kind in Declared.__args__} - in_text <= set(CLASSES)
 
 
+class Largest:
+    """A class of a new kind: any number of arguments, one more, and a label."""
+
+    def __init__(self, *arguments: bo.Expression, k: int, label: str = "largest") -> None:
+        self.arguments, self._k, self.label = arguments, k, label
+
+
+def test_a_class_joins_with_its_line(monkeypatch):
+    monkeypatch.setitem(CLASSES, "Largest", Largest)
+    X, t, arrays = bo.PSD(2, name="X"), bo.Parameter(value=1.0, name="t"), {}
+    given = Largest(bo.diag(X) + t, X[0, 1] * 2.5, k=2)
+    table = PlainWriter({X: "X", t: "t"}, arrays).table(given, "c")
+    assert set(table) == {"arguments", "k"}
+    found = PlainReader({"X": X, "t": t}, arrays).item({"class": "Largest", **table})
+    assert (found._k, found.label, len(found.arguments)) == (2, "largest", 2)
+    assert same_data(found, given)
+    assert not same_data(found, Largest(bo.diag(X) + t, X[0, 1] * 2.0, k=2))
+
+
 def test_paths_of_other_kinds_are_refused(tmp_path):
     X = bo.PSD(2)
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] >= 1])
@@ -244,7 +263,7 @@ def test_paths_of_other_kinds_are_refused(tmp_path):
 def damaged(folder, old, new, **arrays):
     X, u = bo.PSD(3, name="X"), bo.Variable(2, name="u")
     rows = X[[0, 1], [1, 2]] + bo.inner([np.eye(3), np.ones((3, 3))], X) / 3 - u
-    distances, norm = bo.sq_distance(X, [0, 1], [1, 2]), bo.norm2(u) <= bo.trace(X)
+    distances, norm = bo.sq_distance(X, [0, 1], [1, 2]), bo.norm2(u - 1) <= bo.trace(X)
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [rows >= [1, 2], distances <= [1, 2], norm])
     problem.to_spec(folder / "a.toml")
     text = (folder / "a.toml").read_text()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ CLASSES: dict[str, type] = {
 
 RESERVED = {"class", "csr", "full", "name"}  # keys of the tables that are not mappings by names
 _CSR = ("data", "indices", "indptr")
+_STARRED = inspect.Parameter.VAR_POSITIONAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +49,15 @@ class PlainWriter:
     arrays: dict[str, Any]
 
     def table(self, item: Any, place: str) -> dict[str, Any]:
-        """Return the fields of an object as values for TOML; fields of None and empty ones are left out."""
+        """Return the fields of an object as values for TOML; those with their default values are left out."""
         if type(item).__name__ not in CLASSES:
             raise TypeError(
                 f"{item!r} cannot be written to a spec: its class {type(item).__name__} is not known there"
             )
-        names = sorted(_annotations(type(item)), key=lambda name: name != "label")  # it says what follows
+        arguments = _arguments(type(item))
+        names = sorted(arguments, key=lambda name: name != "label")  # it says what follows
         found = {name: _attribute(item, name) for name in names}
-        kept = {name: part for name, part in found.items() if not _is_nothing(part)}
+        kept = {name: part for name, part in found.items() if not _is_default(arguments[name], part)}
         return {name: self.value(part, f"{place}.{name}") for name, part in kept.items()}
 
     def value(self, value: Any, place: str) -> Any:
@@ -107,8 +109,8 @@ def same_data(a: Any, b: Any) -> bool:
         return alike and all(same_data(a[key], b[key]) for key in a)
     if isinstance(a, tuple):
         return len(a) == len(b) and all(same_data(x, y) for x, y in zip(a, b, strict=True))
-    if is_dataclass(a):
-        names = [name for name in _annotations(type(a)) if name != "label"]
+    if type(a).__name__ in CLASSES:
+        names = [name for name in _arguments(type(a)) if name != "label"]
         return all(same_data(_attribute(a, name), _attribute(b, name)) for name in names)
     return not isinstance(a, Operand) and bool(a == b)
 
@@ -140,19 +142,22 @@ class PlainReader:
         name = parts.pop("class", "Expression")
         if not isinstance(name, str) or name not in CLASSES:
             raise ValueError(f"class is {name!r}{did_you_mean(str(name), CLASSES)}")
-        annotations = _annotations(CLASSES[name])
+        arguments = _arguments(CLASSES[name])
         for key in parts:
-            if key not in annotations:
-                raise ValueError(f"unknown key {key!r}{did_you_mean(key, annotations)}")
-        for key in _required(CLASSES[name]):
-            if key not in parts:
+            if key not in arguments:
+                raise ValueError(f"unknown key {key!r}{did_you_mean(key, arguments)}")
+        for key, argument in arguments.items():
+            if key not in parts and argument.default is argument.empty and argument.kind is not _STARRED:
                 raise ValueError(f"{key} is missing")
-        item = CLASSES[name](**{key: self._field(key, part, annotations[key]) for key, part in parts.items()})
+        found = {key: self._field(key, part, arguments[key]) for key, part in parts.items()}
+        starred = next((key for key, argument in arguments.items() if argument.kind is _STARRED), "")
+        item = CLASSES[name](*found.pop(starred, ()), **found)
         check_object(item)
         return item
 
-    def _field(self, name: str, value: Any, annotation: str) -> Any:
+    def _field(self, name: str, value: Any, argument: inspect.Parameter) -> Any:
         """Return the value of a field; its annotation says which kind it must have."""
+        annotation = "tuple[Any, ...]" if argument.kind is _STARRED else str(argument.annotation)
         try:
             found = value if annotation.startswith("str") else self._value(value, annotation)
         except (TypeError, ValueError) as error:
@@ -218,23 +223,15 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _annotations(cls: type) -> dict[str, str]:
-    """Return the arguments of a class with their annotations, which are text in this package."""
-    if is_dataclass(cls):
-        return {field.name: str(field.type) for field in fields(cls) if field.init}
-    return {name: str(argument.annotation) for name, argument in inspect.signature(cls).parameters.items()}
+def _arguments(cls: type) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a constructor; their annotations are text in this package."""
+    return inspect.signature(cls).parameters
 
 
-def _required(cls: type) -> list[str]:
-    if is_dataclass(cls):
-        given = [f for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
-        return [field.name for field in given]
-    arguments = inspect.signature(cls).parameters.values()
-    return [argument.name for argument in arguments if argument.default is argument.empty]
-
-
-def _is_nothing(part: Any) -> bool:
-    return part is None or (isinstance(part, Mapping) and not part)
+def _is_default(argument: inspect.Parameter, part: Any) -> bool:
+    if part is None or (isinstance(part, Mapping) and not part):
+        return True
+    return isinstance(part, str | tuple) and type(argument.default) is type(part) and part == argument.default
 
 
 def _attribute(item: Any, name: str) -> Any:

@@ -20,8 +20,7 @@ from bregopt.io.files import read_text
 from bregopt.io.matrices import Table
 from bregopt.io.plain_data import PlainReader
 from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
-from bregopt.io.spec_keys import KEYS, Errors, check_keys, typed
-from bregopt.io.spec_writer import NAME, is_name
+from bregopt.io.spec_keys import KEYS, NAME, Errors, check_keys, is_name, typed
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable

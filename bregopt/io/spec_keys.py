@@ -1,7 +1,9 @@
-"""The keys of spec files, and the errors of one file, collected."""
+"""The keys and names of spec files, and the errors of one file, collected."""
 
 from __future__ import annotations
 
+import keyword
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.errors import did_you_mean
+from bregopt.io.evaluate import FUNCTIONS
 
-__all__ = ["KEYS", "Errors", "check_keys", "typed"]
+__all__ = ["KEYS", "NAME", "Errors", "check_keys", "is_name", "typed"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # The keys of each table of a spec file; the solver checks its own options.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -23,6 +28,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "problem": ("minimize", "maximize", "subject_to"),
 }
 _KINDS = (FileNotFoundError, TypeError, ValueError)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be a name in the expressions of a spec."""
+    return bool(NAME.fullmatch(text)) and not keyword.iskeyword(text) and text not in FUNCTIONS
 
 
 class Errors:

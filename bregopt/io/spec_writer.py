@@ -7,8 +7,6 @@ the same expression, and otherwise by name, with its plain data in the table ``[
 from __future__ import annotations
 
 import itertools
-import keyword
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.divergences import BUILT_IN, DIVERGENCES
-from bregopt.io.evaluate import FUNCTIONS, evaluate
+from bregopt.io.evaluate import evaluate
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
+from bregopt.io.spec_keys import is_name
 from bregopt.io.toml_text import toml_text
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint
@@ -28,15 +27,9 @@ from bregopt.modeling.objectives import DivergenceTerm, Minimize, SquaresTerm
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["NAME", "is_name", "write_spec"]
+__all__ = ["write_spec"]
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can be a name in the expressions of a spec."""
-    return bool(NAME.fullmatch(text)) and not keyword.iskeyword(text) and text not in FUNCTIONS
 
 
 def write_spec(
@@ -90,8 +83,9 @@ class _SpecWriter:
         for side, end in (("lower", u.lower), ("upper", u.upper)):
             if np.isfinite(end).any():
                 table[side] = self._numbers(end.reshape(u.shape), f"{name}_{side}")
-        if isinstance(table.get("lower"), float) and table["lower"] == 0:
-            table = {**{key: part for key, part in table.items() if key != "lower"}, "nonneg": True}
+        if str(table.get("lower")) == "0.0":  # not -0.0
+            table["nonneg"] = True
+            del table["lower"]
         return {**table, **called}
 
     def _parameter(self, name: str, p: Parameter) -> Any:
@@ -142,21 +136,21 @@ class _SpecWriter:
         """Return the text of numbers that a divergence takes."""
         if isinstance(value, LowRank):
             return f"LowRank({self._array(value.factor, name)})"
-        if isinstance(value, Operand):
-            return self._names[value]
         return repr(value) if np.ndim(value) == 0 else self._array(np.asarray(value), name)
 
     def _constraint(self, k: int, c: Any) -> str:
         if isinstance(c, EigenvalueBound):
             return f"lambda_max({self._names[c.X]}) <= {c.cap!r}"
         if not isinstance(c, Constraint):
-            return self._named_data(c, f"constraint{k}")
+            return c.label if self._means(c.label, c) else self._named_data(c, f"constraint{k}")
         text = self._comparison(k, c)
         if c.penalty is None:
             return text
-        gamma = c.penalty.gamma
-        named = isinstance(gamma, Operand)
-        weight = self._names[gamma] if named else self._numbers(gamma.reshape(c.shape), f"gamma{k}")
+        gamma, name = c.penalty.gamma, f"gamma{k}"
+        if isinstance(gamma, Operand):
+            weight: Any = self._affine(gamma.expression(), name)
+        else:
+            weight = self._numbers(gamma.reshape(c.shape), name)
         kind = "" if c.penalty.kind is None else f', penalty="{c.penalty.kind}"'
         return f"soft({text}, gamma={weight}{kind})"
 
@@ -181,14 +175,16 @@ class _SpecWriter:
         A bound is broadcast to the rows when it is read, so its text may mean an array of another shape.
         """
         for text in (e.label, *(self._names[p] for p in e.parameters)):
-            if self._means(text, e, bound):
+            if self._means(text, e, e.shape if bound else None):
                 return text
         return self._named_data(e, name)
 
-    def _means(self, text: str, e: Affine, bound: bool) -> bool:
+    def _means(self, text: str, item: Any, shape: tuple[int, ...] | None = None) -> bool:
+        """Whether a text means an object, after broadcasting to a shape where one is given."""
         try:
-            meant = evaluate(text, self._operands).expression()
-            return same_data(meant.broadcast_to(e.shape) if bound else meant, e)
+            meant = evaluate(text, self._operands)
+            meant = meant.expression() if isinstance(meant, Operand) else meant
+            return same_data(meant if shape is None else meant.broadcast_to(shape), item)
         except (AttributeError, TypeError, ValueError):  # most labels are no expressions
             return False
 
@@ -211,7 +207,7 @@ def _named(operands: Sequence[PSD | Variable | Parameter]) -> dict[Any, str]:
     """Return a name for each operand: its own where it is one, and nobody else's."""
     names: dict[Any, str] = {}
     for operand in operands:
-        if is_name(operand.name) and operand.name not in names.values():
+        if is_name(operand.name) and operand.name not in (*names.values(), *RESERVED):
             names[operand] = operand.name
     taken = {operand.name for operand in operands}
     for operand in operands:
