@@ -127,7 +127,9 @@ class _Reader:
         with at("parameters"):
             self._check_values(sections["parameters"])
         self._read("variables", sections["variables"], self._variable)
-        self._read("expressions", sections["expressions"], self._expression)
+        operands = {name: u for name, u in self._names.items() if isinstance(u, PSD | Variable | Parameter)}
+        plain = PlainReader(operands, self._arrays)
+        self._read("expressions", sections["expressions"], lambda _, table: plain.item(_table(table)))
         problem = self._problem(sections["problem"])
         self._check_used(sections)
         solver, options = "auto", dict(sections["solve"])
@@ -195,7 +197,7 @@ class _Reader:
                 raise ValueError(f"{name!r} is given a value, but is no parameter{did_you_mean(name, table)}")
 
     def _variable(self, name: str, value: Any) -> PSD | Variable:
-        table = typed(value, dict, "the value")
+        table = _table(value)
         if "psd" in table:
             check_keys(table, "matrix")
             return PSD(table["psd"], name=typed(table.get("name", name), str, "name"))
@@ -207,10 +209,6 @@ class _Reader:
             nonneg=typed(table.get("nonneg", False), bool, "nonneg"),
             **ends,
         )
-
-    def _expression(self, name: str, value: Any) -> Any:
-        operands = {key: u for key, u in self._names.items() if isinstance(u, PSD | Variable | Parameter)}
-        return PlainReader(operands, self._arrays).item(typed(value, dict, "the value"))
 
     def _problem(self, table: dict[str, Any]) -> Problem | None:
         """Return the problem; None if an error precedes it."""
@@ -278,6 +276,10 @@ def _mentioned(value: Any) -> Iterator[str]:
         for key, part in value.items():
             yield key
             yield from _mentioned(part)
+
+
+def _table(value: Any) -> Any:
+    return typed(value, dict, "the value")
 
 
 def _shape(value: Any) -> Any:

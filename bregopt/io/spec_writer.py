@@ -197,8 +197,8 @@ class _SpecWriter:
 
     def _free(self, name: str) -> str:
         """Return a name that nothing has yet."""
-        taken = {*self._operands, *self.arrays, *self._expressions}
-        while name in taken or not is_name(name):
+        given = (self._operands, self.arrays, self._expressions)
+        while any(name in names for names in given) or not is_name(name):
             name += "_"
         return name
 
