@@ -1,7 +1,8 @@
-"""Affine atoms of a matrix variable, each as one vectorized row family."""
+"""Affine atoms, of matrix variables as one vectorized row family each."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.products import product
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 
@@ -26,36 +28,41 @@ __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 _SPARSE_SHARE = 0.2
 
 
-def diag(X: PSD) -> Expression:
-    """Return the diagonal of a matrix variable.
+def diag(X: Any) -> Expression:
+    """Return the diagonal of a square matrix, or the diagonal matrix of a vector.
 
     Parameters
     ----------
-    X : PSD
+    X : PSD, or any expression of shape (n, n) or (n,)
 
     Returns
     -------
     Expression
-        Shape ``(n,)``.
+        Shape ``(n,)`` of a matrix, ``(n, n)`` of a vector.
 
     Raises
     ------
-    TypeError
-        If `X` is no matrix variable.
+    TypeError, ValueError
+        If `X` is no square matrix and no vector.
     """
-    X = _matrix(X, "diag")
-    order = np.arange(X.n)
-    return Expression(
-        (X.n,), np.zeros(X.n), {X: Entries(X.n, order, order, np.ones(X.n))}, label=f"diag({X.name})"
-    )
+    if isinstance(X, PSD):
+        order = np.arange(X.n)
+        rows = Entries(X.n, order, order, np.ones(X.n))
+        return Expression((X.n,), np.zeros(X.n), {X: rows}, label=f"diag({X.name})")
+    e = _operand(X, "diag")
+    if len(e.shape) != 1:
+        return _diagonal(e, "diag")
+    n, order = e.size, np.arange(e.size)
+    S = sp.csr_array((np.ones(n), (order * (n + 1), order)), (n * n, n))
+    return e.combined(S, (n, n), f"diag({e.label})")
 
 
-def trace(X: PSD) -> Expression:
-    """Return the trace of a matrix variable.
+def trace(X: Any) -> Expression:
+    """Return the trace of a square matrix.
 
     Parameters
     ----------
-    X : PSD
+    X : PSD, or any expression of shape (n, n), such as ``M @ X``
 
     Returns
     -------
@@ -64,23 +71,25 @@ def trace(X: PSD) -> Expression:
 
     Raises
     ------
-    TypeError
-        If `X` is no matrix variable.
+    TypeError, ValueError
+        If `X` is no square matrix.
     """
-    X = _matrix(X, "trace")
+    if not isinstance(X, PSD):
+        e = _operand(X, "trace")
+        return replace(_diagonal(e, "trace").summed(), label=f"trace({e.label})")
     order = np.arange(X.n)
     terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
     return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
 
 
-def inner(A: Any, X: PSD) -> Expression:
-    """Return ``<A, X> = tr(A X)``.
+def inner(A: Any, X: Any) -> Expression:
+    """Return ``<A, X>``, the sum of the products of the entries: ``tr(A X)`` for a symmetric ``X``.
 
     Parameters
     ----------
-    A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n)
-        Symmetric.
-    X : PSD
+    A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n); or Parameter
+        Symmetric if `X` is a variable.
+    X : PSD, or any expression of the shape of `A`
 
     Returns
     -------
@@ -90,9 +99,13 @@ def inner(A: Any, X: PSD) -> Expression:
     Raises
     ------
     TypeError, ValueError
-        If `A` is not symmetric, not of the order of `X`, not finite real numbers, or has no matrix.
+        If `A` is not of the shape of `X`, not finite real numbers, has no matrix, or is not symmetric for a
+        variable `X`.
     """
-    X = _matrix(X, "inner")
+    if isinstance(A, Operand):
+        return _inner_of_expressions(A.expression(), as_expression(X, "X of inner"))
+    if not isinstance(X, PSD):
+        return _inner_of_expression(A, as_expression(X, "X of inner"))
     single, stack = _matrices(A)
     if not stack:
         raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {X.n}")
@@ -105,6 +118,34 @@ def inner(A: Any, X: PSD) -> Expression:
         if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
             rows = SparseRows.of(rows.m, X.n, rows.coordinates())
     return Expression(() if single else (rows.m,), np.zeros(rows.m), {X: rows}, label=f"inner(A, {X.name})")
+
+
+def _inner_of_expressions(A: Expression, e: Expression) -> Expression:
+    if A.shape != e.shape:
+        raise ValueError(f"A of inner has shape {A.shape}; expected {e.shape}")
+    return replace(product(A, e).summed(), label=f"inner({A.label}, {e.label})")
+
+
+def _inner_of_expression(A: Any, e: Expression) -> Expression:
+    if len(e.shape) != 2:
+        raise ValueError(f"X of inner has shape {e.shape}; expected a matrix")
+    single, stack = _matrices(A)
+    flat = [finite_array(a, "A of inner", ndim=2) for a in stack]
+    for matrix in flat:
+        if matrix.shape != e.shape:
+            raise ValueError(f"A of inner has shape {matrix.shape}; expected {e.shape}")
+    if not flat:
+        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of shape {e.shape}")
+    S = sp.csr_array(np.array([matrix.ravel() for matrix in flat]))
+    return e.combined(S, () if single else (len(flat),), f"inner(A, {e.label})")
+
+
+def _diagonal(e: Expression, atom: str) -> Expression:
+    if len(e.shape) != 2 or e.shape[0] != e.shape[1]:
+        expected = "a square matrix or a vector" if atom == "diag" else "a square matrix"
+        raise ValueError(f"X of {atom} has shape {e.shape}; expected {expected}")
+    n = e.shape[0]
+    return e.taken(np.arange(n) * (n + 1), (n,), f"diag({e.label})")
 
 
 def quad_form(Z: Any, X: PSD) -> Expression:
@@ -140,7 +181,12 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     m = matrix.shape[0]
     if m == 0:
         raise ValueError("Z of quad_form has no rows; expected at least one")
-    return Expression(shape, np.zeros(m), {X: RankOne(matrix, np.ones(m))}, label=f"quad_form(Z, {X.name})")
+    return Expression(
+        shape,
+        np.zeros(m),
+        {X: RankOne(matrix, np.ones(m))},
+        label=f"quad_form({'Z' if shape else 'z'}, {X.name})",
+    )
 
 
 def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
@@ -181,24 +227,40 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
-def sum(expression: Any) -> Expression:
-    """Return the sum of all elements of an expression.
+def sum(expression: Any, axis: int | None = None) -> Expression:
+    """Return the sum of all elements of an expression, or the sums along an axis.
 
     Parameters
     ----------
     expression : Expression, variable, parameter or array_like
+    axis : int, optional
+        The axis that is summed, as in NumPy; None for all.
 
     Returns
     -------
     Expression
-        A scalar.
+        A scalar, or an array without that axis.
 
     Raises
     ------
     TypeError, ValueError
-        If numbers are not finite and real, or there are none.
+        If numbers are not finite and real, there are none, or the expression has no such axis.
     """
-    return as_expression(expression, "expression of sum").summed()
+    e = as_expression(expression, "expression of sum")
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
+        raise TypeError(f"axis of sum is {axis!r}; expected an integer or None")
+    if axis is not None and not -len(e.shape) <= axis < len(e.shape):
+        raise ValueError(f"axis of sum is {axis}, but {e.label} has shape {e.shape}")
+    return e.summed(axis)
+
+
+def _operand(X: Any, atom: str) -> Expression:
+    if not isinstance(X, Operand):
+        raise TypeError(
+            f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable or an expression; for numbers "
+            f"there is np.{atom}"
+        )
+    return X.expression()
 
 
 def _matrix(X: Any, atom: str) -> PSD:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,10 @@ class Variable(Operand):
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
+        return self._expression
+
+    @cached_property
+    def _expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)
 
@@ -277,6 +282,10 @@ class Parameter(Operand):
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
+        return self._expression
+
+    @cached_property
+    def _expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), parameters={self: eye}, label=self.name)
 
