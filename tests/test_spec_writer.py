@@ -75,6 +75,8 @@ class Drawn:
         self.w = bo.Variable((2, 2), name=names[4])
         self.t = bo.Parameter(value=draw(st.floats(0.5, 2)), name=draw(NAMES))
         self.g = bo.Parameter(2, value=self.rng.uniform(0.5, 2, 2), name="g")
+        self.P0 = bo.Parameter((3, 3), value=self.symmetric(3, 1)[0], name="P0")
+        self.w0 = self.rng.normal(size=(2, 2))
 
     def symmetric(self, n, m):
         A = self.rng.normal(size=(m, n, n))
@@ -93,6 +95,8 @@ class Drawn:
             "dense": lambda: bo.inner(self.symmetric(X.n, 2), X),
             "sparse": lambda: bo.inner([sp.csr_array(np.eye(X.n)), sp.csr_array((X.n, X.n))], X),
             "diagonal": lambda: bo.diag(self.X)[:2],
+            "product": lambda: self.rng.normal(size=(2, X.n)) @ X @ self.rng.normal(size=X.n),
+            "parameter": lambda: self.t * X[i, j] - 2 * self.g * self.u,
             "trace": lambda: bo.trace(X) + np.zeros(2),
             "ordinary": lambda: self.w[0] - self.rng.normal(size=(2, 2)) @ self.u,
             "scalar": lambda: self.v * [1.0, 0.0] + bo.sum(X),
@@ -108,7 +112,7 @@ class Drawn:
         return e
 
     def constraint(self):
-        e = self.expression()
+        e, X0 = self.expression(), self.symmetric(3, 1)[0]
         bound = self.draw(st.sampled_from([1, -0.0, np.array([1.5, -3]), self.t, self.g, 3 * self.t - 1]))
         kinds = {
             "<=": lambda: e <= bound,
@@ -124,6 +128,8 @@ class Drawn:
             ),
             "soft": lambda: bo.soft(e <= bound, self.draw(st.sampled_from([2.0, [1.0, 2], self.g])), "hinge"),
             "cap": lambda: bo.lambda_max(self.Y) <= self.draw(st.floats(0.1, 9)),
+            "inequality": lambda: self.X >> self.draw(st.sampled_from([X0, self.t * np.eye(3)])),
+            "ordered": lambda: self.w @ self.w0.T + self.w0 @ self.w.T << 2 * np.eye(2),
             "norm": lambda: bo.norm2(e) <= self.v + 1,
             "squares": lambda: bo.sum_squares(e) <= self.draw(st.sampled_from([2.0, self.t, self.v])),
         }
@@ -134,17 +140,19 @@ class Drawn:
         Y0 = np.eye(self.Y.n) + np.ones((self.Y.n, self.Y.n)) / 3
         terms = {
             "frobenius": lambda: self.draw(st.floats(0.1, 3)) * bo.frobenius_div(self.X, X0),
+            "parametric": lambda: (2 * self.t + 1) * bo.frobenius_div(self.X, self.P0),
             "weighted": lambda: bo.frobenius_div(self.X, X0, weights=np.abs(H)),
             "logdet": lambda: self.t * (0.5 * bo.logdet_div(self.Y, Y0)),
             "low rank": lambda: bo.von_neumann_div(self.Y, bo.LowRank(Y0[:, :1])),
+            "weighed squares": lambda: self.t * bo.sum_squares(self.rows()),
             "squares": lambda: 2 * bo.sum_squares(self.expression()),
             "affine": lambda: bo.sum(self.expression()) + self.draw(NUMBER),
             "nothing": lambda: 1.5,
         }
         chosen = self.draw(st.lists(st.sampled_from(sorted(terms)), min_size=1, max_size=4, unique=True))
-        for one, other in (("frobenius", "weighted"), ("logdet", "low rank")):
-            if {one, other} <= set(chosen):
-                chosen.remove(other)
+        for group in (("frobenius", "weighted", "parametric"), ("logdet", "low rank")):
+            for name in [name for name in chosen if name in group][1:]:
+                chosen.remove(name)
         if self.draw(st.booleans()):
             return bo.Minimize(sum((terms[name]() for name in chosen), 0.0))
         total = -bo.trace(self.X)

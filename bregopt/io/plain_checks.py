@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.modeling.affine import Affine
+from bregopt.modeling.affine import Affine, Product
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program.rows import Coordinates, Rows
+from bregopt.program.rows import Bilinear, Coordinates, Rows
 
 __all__ = ["check_object"]
 
@@ -24,8 +25,14 @@ def check_object(item: Any) -> None:
     """Raise a ValueError if the parts of an object do not agree."""
     if isinstance(item, Affine):
         _check_affine(item)
+    elif isinstance(item, Product):
+        _check_product(item)
     elif isinstance(item, SecondOrderConstraint):
         _check_cones(item)
+    elif isinstance(item, MatrixInequality):
+        _expect(item.body.shape, 2 * item.body.shape[:1], "body")
+    elif isinstance(item, Bilinear):
+        _check_bilinear(item)
     elif is_dataclass(item) and isinstance(item, Rows):
         _check_family(item)
 
@@ -44,6 +51,22 @@ def _check_affine(e: Affine) -> None:
                 raise TypeError(f"{u!r} has {matrix!r}; expected a sparse matrix of a {kind.__name__}")
             _expect(matrix.shape, (e.size, u.size), f"the matrix of {u.name}")
             _check_finite(matrix, f"the matrix of {u.name}")
+    for product in e.products:
+        if not isinstance(product, Product):
+            raise TypeError(f"products has {product!r}; expected products of parameters")
+        _expect(product.weights.shape[:1], (e.size,), "weights")
+
+
+def _check_product(product: Product) -> None:
+    p, factor = product.parameter, product.factor
+    if not isinstance(p, Parameter) or not isinstance(factor, Affine) or not sp.issparse(product.weights):
+        raise TypeError(f"{product!r}: expected a parameter, an expression and a sparse matrix")
+    if factor.constant.any() or factor.parameters or factor.products:
+        raise ValueError("factor has constants or parameters; expected variables alone")
+    _check_index(product.at, p.size, "at")
+    _expect(product.at.shape, (factor.size,), "at")
+    _expect(product.weights.shape[1:], (factor.size,), "weights")
+    _check_finite(product.weights, "weights")
 
 
 def _check_cones(cones: SecondOrderConstraint) -> None:
@@ -67,6 +90,16 @@ def _check_family(rows: Any) -> None:
             _check_finite(part, field.name)
             if len(part.shape) == 3 and (part != part.transpose(0, 2, 1)).any():
                 raise ValueError(f"{field.name} has a matrix that is not symmetric")
+
+
+def _check_bilinear(rows: Bilinear) -> None:
+    for name, factor, index in (("L", rows.L, rows.i), ("R", rows.R, rows.j)):
+        _expect(factor.shape[1:], (rows.n,), name)
+        _check_finite(factor, name)
+        _expect(index.shape, (rows.m,), f"the index of {name}")
+        _check_index(index, factor.shape[0], f"the index of {name}")
+    _expect(rows.weight.shape, (rows.m,), "weight")
+    _check_finite(rows.weight, "weight")
 
 
 def _check_terms(t: Coordinates, m: int, n: int) -> None:

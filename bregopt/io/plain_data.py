@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 
 from bregopt.errors import did_you_mean
 from bregopt.io.plain_checks import check_object
+from bregopt.modeling.affine import Product
 from bregopt.modeling.expressions import Expression, Operand
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.program.rows import FAMILIES, Coordinates
 
 __all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "is_constant", "same_data"]
 
 CLASSES: dict[str, type] = {
-    cls.__name__: cls for cls in (*FAMILIES, Coordinates, Expression, SecondOrderConstraint)
+    cls.__name__: cls
+    for cls in (*FAMILIES, Coordinates, Product, Expression, SecondOrderConstraint, MatrixInequality)
 }
 
 RESERVED = {"class", "csr", "full", "name"}  # keys of the tables that are not mappings by names

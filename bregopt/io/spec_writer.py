@@ -111,7 +111,7 @@ class _SpecWriter:
         terms = [self._divergence(t) for t in expression.terms]
         terms += [self._squares(s) for s in expression.squares]
         affine = expression.affine
-        if not affine.is_constant or affine.parameters:
+        if not affine.is_constant or affine.operands("parameters"):
             terms.append(self._affine(affine, "cost"))
         elif affine.constant[0] or not terms:
             terms.append(repr(float(affine.constant[0])))
@@ -124,18 +124,23 @@ class _SpecWriter:
         arguments += [] if own else [f'divergence="{t.divergence}"']
         arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in t.parameters.items()]
         call = f"{t.divergence if own else 'bregman'}_div({', '.join(arguments)})"
-        if t.parameter is None:
-            return _scaled(t.weight, call)
-        weighed = call if t.weight == 1 else f"({_scaled(t.weight, call)})"
-        return f"{self._names[t.parameter]} * {weighed}"
+        return self._weighed(t, call)
 
     def _squares(self, s: SquaresTerm) -> str:
-        return _scaled(s.weight, f"sum_squares({self._affine(s.argument, 'squared')})")
+        return self._weighed(s, f"sum_squares({self._affine(s.argument, 'squared')})")
+
+    def _weighed(self, term: DivergenceTerm | SquaresTerm, text: str) -> str:
+        if term.parameter is None:
+            return _scaled(term.weight, text)
+        scaled = text if term.weight == 1 else f"({_scaled(term.weight, text)})"
+        return f"{self._affine(term.parameter, 'weight')} * {scaled}"
 
     def _matrix(self, value: Any, name: str) -> str:
         """Return the text of numbers that a divergence takes."""
         if isinstance(value, LowRank):
             return f"LowRank({self._array(value.factor, name)})"
+        if isinstance(value, Operand):
+            return self._affine(value.expression(), name)
         return repr(value) if np.ndim(value) == 0 else self._array(np.asarray(value), name)
 
     def _constraint(self, k: int, c: Any) -> str:
@@ -165,7 +170,7 @@ class _SpecWriter:
         return f"{body} {c.sense} {self._bound(end, f'bound{k}')}"
 
     def _bound(self, end: Any, name: str) -> str:
-        if end.parameters:
+        if end.operands("parameters"):
             return self._affine(end, name, bound=True)
         return str(self._numbers(end.constant.reshape(end.shape), name))
 
@@ -174,7 +179,7 @@ class _SpecWriter:
 
         A bound is broadcast to the rows when it is read, so its text may mean an array of another shape.
         """
-        for text in (e.label, *(self._names[p] for p in e.parameters)):
+        for text in (e.label, *(self._names[p] for p in e.operands("parameters"))):
             if self._means(text, e, e.shape if bound else None):
                 return text
         return self._named_data(e, name)
