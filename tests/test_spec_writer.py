@@ -271,7 +271,7 @@ def test_paths_of_other_kinds_are_refused(tmp_path):
 def damaged(folder, old, new, **arrays):
     X, u = bo.PSD(3, name="X"), bo.Variable(2, name="u")
     rows = X[[0, 1], [1, 2]] + bo.inner([np.eye(3), np.ones((3, 3))], X) / 3 - u
-    distances, norm = bo.sq_distance(X, [0, 1], [1, 2]), bo.norm2(u - 1) <= bo.trace(X)
+    distances, norm = bo.sq_distance(X, [0, 1], [1, 2]), bo.norm2(2 * u - [1.0, 2.5]) <= bo.trace(X)
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [rows >= [1, 2], distances <= [1, 2], norm])
     problem.to_spec(folder / "a.toml")
     text = (folder / "a.toml").read_text()

@@ -166,7 +166,7 @@ def _second_order(body: Expression, kind: str, sizes: list[int]) -> SecondOrderC
         half = np.sqrt(0.5)
         turned[starts, starts] = turned[starts, starts + 1] = turned[starts + 1, starts] = half
         turned[starts + 1, starts + 1] = -half
-        body = body.mapped(sp.csr_array(turned))
+        body = sp.csr_array(turned) @ body
     axes = np.zeros(body.size)
     axes[starts] = 1.0
     return SecondOrderConstraint(body, np.array(sizes), f"{body.label} in {kind}", axes)
