@@ -162,6 +162,8 @@ class Drawn:
 
     def problem(self):
         rows = [self.constraint() for _ in range(self.draw(st.integers(0, 4)))]
+        for k, row in enumerate(rows[: self.draw(st.integers(0, 2))]):
+            row.named(f"{self.draw(NAMES)} {k}")
         return bo.Problem(self.objective(), [bo.diag(self.X) == 1, *rows])
 
 

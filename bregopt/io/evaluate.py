@@ -22,6 +22,7 @@ from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, tra
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import lambda_max
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import (
     ObjectiveExpression,
     bregman_div,
@@ -37,6 +38,14 @@ from bregopt.program.lowrank import LowRank
 
 __all__ = ["FUNCTIONS", "evaluate"]
 
+
+def named(constraint: Any, name: str) -> Any:
+    """Give a constraint a name, and return it."""
+    if not isinstance(constraint, Named):
+        raise TypeError(f"{constraint!r} is no constraint; expected one to be named")
+    return constraint.named(name)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "LowRank": LowRank,
     "between": between,
@@ -47,6 +56,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hstack": hstack,
     "inner": inner,
     "lambda_max": lambda_max,
+    "named": named,
     "logdet_div": logdet_div,
     "norm2": norm2,
     "quad_form": quad_form,

@@ -7,6 +7,7 @@ the same expression, and otherwise by name, with its plain data in the table ``[
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,11 @@ class _SpecWriter:
         return repr(value) if np.ndim(value) == 0 else self._array(np.asarray(value), name)
 
     def _constraint(self, k: int, c: Any) -> str:
+        text = self._unnamed(k, c)
+        return text if c.name is None else f"named({text}, name={json.dumps(c.name, ensure_ascii=False)})"
+
+    def _unnamed(self, k: int, c: Any) -> str:
+        """Return the text of a constraint without its name."""
         if isinstance(c, EigenvalueBound):
             return f"lambda_max({self._names[c.X]}) <= {c.cap!r}"
         if not isinstance(c, Constraint):
