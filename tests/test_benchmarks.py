@@ -43,6 +43,7 @@ def table_of(text):
 @pytest.mark.parametrize(
     ("name", "small", "needed"),
     [
+        ("compiling", ["--order", "6", "--rows", "10"], None),
         ("lowering", ["--orders", "6", "--constraints", "10"], None),
         ("online", ["--rounds", "1", "--trials", "5"], None),
         ("sweep", ["--sides", "2", "--order", "21"], None),

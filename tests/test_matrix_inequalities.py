@@ -94,7 +94,8 @@ class TestBesideCvxpy:
         least = np.linalg.lstsq(A, b, rcond=None)
         assert sol.value == pytest.approx(least[1][0], rel=1e-6)
         np.testing.assert_allclose(x.value, least[0], atol=1e-4)
-        assert sol.X == ()
+        assert sol.X == sol.rank == ()
+        assert "no matrix variable" in repr(sol)
 
     def test_of_a_variable_as_a_whole_is_its_own_cone(self, rng):
         C = symmetric(rng, 4)
@@ -137,6 +138,61 @@ class TestBesideCvxpy:
         check(problem, own, cp.Problem(cp.Minimize(cp.sum(y)), theirs), theirs)
 
 
+class TestSymmetricVariables:
+    def test_nearest_matrix_between_two(self, rng):
+        n, A, B = 4, symmetric(rng, 4), symmetric(rng, 4)
+        S, t = bo.Variable((n, n), symmetric=True, name="S"), bo.Variable()
+        Y, s = cp.Variable((n, n), symmetric=True), cp.Variable()
+        own = [S >> A, S >> B, t * np.eye(n) >> S - A]
+        theirs = [Y >> A, Y >> B, s * np.eye(n) >> Y - A]
+        goal, other = t + bo.trace(S) / 10 + S[0, 1], s + cp.trace(Y) / 10 + Y[0, 1]
+        problem = bo.Problem(bo.Minimize(goal), [*own, S <= 9, bo.sum(S) >= -3])
+        sol = check(problem, own, cp.Problem(cp.Minimize(other), [*theirs, Y <= 9, cp.sum(Y) >= -3]), theirs)
+        assert np.array_equal(S.value, S.value.T)
+        assert sol.u["S"] is S.value
+        assert not S.value.flags.writeable
+        assert problem.objective.expression.value == pytest.approx(sol.value)
+
+    def test_elements_bounds_and_values(self, rng):
+        A = symmetric(rng, 3)
+        S = bo.Variable((3, 3), symmetric=True, lower=A - 1, upper=2)
+        assert S.size == len(S.lower) == 6
+        S.value = A
+        np.testing.assert_array_equal(S.expression().value, A)
+        np.testing.assert_array_equal((S @ np.eye(3)).value, A)
+        np.testing.assert_array_equal(S.with_elements(S.elements), A)
+
+    @pytest.mark.parametrize(
+        ("make", "error", "message"),
+        [
+            (
+                lambda: bo.Variable((2, 3), symmetric=True, name="S"),
+                ValueError,
+                r"S is symmetric and has shape \(2, 3",
+            ),
+            (lambda: bo.Variable(symmetric=True), ValueError, "expected a square matrix"),
+            (
+                lambda: bo.Variable((2, 2), symmetric=1),
+                TypeError,
+                "symmetric of .* is 1; expected True or False",
+            ),
+            (
+                lambda: bo.Variable((2, 2), symmetric=True, lower=[[0, 1], [2, 0]]),
+                ValueError,
+                "lower of .* symmetric",
+            ),
+            (
+                lambda: setattr(bo.Variable((2, 2), symmetric=True), "value", [[0, 1], [2, 0]]),
+                ValueError,
+                "not symm",
+            ),
+        ],
+    )
+    def test_what_is_refused(self, make, error, message):
+        with pytest.raises(error, match=message):
+            make()
+
+
 def test_through_cvxpy_and_back():
     x = bo.Variable(2, name="x")
     own = bo.diag(x) << np.array([[2.0, 1.0], [1.0, 2.0]])
@@ -167,6 +223,18 @@ V, t = bo.Variable((3, 3), name="V"), bo.Variable(name="t")
 def test_what_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make(bo.PSD(3, name="X"))
+
+
+def test_problems_without_a_matrix_variable():
+    x, t = bo.Variable(2, name="x"), bo.Variable(name="t")
+    rows = [bo.bmat([[t, x[0]], [x[0], 1]]) >> 0, x[None, :1] >> np.array([[0.5]]), bo.sum(x) == 1]
+    problem = bo.Problem(bo.Minimize(t), rows)
+    assert repr(problem) == "Problem(Minimize(t), 3 constraints with 5 rows)"
+    table = bo.cross_check(problem)
+    assert table.ok
+    assert {"path", "cvxpy"} <= {row.solver for row in table.rows}
+    assert problem.value == pytest.approx(0.25, abs=1e-6)
+    assert problem.solve(warm_start=True).status == "optimal"
 
 
 def test_operands_stand_as_they_were_written():

@@ -639,7 +639,7 @@ BAD_SPECS = {
     "objective-sign": (
         '"frobenius_div(X, A)"',
         '"-frobenius_div(X, A)"',
-        ValueError,
+        TypeError,
         "problem: minimize: Minimize",
     ),
     "objective-constraint": ('"frobenius_div(X, A)"', '"X == A"', TypeError, "problem: minimize: "),

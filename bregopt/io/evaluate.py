@@ -20,19 +20,17 @@ import scipy.sparse as sp
 from bregopt.errors import did_you_mean
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.convex import elementwise, extremes
+from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
+from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
+from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
+from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
+from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.largest_eigenvalue import lambda_max
 from bregopt.modeling.naming import Named
-from bregopt.modeling.objectives import (
-    ObjectiveExpression,
-    bregman_div,
-    frobenius_div,
-    logdet_div,
-    sum_squares,
-    von_neumann_div,
-)
+from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
-from bregopt.modeling.second_order import norm2
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.program.lowrank import LowRank
 
@@ -48,6 +46,7 @@ def named(constraint: Any, name: str) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "LowRank": LowRank,
+    "abs": elementwise.abs,
     "between": between,
     "bmat": bmat,
     "bregman_div": bregman_div,
@@ -56,12 +55,26 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hstack": hstack,
     "inner": inner,
     "lambda_max": lambda_max,
+    "lambda_min": lambda_min,
+    "lambda_sum_largest": lambda_sum_largest,
+    "log_det": log_det,
     "named": named,
     "logdet_div": logdet_div,
+    "max": extremes.max,
+    "maximum": maximum,
+    "min": extremes.min,
+    "minimum": minimum,
+    "norm1": norm1,
     "norm2": norm2,
+    "norm_inf": norm_inf,
+    "norm_nuc": norm_nuc,
+    "pos": pos,
     "quad_form": quad_form,
+    "quad_over_lin": quad_over_lin,
+    "sigma_max": sigma_max,
     "soft": soft,
     "sq_distance": sq_distance,
+    "square": square,
     "sum": sum,
     "sum_squares": sum_squares,
     "trace": trace,
@@ -196,7 +209,7 @@ class _Evaluator(ast.NodeVisitor):
         if function is None:
             self._refuse(node, "a constraint compares with <=, >= or ==")
         left, right = self.visit(node.left), self.visit(node.comparators[0])
-        if not any(isinstance(side, Operand | ObjectiveExpression) for side in (left, right)):
+        if not any(isinstance(side, Operand) for side in (left, right)):
             self._refuse(node, "a constraint needs an affine expression of a variable on at least one side")
         constraint: Declared = self._apply(node, function, left, right)
         return constraint

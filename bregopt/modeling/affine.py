@@ -117,12 +117,12 @@ class Affine(Formula):
     @property
     def value(self) -> Array | float | None:
         """The number or array at the current values, None if a variable or parameter has none."""
-        operands = (*self.operands("psd"), *self.operands("variables"), *self.operands("parameters"))
-        values = {operand: operand.value for operand in operands}
+        values = {X: X.value for X in self.operands("psd")}
+        values |= {p: p.elements for p in (*self.operands("variables"), *self.operands("parameters"))}
         return None if any(value is None for value in values.values()) else self.at(values)
 
     def at(self, values: Mapping[Any, Any]) -> Array | float:
-        """Return the number or array at given values of its operands."""
+        """Return the number or array at given matrices, and elements of variables and parameters."""
         total = self.constant.copy()
         for X, rows in self.psd.items():
             total += rows.apply(values[X])

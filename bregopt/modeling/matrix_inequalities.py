@@ -101,7 +101,8 @@ class MatrixInequality(Named):
         raise ValueError(
             f"{self.label}: the difference E of the two sides is not symmetric: its entries [{i}, {j}] and "
             f"[{j}, {i}] are different expressions; expected a symmetric matrix. If only the symmetric part "
-            "is to be psd, as CVXPY reads it, write (E + E.T) / 2 >> 0"
+            "is to be psd, as CVXPY reads it, write (E + E.T) / 2 >> 0; a variable may be declared with "
+            "symmetric=True"
         )
 
     def __bool__(self) -> NoReturn:

@@ -17,6 +17,7 @@ from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
@@ -32,7 +33,7 @@ from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 
 
 class Problem:
@@ -215,7 +216,7 @@ class Problem:
             X._value = value  # read-only, as the answer and the next warm start share it
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            u._value = _shaped(raw.u[place], u.shape) if found else None
+            u._value = u.with_elements(raw.u[place]) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
@@ -223,6 +224,7 @@ class Problem:
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
         self._set_duals_of_inequalities(raw)
+        self._compiled.set_convex_duals(raw.duals, z)
         sign = self.objective.sign
         declarations = None if found else self._compiled.declarations(self.constraints)
         stop_reason = raw.stop_reason
@@ -254,7 +256,7 @@ class Problem:
         """Return the ray of an unbounded problem, with the names of variables."""
         if raw._ray is None:
             return None
-        u = {u.name: _shaped(raw.u[place], u.shape) for u, place in self._compiled.variable_slices()}
+        u = {u.name: u.with_elements(raw.u[place]) for u, place in self._compiled.variable_slices()}
         return Ray(_one_or_all(raw._ray[: len(self.matrices)]), u)
 
     def __str__(self) -> str:
@@ -275,9 +277,9 @@ class Problem:
 
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")
-        orders = ", ".join(f"{X.name}: {X.n} x {X.n}" for X in self.matrices)
         constraints = _counted(len(self.constraints), "constraint")
-        return f"Problem({self.objective!r}, {constraints} with {rows}, {orders})"
+        orders = [f"{X.name}: {X.n} x {X.n}" for X in self.matrices]
+        return f"Problem({', '.join([repr(self.objective), f'{constraints} with {rows}', *orders])})"
 
 
 def _multipliers_of_cones(raw: Solution) -> Array | None:
@@ -310,10 +312,6 @@ def _with_labels(c: Any) -> Any:
 def _one_or_all(X: Any) -> Any:
     """Return the matrix, a tuple of several, or None."""
     return X if X is None else X[0] if len(X) == 1 else tuple(X)
-
-
-def _shaped(part: Array, shape: tuple[int, ...]) -> Array | float:
-    return part.reshape(shape) if shape else float(part[0])
 
 
 def _counted(number: int, noun: str) -> str:

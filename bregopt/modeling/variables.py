@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, finite_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank
@@ -117,7 +117,7 @@ class PSD(Operand):
 
 
 class Variable(Operand):
-    """An ordinary scalar or vector variable.
+    """An ordinary scalar, vector or array variable, or a symmetric matrix.
 
     Parameters
     ----------
@@ -129,6 +129,9 @@ class Variable(Operand):
         Short for ``lower=0``.
     lower, upper : float or array_like of that shape, optional
         The bounds of the variable.
+    symmetric : bool
+        Whether a matrix variable is symmetric; it need not be positive semidefinite. Its elements are the
+        entries on and above the diagonal.
 
     Attributes
     ----------
@@ -139,8 +142,8 @@ class Variable(Operand):
     Raises
     ------
     TypeError, ValueError
-        If the shape, the name or `nonneg` is invalid, bounds are not numbers, a lower bound is above the
-        upper one, or a value set has another shape or is out of bounds.
+        If the shape, the name, `nonneg` or `symmetric` is invalid, bounds are not numbers, a lower bound is
+        above the upper one, or a value set has another shape, is out of bounds, or is not symmetric.
     """
 
     def __init__(
@@ -151,9 +154,11 @@ class Variable(Operand):
         nonneg: bool = False,
         lower: Any = None,
         upper: Any = None,
+        symmetric: bool = False,
     ) -> None:
         self.shape = _shape(shape)
         self.name = _named(name, "u")
+        self.symmetric = self._is_square(symmetric)
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         if not isinstance(nonneg, bool):
             raise TypeError(f"nonneg of {self.name} is {nonneg!r}; expected True or False")
@@ -180,8 +185,9 @@ class Variable(Operand):
         self._value = None if value is None else self._checked(value)
 
     def _checked(self, value: Any) -> Array | float:
-        array = _shaped(value, f"value of {self.name}", self.shape)
-        found = array.ravel()
+        name = f"value of {self.name}"
+        array = _shaped(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
+        found = self._elements_of(array)
         slack = _VALUE_TOL * np.maximum(1.0, np.abs(found))
         outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
         if len(outside):
@@ -192,8 +198,32 @@ class Variable(Operand):
 
     @property
     def size(self) -> int:
-        """The number of elements."""
-        return int(np.prod(self.shape, dtype=int))
+        """The number of elements; of a symmetric matrix those on and above the diagonal."""
+        count = int(np.prod(self.shape, dtype=int))
+        return count if not self.symmetric else (count + self.shape[0]) // 2
+
+    @property
+    def elements(self) -> Array | None:
+        """The elements of the value, row by row, shape ``(size,)``, or None."""
+        return None if self._value is None else self._elements_of(np.asarray(self._value))
+
+    def with_elements(self, elements: Array) -> Array | float:
+        """Return the value with the given elements, shape ``(size,)``."""
+        if self.shape == ():
+            return float(elements[0])
+        return elements[self._element_of if self.symmetric else slice(None)].reshape(self.shape)
+
+    def _elements_of(self, array: Array) -> Array:
+        return array[np.triu_indices(self.shape[0])] if self.symmetric else array.ravel()
+
+    @property
+    def _element_of(self) -> IntArray:
+        """The element that each entry of a symmetric matrix is, row by row."""
+        n = self.shape[0]
+        i, j = np.indices(self.shape).reshape(2, -1)
+        i, j = np.minimum(i, j), np.maximum(i, j)
+        element: IntArray = i * n - i * (i + 1) // 2 + j
+        return element
 
     def __getitem__(self, key: Any) -> Expression:
         return self.expression()[key]
@@ -205,21 +235,33 @@ class Variable(Operand):
     @cached_property
     def _expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
-        return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)
+        entries = eye[self._element_of] if self.symmetric else eye
+        count = math.prod(self.shape)
+        return Expression(self.shape, np.zeros(count), variables={self: entries}, label=self.name)
+
+    def _is_square(self, symmetric: Any) -> bool:
+        if not isinstance(symmetric, bool):
+            raise TypeError(f"symmetric of {self.name} is {symmetric!r}; expected True or False")
+        if symmetric and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
+            raise ValueError(f"{self.name} is symmetric and has shape {self.shape}; expected a square matrix")
+        return symmetric
 
     def _bound(self, value: Any, name: str, default: float) -> Array:
         if value is None:
             return np.full(self.size, default)
         array = finite_array(value, f"{name} of {self.name}")
+        if self.symmetric and array.ndim:
+            array = symmetric_matrix(array, f"{name} of {self.name}")
         try:
-            return np.broadcast_to(array, self.shape).ravel().copy()
+            return self._elements_of(np.broadcast_to(array, self.shape)).copy()
         except ValueError:
             raise ValueError(
                 f"{name} of {self.name} has shape {array.shape}; expected {self.shape}"
             ) from None
 
     def __repr__(self) -> str:
-        return f"Variable({self.shape}, name={self.name!r})"
+        symmetric = ", symmetric=True" if self.symmetric else ""
+        return f"Variable({self.shape}, name={self.name!r}{symmetric})"
 
 
 class Parameter(Operand):
@@ -269,6 +311,11 @@ class Parameter(Operand):
     @value.setter
     def value(self, value: Any) -> None:
         self._value = _shaped(value, f"value of parameter {self.name}", self.shape)
+
+    @property
+    def elements(self) -> Array | None:
+        """The elements of the value, row by row, shape ``(size,)``, or None."""
+        return None if self._value is None else self._value.ravel()
 
     def __getitem__(self, key: Any) -> Expression:
         return self.expression()[key]
