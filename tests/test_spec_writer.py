@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import tomllib
 import warnings
 from pathlib import Path
@@ -201,6 +202,53 @@ def test_texts_of_the_language_are_written_where_they_mean_the_same(tmp_path):
     assert [p.name for p in twin.parameters] == ["t"]
 
 
+def atoms():
+    """Return an objective and constraints with every kind of atom and of linear map."""
+    X, u, v, t = (
+        bo.PSD(3, name="X"),
+        bo.Variable(3, name="u"),
+        bo.Variable(name="v"),
+        bo.Parameter(value=2.0, name="t"),
+    )
+    d = np.array([1.0, 2.0, 3.0])
+    return {
+        "norms": (bo.norm1(u) + bo.trace(X), [bo.norm1(u - d) + bo.trace(X) <= v, bo.norm_inf(u) <= 3]),
+        "nested": (
+            bo.max(bo.abs(u - d)) + bo.trace(X),
+            [bo.sum(bo.abs(u)) <= 3, bo.sum(d * bo.abs(u - 1)) <= 4],
+        ),
+        "log_det": (bo.trace(X) - bo.log_det(X), [bo.lambda_max(X - np.eye(3)) <= 3]),
+        "parameter": (
+            t * bo.norm1(u - d) + bo.frobenius_div(X, np.eye(3)),
+            [bo.lambda_sum_largest(X, 2) <= 3],
+        ),
+        "several": (
+            0.25 * bo.norm_inf(u),
+            [bo.lambda_min(X) >= 0.1, bo.pos(u) <= d, bo.maximum(u, 2 * u - 1) <= d],
+        ),
+        "quadratic": (
+            bo.trace(X),
+            [bo.square(u) <= d, bo.quad_over_lin(u, v) <= bo.trace(X), bo.sum_squares(u - 1) <= 4],
+        ),
+        "maps": (bo.trace(X), [d * bo.abs(u) <= [1, 2, 3], bo.abs(u)[:2] <= 1, d * bo.norm1(u) <= d]),
+    }
+
+
+def numbers(problem):
+    """Return the program without the names of variables that epigraphs add, which are counted."""
+    text = repr(bits(dataclasses.replace(problem.program(), labels=(), columns=())))
+    return re.sub(r"'[Xu]\d+'", "name", text)
+
+
+@pytest.mark.parametrize("name", atoms())
+def test_convex_atoms_are_written_in_the_language(tmp_path, name):
+    objective, rows = atoms()[name]
+    problem = bo.Problem(bo.Minimize(objective), rows)
+    problem.to_spec(tmp_path / "a.toml")
+    twin = bo.load_spec(tmp_path / "a.toml").problem
+    assert numbers(twin) == numbers(problem)
+
+
 def test_the_answer_is_the_same(tmp_path):
     X = bo.PSD(4, name="X")
     i, j = np.triu_indices(4, 1)
@@ -237,7 +285,7 @@ def test_plug_in_divergences_are_written_by_name(tmp_path):
 
 def test_every_family_and_constraint_is_known():
     assert {family.__name__ for family in FAMILIES} <= set(CLASSES)
-    in_text = {"Constraint", "EigenvalueBound"}
+    in_text = {"Constraint", "ConvexConstraint", "EigenvalueBound"}
     assert {kind.__name__ for kind in Declared.__args__} - in_text <= set(CLASSES)
 
 

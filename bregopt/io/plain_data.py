@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from bregopt.errors import did_you_mean
 from bregopt.io.plain_checks import check_object
 from bregopt.modeling.affine import Product
+from bregopt.modeling.convex.atom import Atom
+from bregopt.modeling.convex.expression import CurvedExpression, Term
+from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
@@ -30,6 +33,7 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (*FAMILIES, Coordinates, Product, Expression, SecondOrderConstraint, MatrixInequality)
 }
+_IN_TEXT = (ConvexConstraint, CurvedExpression, Term, Atom)  # compared like plain data, but written as text
 
 RESERVED = {"class", "csr", "full", "name"}  # keys of the tables that are not mappings by names
 _CSR = ("data", "indices", "indptr")
@@ -112,8 +116,8 @@ def same_data(a: Any, b: Any) -> bool:
         return alike and all(same_data(a[key], b[key]) for key in a)
     if isinstance(a, tuple):
         return len(a) == len(b) and all(same_data(x, y) for x, y in zip(a, b, strict=True))
-    if type(a).__name__ in CLASSES:
-        names = [name for name in _arguments(type(a)) if name != "label"]
+    if type(a).__name__ in CLASSES or isinstance(a, _IN_TEXT):
+        names = [name for name in _arguments(type(a)) if name not in ("label", "text")]
         return all(same_data(_attribute(a, name), _attribute(b, name)) for name in names)
     return not isinstance(a, Operand) and bool(a == b)
 

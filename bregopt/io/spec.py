@@ -202,12 +202,14 @@ class _Reader:
             check_keys(table, "matrix")
             return PSD(table["psd"], name=typed(table.get("name", name), str, "name"))
         check_keys(table, "variable", also=KEYS["matrix"])
-        ends = {side: self._number(table[side]) if side in table else None for side in ("lower", "upper")}
+        lower, upper = (self._number(table[end]) if end in table else None for end in ("lower", "upper"))
         return Variable(
             _shape(table.get("shape", ())),
             name=typed(table.get("name", name), str, "name"),
             nonneg=typed(table.get("nonneg", False), bool, "nonneg"),
-            **ends,
+            lower=lower,
+            upper=upper,
+            symmetric=typed(table.get("symmetric", False), bool, "symmetric"),
         )
 
     def _problem(self, table: dict[str, Any]) -> Problem | None:

@@ -24,7 +24,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "factor": ("factor",),
     "parameter": ("shape", "value", "name"),
     "matrix": ("psd", "name"),
-    "variable": ("shape", "nonneg", "lower", "upper", "name"),
+    "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
     "problem": ("minimize", "maximize", "subject_to"),
 }
 _KINDS = (FileNotFoundError, TypeError, ValueError)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,13 @@ from bregopt.io.spec_keys import is_name
 from bregopt.io.toml_text import toml_text
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.atom import Atom
+from bregopt.modeling.convex.divergence import DivergenceAtom
+from bregopt.modeling.convex.expression import Term
+from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
-from bregopt.modeling.objectives import DivergenceTerm, Minimize, SquaresTerm
+from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
@@ -67,7 +72,7 @@ class _SpecWriter:
         """Return the tables of the spec."""
         sense = type(objective).__name__.lower()
         problem = {
-            sense: self._objective(objective.expression),
+            sense: self._curved(objective.expression, "cost"),
             "subject_to": [self._constraint(k, c) for k, c in enumerate(constraints)],
         }
         parameters = {n: self._parameter(n, p) for p, n in self._names.items() if isinstance(p, Parameter)}
@@ -87,7 +92,8 @@ class _SpecWriter:
         if str(table.get("lower")) == "0.0":  # not -0.0
             table["nonneg"] = True
             del table["lower"]
-        return {**table, **called}
+        symmetric = {"symmetric": True} if u.symmetric else {}
+        return {**table, **symmetric, **called}
 
     def _parameter(self, name: str, p: Parameter) -> Any:
         called = {} if p.name == name else {"name": p.name}
@@ -108,33 +114,57 @@ class _SpecWriter:
         self.arrays[name] = array
         return name
 
-    def _objective(self, expression: Any) -> str:
-        terms = [self._divergence(t) for t in expression.terms]
-        terms += [self._squares(s) for s in expression.squares]
-        affine = expression.affine
-        if not affine.is_constant or affine.operands("parameters"):
-            terms.append(self._affine(affine, "cost"))
-        elif affine.constant[0] or not terms:
-            terms.append(repr(float(affine.constant[0])))
+    def _curved(self, e: Any, name: str) -> str:
+        """Return the text of an expression that may have curvature."""
+        if isinstance(e, Operand) and e in self._names:
+            return self._names[e]
+        if isinstance(e, Affine):
+            return self._affine(e, name)
+        if self._means(e.label, e):
+            return e.label
+        terms = [self._term(t, e.shape) for t in e.terms]
+        affine = e.affine
+        fixed = affine.is_constant and not affine.operands("parameters")
+        if not fixed or affine.constant.any() or not terms:
+            terms.append(self._bound(affine, name) if fixed else self._affine(affine, name))
         return " + ".join(terms).replace(" + -", " - ")
 
-    def _divergence(self, t: DivergenceTerm) -> str:
+    def _term(self, t: Term, shape: tuple[int, ...]) -> str:
+        """Return the text of a number times a parameter times a linear map of an atom."""
+        atom = t.atom
+        text = self._divergence(atom) if isinstance(atom, DivergenceAtom) else self._atom(atom)
+        if t.matrix is not None:
+            text = self._mapped(t, shape, text)
+        scaled = _scaled(t.factor, text)
+        if t.parameter is None:
+            return scaled
+        weight = self._affine(t.parameter, "weight")
+        return f"{weight} * {text if t.factor == 1 else f'({scaled})'}"
+
+    def _mapped(self, t: Term, shape: tuple[int, ...], text: str) -> str:
+        """Return the text of a matrix times an atom: a number for each row of a scalar, or a product."""
+        matrix, atom = t.matrix.toarray(), t.atom
+        if not atom.shape:
+            return f"{self._array(matrix.reshape(shape), 'weights')} * {text}"
+        if len(atom.shape) > 1 or len(shape) > 1:
+            raise TypeError(
+                f"{t.label} cannot be written to a spec: it maps an array of {len(atom.shape)} axes"
+            )
+        return f"{self._array(matrix if shape else matrix[0], 'map')} @ {text}"
+
+    def _atom(self, atom: Atom) -> str:
+        arguments = [self._curved(a, "argument") for a in atom.arguments]
+        more = [name for name in signature(type(atom)).parameters if name not in ("arguments", "shape")]
+        arguments += [repr(getattr(atom, name)) for name in more if hasattr(atom, name)]
+        return f"{atom.name}({', '.join(arguments)})"
+
+    def _divergence(self, t: DivergenceAtom) -> str:
         X = self._names[t.X]
         arguments = [X, self._matrix(t.X0, f"X0_{X}")]
         own = DIVERGENCES[t.divergence] in BUILT_IN
         arguments += [] if own else [f'divergence="{t.divergence}"']
         arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in t.parameters.items()]
-        call = f"{t.divergence if own else 'bregman'}_div({', '.join(arguments)})"
-        return self._weighed(t, call)
-
-    def _squares(self, s: SquaresTerm) -> str:
-        return self._weighed(s, f"sum_squares({self._affine(s.argument, 'squared')})")
-
-    def _weighed(self, term: DivergenceTerm | SquaresTerm, text: str) -> str:
-        if term.parameter is None:
-            return _scaled(term.weight, text)
-        scaled = text if term.weight == 1 else f"({_scaled(term.weight, text)})"
-        return f"{self._affine(term.parameter, 'weight')} * {scaled}"
+        return f"{t.divergence if own else 'bregman'}_div({', '.join(arguments)})"
 
     def _matrix(self, value: Any, name: str) -> str:
         """Return the text of numbers that a divergence takes."""
@@ -152,6 +182,8 @@ class _SpecWriter:
         """Return the text of a constraint without its name."""
         if isinstance(c, EigenvalueBound):
             return f"lambda_max({self._names[c.X]}) <= {c.cap!r}"
+        if isinstance(c, ConvexConstraint) and not self._means(c.label, c):
+            return f"{self._curved(c.body, f'body{k}')} <= 0.0"
         if not isinstance(c, Constraint):
             return c.label if self._means(c.label, c) else self._named_data(c, f"constraint{k}")
         text = self._comparison(k, c)
