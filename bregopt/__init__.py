@@ -15,9 +15,12 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
+from bregopt.io.cbf_reader import read_cbf
+from bregopt.io.cbf_writer import write_cbf
 from bregopt.io.dimacs import dimacs_errors
 from bregopt.io.sdpa_reader import read_sdpa
 from bregopt.io.sdpa_writer import write_sdpa
+from bregopt.io.spec import load_spec
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
@@ -96,6 +99,7 @@ __all__ = [
     "lambda_min",
     "lambda_sum_largest",
     "learn_kernel",
+    "load_spec",
     "log_det",
     "logdet_div",
     "lovasz_theta",
@@ -114,6 +118,7 @@ __all__ = [
     "pos",
     "quad_form",
     "quad_over_lin",
+    "read_cbf",
     "read_sdpa",
     "register_solver",
     "sigma_max",
@@ -128,6 +133,7 @@ __all__ = [
     "tuning",
     "von_neumann_div",
     "vstack",
+    "write_cbf",
     "write_sdpa",
 ]
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,30 @@ class Problem:
             If a parameter has no value, or bounds cross.
         """
         return routing.translate(self.program(), "cvxpy")
+
+    def to_spec(self, path: str | Path) -> None:
+        """Write the problem to a spec file, which :func:`bregopt.load_spec` reads.
+
+        Its structure is readable TOML; its arrays are in an ``.npz`` file beside it, of the same name. The
+        program of the problem that is read back has the same numbers, bit by bit.
+
+        Parameters
+        ----------
+        path : str or Path
+            A name that ends with ``.toml``. Files of these names are replaced.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name has another ending, or a part of the problem is of a class that specs do not know.
+        """
+        from bregopt.io.spec_writer import (
+            write_spec,
+        )  # the one arrow up: files are written above the language
+
+        write_spec(
+            path, self.objective, self.constraints, (*self.matrices, *self.variables, *self.parameters)
+        )
 
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
