@@ -488,6 +488,22 @@ def test_parameters_weigh_epigraphs():
         p * (p * bo.norm1(x))
 
 
+def test_a_parameter_weighs_what_a_number_weighs():
+    S = np.array([[2.0, 0.6, 0.1], [0.6, 1.0, 0.3], [0.1, 0.3, 1.5]])
+    p = bo.Parameter(value=0.3, name="p")
+    values = []
+    for weight in (p, 0.3):
+        X, x = bo.PSD(3, name="X"), bo.Variable(3, name="x")
+        hinges = weight * bo.norm1(X) + weight * (np.array([1, 0, 2.0]) @ bo.abs(x - 1))
+        lasso = bo.Problem(bo.Minimize(bo.inner(S, X) - bo.log_det(X) + hinges), [x[0] >= 2 + X[0, 1]])
+        scaled = bo.Problem(bo.Minimize(weight * (bo.inner(S, X) - bo.log_det(X) + bo.norm1(X))))
+        values.append([peers.reference(lasso, within=1e-5).value, scaled.solve(tol=1e-8).value])
+    np.testing.assert_allclose(*values, rtol=1e-6)
+    problem = bo.Problem(bo.Maximize(p * bo.log_det(X) - bo.trace(X)))
+    problem.solve(tol=1e-10)
+    np.testing.assert_allclose(X.value, 0.3 * np.eye(3), atol=1e-4)
+
+
 def test_specifications_know_the_atoms():
     from bregopt.io.evaluate import evaluate
 

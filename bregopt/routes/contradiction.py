@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Declaration, Program
 from bregopt.tables import html_table, latex_table, table_lines
 
@@ -177,7 +177,10 @@ def with_largest(reason: str, program: Program, declarations: Sequence[Declarati
     """Return the reason why a problem is infeasible, with the constraints of the largest multipliers."""
     parts = [part for part in parts_of(program, declarations) if part.row is None or y[part.rows[0]] != 0]
     weight = weights(program, parts, y)
-    order = [k for k in np.argsort(-weight, kind="stable") if weight[k] > 0]
+    digits = np.round(
+        weight / max(weight.max(initial=0.0), TINY), 6
+    )  # those equal but for round-off keep order
+    order = [k for k in np.argsort(-digits, kind="stable") if weight[k] > 0]
     if not order:
         return reason
     rows = [member(program, parts[k], y) for k in order[:_SHOWN]]
