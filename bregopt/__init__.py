@@ -4,6 +4,7 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 """
 
 import importlib as _importlib
+import logging as _logging
 
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
@@ -42,14 +43,18 @@ from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
+from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
 
 __version__ = "0.1.0"
 
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
+
 __all__ = [
     "PSD",
+    "Conflict",
     "Constraint",
     "ConvergenceWarning",
     "CrossCheck",

@@ -142,7 +142,8 @@ class TestConstraints:
         assert (near - far <= 0.5).label == "sq_distance(X, 0, 1) - sq_distance(X, 2, 3) <= 0.5"
         assert (near <= far + t).label == "sq_distance(X, 0, 1) - sq_distance(X, 2, 3) <= t"
         assert (many <= far).label == "sq_distance(X, [0, ...], [2, ...]) - sq_distance(X, 2, 3) <= 0"
-        assert (near + near <= far + near).label == "affine expression <= 0"  # too long to help
+        sums = (near + near <= far + near).label  # too long to help
+        assert sums == "sq_distance(X, 0, 1) + sq_distance(X, 0, 1) + ... <= 0"
         assert (X[0, 0] >= X[1, 1] + X[2, 2]).label == "X[0, 0] - (X[1, 1] + X[2, 2]) >= 0"
         assert (X[0, 0] - (X[1, 1] - X[2, 2]) >= 0).label == "X[0, 0] - (X[1, 1] - X[2, 2]) >= 0"
         assert (X[0, 0] - (-X[1, 1]) >= 0).label == "X[0, 0] + X[1, 1] >= 0"

@@ -8,6 +8,7 @@ every parameter, plus a constant, plus products of parameters and affine forms (
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.labels import as_factor, scaled_label, sum_label
+from bregopt.modeling.naming import Formula
 from bregopt.program.rows import Rows, add_rows, combine_rows, stacked_rows
 
 __all__ = ["Affine", "Product", "check_shapes"]
@@ -53,7 +55,7 @@ class Product:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Formula):
     """An array of affine forms, and its arithmetic by name; results have the class of the array.
 
     Parameters
@@ -103,6 +105,16 @@ class Affine:
         return self.taken(numbers.ravel(), numbers.shape, f"{as_factor(self.label)}.T")
 
     @property
+    def full_label(self) -> str:
+        """The label with constants and parameters, which `label` leaves to the bound of a constraint."""
+        terms = [] if self.is_constant else [self.label, *(p.name for p in self.parameters)]
+        first = float(self.constant[0])
+        if self.is_constant or self.constant.any():
+            same = bool((self.constant == first).all())
+            terms.append(f"{first:g}" if same else "b" if self.is_constant or self.size > 1 else f"{first:g}")
+        return " + ".join(terms).replace("+ -", "- ")
+
+    @property
     def value(self) -> Array | float | None:
         """The number or array at the current values, None if a variable or parameter has none."""
         values = {X: X.value for X in self.operands("psd")}
@@ -149,8 +161,8 @@ class Affine:
             a.shape,
             a.constant + b.constant,
             _merged(a.psd, b.psd, add_rows),
-            _merged(a.variables, b.variables, _add_csr),
-            _merged(a.parameters, b.parameters, _add_csr),
+            _merged(a.variables, b.variables, operator.add),
+            _merged(a.parameters, b.parameters, operator.add),
             a.products + b.products,
             _sum_label(a, b),
         )
@@ -214,8 +226,8 @@ class Affine:
             shape,
             S @ self.constant,
             {X: combine_rows(S, rows) for X, rows in self.psd.items()},
-            {u: sp.csr_array(S @ matrix) for u, matrix in self.variables.items()},
-            {p: sp.csr_array(S @ matrix) for p, matrix in self.parameters.items()},
+            {u: S @ matrix for u, matrix in self.variables.items()},
+            {p: S @ matrix for p, matrix in self.parameters.items()},
             tuple(product.weighed(S @ product.weights) for product in self.products),
             label,
         )
@@ -250,10 +262,6 @@ def _merged(a: dict[Any, Any], b: dict[Any, Any], add: Callable[[Any, Any], Any]
     for key, value in b.items():
         merged[key] = add(merged[key], value) if key in merged else value
     return merged
-
-
-def _add_csr(a: Any, b: Any) -> Any:
-    return a + b  # a sum of CSR matrices is one, too
 
 
 def _stacked_csr(parts: Sequence[Affine], kind: str) -> dict[Any, Any]:

@@ -181,7 +181,12 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     m = matrix.shape[0]
     if m == 0:
         raise ValueError("Z of quad_form has no rows; expected at least one")
-    return Expression(shape, np.zeros(m), {X: RankOne(matrix, np.ones(m))}, label=f"quad_form(Z, {X.name})")
+    return Expression(
+        shape,
+        np.zeros(m),
+        {X: RankOne(matrix, np.ones(m))},
+        label=f"quad_form({'Z' if shape else 'z'}, {X.name})",
+    )
 
 
 def sq_distance(X: PSD, i: Any, j: Any) -> Expression:

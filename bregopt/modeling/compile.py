@@ -76,7 +76,7 @@ def compile_problem(
         c=_variable_cost(variables, objective),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
-        labels=tuple((c.label, c.size) for c in constraints),
+        labels=tuple((c.declared.title, c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,
@@ -178,14 +178,23 @@ def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
 
 
 def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
-    m = sum(c.size for c in constraints)
-    k = sum(u.size for u in variables)
-    if not constraints or not variables:
+    """Return the coefficients of the ordinary variables in all rows."""
+    columns = dict(zip(variables, slices(variables), strict=True))
+    entries = [
+        (
+            np.repeat(np.arange(rows.start, rows.stop), np.diff(matrix.indptr)),
+            columns[u].start + matrix.indices,
+            matrix.data,
+        )
+        for c, rows in zip(constraints, slices(constraints), strict=True)
+        for u, matrix in c.body.variables.items()
+    ]
+    m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
+    if not entries:
         return _nothing(m, k)
-    rows = [sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints]
-    B = sp.csr_array(sp.vstack(rows, format="csr"))
-    B.eliminate_zeros()
-    return B
+    row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    kept = np.flatnonzero(value)
+    return sp.csr_array((value[kept], (row[kept], column[kept])), (m, k))
 
 
 @lru_cache(maxsize=64)
@@ -194,13 +203,9 @@ def _nothing(m: int, k: int) -> Any:
     return sp.csr_array((m, k))
 
 
-def _columns(e: Affine, u: Variable) -> Any:
-    return e.variables.get(u, sp.csr_array((e.size, u.size)))
-
-
 def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Array:
-    affine = objective.expression.affine
-    parts = [_columns(affine, u).toarray().ravel() for u in variables]
+    given = objective.expression.affine.variables
+    parts = [given[u].toarray().ravel() if u in given else np.zeros(u.size) for u in variables]
     cost: Array = objective.sign * np.concatenate([np.zeros(0), *parts])
     return cost
 

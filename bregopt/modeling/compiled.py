@@ -9,20 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, ParameterSlope, Penalty, Program
+from bregopt.program import (
+    Block,
+    Bounds,
+    Declaration,
+    LinearMap,
+    Nearness,
+    ParameterSlope,
+    Penalty,
+    Program,
+)
 
 __all__ = ["Compiled", "slices"]
+
+_NO_INDEX = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +107,28 @@ class Compiled:
         """Return the linear map; terms without parameters are those of the template."""
         A = self.template.A
         return replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values))) if self.parts.rows else A
+
+    def declarations(self, declared: Sequence[Named]) -> tuple[Declaration, ...]:
+        """Return each declared constraint with its part of the program."""
+        rows: dict[Named, list[IntArray]] = {}
+        for c, place in self.constraint_slices():
+            rows.setdefault(c.declared, []).append(np.arange(place.start, place.stop))
+        ends = np.cumsum([0, *(len(cone.dimensions) for cone in self.cones)])
+        cones: dict[Named, IntArray] = {c: np.arange(ends[k], ends[k + 1]) for k, c in enumerate(self.cones)}
+        blocks = {X: b for b, X in enumerate(self.matrices)}
+        return tuple(
+            Declaration(
+                number=number,
+                label=c.label,
+                name=c.name,
+                shape=c.shape if isinstance(c, Constraint) else None,
+                rows=np.concatenate([_NO_INDEX, *rows.get(c, ())]),
+                cones=cones.get(c, _NO_INDEX),
+                block=blocks[c.X] if isinstance(c, EigenvalueBound) else None,
+                axes=c.axes if isinstance(c, Constraint) else None,
+            )
+            for number, c in enumerate(declared)
+        )
 
     def _block(self, b: int, values: Array) -> Block:
         block = self.template.blocks[b]  # without the parts that depend on parameters
@@ -193,4 +227,4 @@ def _own_penalty(objective: Minimize) -> Penalty | None:
 
 def _name(number: int, c: Constraint) -> str:
     """Return the name of a constraint in messages."""
-    return f"constraint {number} ({c.label})"
+    return f"constraint {number} ({c.title})"

@@ -14,6 +14,7 @@ from bregopt.modeling.affine import Affine, check_shapes
 from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.labels import as_factor
 from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
+from bregopt.modeling.naming import axes_of
 from bregopt.modeling.products import matrix_product, multiplied, product
 
 __all__ = ["Expression", "Operand", "as_expression"]
@@ -271,7 +272,9 @@ def _difference(left: Any, right: Any) -> Expression:
 
 
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
-    return compare(*_pair(left, right), sense)
+    constraint = compare(*_pair(left, right), sense)
+    constraint.axes = axes_of(right, constraint.shape)
+    return constraint
 
 
 def _inequality(left: Any, right: Any, sign: str) -> MatrixInequality:

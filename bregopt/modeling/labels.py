@@ -6,12 +6,16 @@ from bregopt.arrays import Array
 
 __all__ = ["as_factor", "scaled_label", "sum_label"]
 
-_LONGEST = 80  # characters; a longer sum is called "affine expression" in messages
+_LONGEST = 80  # characters; of a longer sum the last terms are left out
+_MORE = " + ..."
 
 
 def sum_label(first: str, second: str) -> str:
     """Return the label of a sum of two labels."""
-    return _short(f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}")
+    whole = f"{first} - {second[1:]}" if second.startswith("-") else f"{first} + {second}"
+    if len(whole) <= _LONGEST:
+        return whole
+    return first if first.endswith(_MORE) else f"{first}{_MORE}"
 
 
 def scaled_label(label: str, factor: Array) -> str:
@@ -31,4 +35,4 @@ def as_factor(label: str) -> str:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else "affine expression"
+    return label if len(label) <= _LONGEST + len(_MORE) else "affine expression"

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Expression, Operand
+from bregopt.modeling.naming import Named
 from bregopt.modeling.variables import PSD
 
 __all__ = ["EigenvalueBound", "LargestEigenvalue", "lambda_max"]
@@ -31,7 +32,7 @@ def lambda_max(X: PSD) -> LargestEigenvalue:
     return LargestEigenvalue(X)
 
 
-class EigenvalueBound:
+class EigenvalueBound(Named):
     """The constraint ``X <= cap I``, built by ``bo.lambda_max(X) <= cap``.
 
     It is no row, so it has no multiplier: `dual_value` stays None.
@@ -48,6 +49,8 @@ class EigenvalueBound:
 
     def __init__(self, X: PSD, cap: float | Expression) -> None:
         self.X, self.cap = X, cap
+        text = cap.label if isinstance(cap, Expression) else f"{cap:g}"
+        self.label = f"lambda_max({X.name}) <= {text}"
 
     @property
     def value(self) -> float:
@@ -55,21 +58,17 @@ class EigenvalueBound:
         cap = self.cap.value if isinstance(self.cap, Expression) else self.cap
         return positive_number(cap, f"the bound of lambda_max({self.X.name})")
 
-    @property
-    def label(self) -> str:
-        """The constraint in messages."""
-        cap = self.cap.label if isinstance(self.cap, Expression) else f"{self.cap:g}"
-        return f"lambda_max({self.X.name}) <= {cap}"
-
     def __bool__(self) -> NoReturn:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"EigenvalueBound({self.label})"
+        return f"EigenvalueBound({self.title})"
 
 
 class LargestEigenvalue(Operand):
     """The largest eigenvalue of a variable, for an upper bound."""
+
+    __array_ufunc__ = None  # type: ignore[assignment] # NumPy leaves comparisons to this class
 
     def __init__(self, X: PSD) -> None:
         self.X = X

@@ -16,6 +16,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.naming import Named
 from bregopt.program import Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Entries
@@ -31,7 +32,7 @@ __all__ = [
 _ROUND_OFF = 1e-10  # asymmetry up to this fraction of the largest entry is that of double precision
 
 
-class MatrixInequality:
+class MatrixInequality(Named):
     """``left >> right``: the difference of two affine symmetric matrices is positive semidefinite.
 
     Attributes
@@ -108,7 +109,7 @@ class MatrixInequality:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"MatrixInequality({self.label}, order={self.n})"
+        return f"MatrixInequality({self.title}, order={self.n})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +186,9 @@ def _equated(inequality: MatrixInequality, Z: Any) -> Constraint:
     bound = upper.constant_part().times(-1.0)
     body = upper.variable_part()
     own = Affine((m,), np.zeros(m), {Z: Entries(n, i, j, -np.ones(m))}, label=inequality.label)
-    return Constraint(body.plus(own), bound, bound, "==")
+    rows = Constraint(body.plus(own), bound, bound, "==")
+    rows.source = inequality
+    return rows
 
 
 def multiplier_of_cone(program: Program, b: int, X: Any, y: Array, S: Array | None) -> Array:

@@ -14,6 +14,7 @@ from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.labels import as_factor
+from bregopt.modeling.naming import Formula
 from bregopt.modeling.products import product
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
@@ -75,7 +76,8 @@ class DivergenceTerm:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
         parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
-        return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
+        further = "".join(f", {name}" for name in self.parameters)
+        return f"{factor}{parameter}{self.divergence}_div({self.X.name}{further})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +93,11 @@ class SquaresTerm:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
         parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
-        return f"{factor}{parameter}sum_squares({self.argument.label})"
+        return f"{factor}{parameter}sum_squares({self.argument.full_label})"
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectiveExpression:
+class ObjectiveExpression(Formula):
     """Divergences, sums of squares and a scalar affine expression; adds and scales as in CVXPY.
 
     Without divergences it may be bounded from above: ``bo.sum_squares(x) <= t``.
@@ -189,11 +191,11 @@ class ObjectiveExpression:
             raise TypeError(f"{written} is not convex; {_SQUARES_RULE}")
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         parts = [*(t.label for t in self.terms), *(s.label for s in self.squares)]
-        if not self.affine.is_constant:
-            parts.append(self.affine.label)
+        if not self.affine.is_constant or self.affine.constant.any():
+            parts.append(self.affine.full_label)
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def __repr__(self) -> str:
@@ -219,7 +221,7 @@ class ObjectiveExpression:
         return None if total is None else float(total)
 
 
-class Minimize:
+class Minimize(Formula):
     """Minimize a convex objective.
 
     Parameters
@@ -248,7 +250,7 @@ class Minimize:
                 )
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         return self.expression.label
 

@@ -9,6 +9,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.naming import Named
 
 __all__ = ["EuclideanNorm", "SecondOrderConstraint", "norm2", "squares_bounded", "stacked"]
 
@@ -37,7 +38,7 @@ def norm2(x: Any) -> EuclideanNorm:
     return EuclideanNorm(e)
 
 
-class SecondOrderConstraint:
+class SecondOrderConstraint(Named):
     """Vectors ``(t, v)`` of affine forms with ``||v|| <= t``.
 
     Attributes
@@ -73,13 +74,14 @@ class SecondOrderConstraint:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"SecondOrderConstraint({self.label}, dimension={int(self.dimensions.sum())})"
+        return f"SecondOrderConstraint({self.title}, dimension={int(self.dimensions.sum())})"
 
 
 class EuclideanNorm(Operand):
     """The Euclidean norm of an expression, for an upper bound."""
 
     absorbs_expressions = True
+    __array_ufunc__ = None  # type: ignore[assignment] # NumPy leaves comparisons to this class
 
     def __init__(self, argument: Expression) -> None:
         self.argument = argument
@@ -107,7 +109,7 @@ class EuclideanNorm(Operand):
     __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
 
     def __repr__(self) -> str:
-        return f"norm2({self.argument.label})"
+        return f"norm2({self.argument.full_label})"
 
 
 def squares_bounded(x: Expression, bound: Any, label: str) -> SecondOrderConstraint:
