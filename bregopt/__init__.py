@@ -15,14 +15,25 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
+from bregopt.io.cbf_reader import read_cbf
+from bregopt.io.cbf_writer import write_cbf
 from bregopt.io.dimacs import dimacs_errors
 from bregopt.io.sdpa_reader import read_sdpa
 from bregopt.io.sdpa_writer import write_sdpa
+from bregopt.io.spec import load_spec
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
+from bregopt.modeling.convex.elementwise import abs, maximum, minimum, pos, square
+from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.convex.extremes import max, min
+from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
+from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
+from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.largest_eigenvalue import lambda_max
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
@@ -30,11 +41,9 @@ from bregopt.modeling.objectives import (
     bregman_div,
     frobenius_div,
     logdet_div,
-    sum_squares,
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.second_order import norm2
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
@@ -57,7 +66,9 @@ __all__ = [
     "Conflict",
     "Constraint",
     "ConvergenceWarning",
+    "ConvexConstraint",
     "CrossCheck",
+    "CurvedExpression",
     "Cut",
     "DataWarning",
     "Expression",
@@ -73,6 +84,7 @@ __all__ = [
     "SolverError",
     "UnsupportedProblemError",
     "Variable",
+    "abs",
     "between",
     "bmat",
     "bregman_div",
@@ -84,27 +96,44 @@ __all__ = [
     "hstack",
     "inner",
     "lambda_max",
+    "lambda_min",
+    "lambda_sum_largest",
     "learn_kernel",
+    "load_spec",
+    "log_det",
     "logdet_div",
     "lovasz_theta",
+    "max",
     "max_cut",
+    "maximum",
+    "min",
     "min_balanced_cut",
+    "minimum",
     "nearest_correlation",
     "nearest_psd",
+    "norm1",
     "norm2",
+    "norm_inf",
+    "norm_nuc",
+    "pos",
     "quad_form",
+    "quad_over_lin",
+    "read_cbf",
     "read_sdpa",
     "register_solver",
+    "sigma_max",
     "soft",
     "soft_margin",
     "solvers",
     "sq_distance",
+    "square",
     "sum",
     "sum_squares",
     "trace",
     "tuning",
     "von_neumann_div",
     "vstack",
+    "write_cbf",
     "write_sdpa",
 ]
 

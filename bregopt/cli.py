@@ -6,22 +6,30 @@ import argparse
 import dataclasses
 import io
 import os
+import re
 import sys
+import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 import bregopt as bo
-from bregopt.arrays import symmetric_matrix
-from bregopt.io.answers import WRITERS
-from bregopt.io.matrices import SUFFIXES, Table, read_matrix
-from bregopt.io.sdpa_reader import SUFFIXES as SDPA_SUFFIXES
-from bregopt.io.spec import Spec, load_spec, self_contained, spec_text
+from bregopt.io.answers import PARTS, WRITERS, write_answer
+from bregopt.io.files import is_standard
+from bregopt.io.sources import (
+    ACCEPTED,
+    DIVERGENCES,
+    PROBLEMS,
+    is_sdpa,
+    problem_of_file,
+    problem_of_matrix,
+    states_problem,
+)
+from bregopt.io.spec import Spec
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]
@@ -35,15 +43,9 @@ exit status:
   4  not solved to the tolerance; the best answer is written (check: the routes disagree, or one alone
      takes the problem)
 """
-_DIVERGENCES: dict[str, Callable[..., Any]] = {
-    "frobenius": bo.frobenius_div,
-    "logdet": bo.logdet_div,
-    "von_neumann": bo.von_neumann_div,
-}
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
+_PIPE = re.compile(r"-\.[a-z]", re.IGNORECASE)
 _COMMON = tuple(f.name for f in dataclasses.fields(Settings))
-_NEAREST_PSD, _NEAREST_CORRELATION = "nearest-psd", "nearest-correlation"
-_ACCEPTED = f"a spec (.toml), an SDPA file ({', '.join(SDPA_SUFFIXES)}) or a matrix ({', '.join(SUFFIXES)})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit
         By argparse: after ``--help`` and ``--version`` (status 0), and for bad arguments (status 2).
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # Argparse would read a pipe such as -.csv as an option.
+    options = _parser().parse_args([f"./{word}" if _PIPE.match(word) else word for word in words])
     try:
         with _warnings_on_one_line(), _any_character():
             status: int = options.run(options)
@@ -139,7 +143,16 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATH",
-        help=".npz (X or factor, u, duals), .json (status, value, gap, ...) or .csv (X); may be repeated",
+        help=".npz (X or factor, u, duals), .json (status, value, gap, ...) or .csv (X); - is a .json and "
+        "-.csv a .csv on the standard output, in place of the card; may be repeated",
+    )
+    solve.add_argument(
+        "--with",
+        dest="parts",
+        type=_parts,
+        default=(),
+        metavar="PARTS",
+        help=f"what a .json has besides: {','.join(PARTS)}, or some of them",
     )
     solve.set_defaults(run=_solve)
 
@@ -161,10 +174,24 @@ def _parser() -> argparse.ArgumentParser:
 def _source_parser() -> argparse.ArgumentParser:
     """Return the arguments of every command that takes a problem."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("file", type=Path, metavar="FILE", help=_ACCEPTED)
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help=f"{ACCEPTED}; - is a spec or, with --problem, a .csv on the standard input",
+    )
+    parser.add_argument(
+        "--set",
+        dest="parameters",
+        type=_parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the value of a parameter of a spec: a number or a list; may be repeated",
+    )
     matrix = parser.add_argument_group("where FILE is a matrix")
-    matrix.add_argument("--problem", choices=(_NEAREST_CORRELATION, _NEAREST_PSD), help="what to find")
-    matrix.add_argument("--divergence", choices=tuple(_DIVERGENCES), help="what near means (frobenius)")
+    matrix.add_argument("--problem", choices=PROBLEMS, help="what to find")
+    matrix.add_argument("--divergence", choices=tuple(DIVERGENCES), help="what near means (frobenius)")
     matrix.add_argument("--key", help="which array of an .npz file")
     return parser
 
@@ -180,8 +207,28 @@ def _settings_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _parts(text: str) -> tuple[str, ...]:
+    parts = tuple(text.split(","))
+    for part in parts:
+        if part not in PARTS:
+            raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(PARTS)}")
+    return parts
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """Return a name and a value, written as in TOML."""
+    name, _, value = text.partition("=")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        found = f"{text!r} is no NAME=VALUE with a number or a list of numbers"
+        raise argparse.ArgumentTypeError(found) from None
+
+
 def _output_path(text: str) -> Path:
     path = Path(text)
+    if is_standard(path) and path.suffix.lower() in ("", ".json", ".csv"):
+        return path
     if path.suffix.lower() not in WRITERS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(WRITERS)}")
     if not path.parent.is_dir():
@@ -203,17 +250,19 @@ def _check_writable(path: Path) -> None:
 
 def _solve(options: argparse.Namespace) -> int:
     spec = _load(options)
-    _check_outputs(options.output, spec.problem)
+    _check_outputs(options, spec.problem)
     settings = {**spec.options, **_settings(options)}
-    solution = spec.problem.solve(options.solver or spec.solver, **settings)
-    report = _in_sdpa_terms(spec.problem, solution) if _is_sdpa(options.file) else ""
-    sys.stdout.write(f"{spec.title}\n{solution!r}\n{report}")
+    piped = any(map(is_standard, options.output))
+    with redirect_stdout(sys.stderr) if piped else nullcontext():
+        solution = spec.problem.solve(options.solver or spec.solver, **settings)
+    report = _in_sdpa_terms(spec.problem, solution) if is_sdpa(options.file) else ""
+    if not piped:
+        sys.stdout.write(f"{spec.title}\n{solution!r}\n{report}")
     for path in options.output:
-        kind = path.suffix.lower()
-        if kind == ".csv" and solution.X is None:
+        if path.suffix.lower() == ".csv" and solution.X is None:
             _say(f"warning: there is no X to write to {path}")
         else:
-            WRITERS[kind](path, spec, solution)
+            write_answer(path, spec, solution, options.parts)
     return _STATUS.get(solution.status, _NOT_SOLVED)
 
 
@@ -226,45 +275,16 @@ def _check(options: argparse.Namespace) -> int:
     spec = _load(options)
     # The spec's options for its own route do not apply to the others.
     common = {name: value for name, value in spec.options.items() if name in _COMMON}
-    report = bo.cross_check(spec.problem, options.solver, **{**common, **_settings(options)})
+    used = {**common, **_settings(options)}
+    report = bo.cross_check(spec.problem, options.solver, **used)
     sys.stdout.write(f"{spec.title}\n{report}\n")
     if not all(row.agrees for row in report.rows):
-        path = _write_instance(options)
+        path = f"{options.file.name.partition('.')[0]}-disagreement.toml"
+        spec.problem.to_spec(path)
         words = [f"--solver {row.solver}" for row in report.rows]
-        words += [
-            f"--{name.replace('_', '-')} {value}"
-            for name, value in _settings(options).items()
-            if name != "verbose"
-        ]
+        words += [f"--{name.replace('_', '-')} {value}" for name, value in used.items() if name != "verbose"]
         _say(f"the instance is in {path}; to see it again: bregopt check {path} {' '.join(words)}")
     return _SOLVED if report.ok else _NOT_SOLVED
-
-
-def _write_instance(options: argparse.Namespace) -> Path:
-    """Write the problem on which routes disagree to a new file in the working folder."""
-    given = options.file
-    if _is_sdpa(given):
-        path = Path(f"{given.name.lower().partition('.dat-s')[0]}-disagreement.dat-s")
-        bo.write_sdpa(bo.read_sdpa(given), path)
-        return path
-    path = Path(f"{given.stem}-disagreement.toml")
-    text = self_contained(given) if given.suffix.lower() == ".toml" else _matrix_spec(options)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def _matrix_spec(options: argparse.Namespace) -> str:
-    values = read_matrix(options.file, options.key).values
-    divergence = options.divergence or "frobenius"
-    rows = ["diag(X) == 1"] if options.problem == _NEAREST_CORRELATION else []
-    return spec_text(
-        {
-            "title": f"{options.problem} of {options.file.name}, {divergence}",
-            "data": {"A": (values.toarray() if sp.issparse(values) else values).tolist()},
-            "variables": {"X": {"psd": values.shape[0]}},
-            "problem": {"minimize": f"{divergence}_div(X, A)", "subject_to": rows},
-        }
-    )
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -284,30 +304,19 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load(options: argparse.Namespace) -> Spec:
-    """Return the problem of FILE."""
+    """Return the problem of FILE; ``-`` is a matrix if --problem is given, and otherwise a spec."""
     path = options.file
-    if path.suffix.lower() == ".toml" or _is_sdpa(path):
-        for name in ("problem", "divergence", "key"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"argument --{name} is for a matrix; {path} says itself what to solve")
-        return _from_sdpa(path) if _is_sdpa(path) else load_spec(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{path}: files of type {path.suffix!r} are not read; expected {_ACCEPTED}")
-    table = read_matrix(path, options.key)
-    return _from_matrix(path, table, options.problem, options.divergence or "frobenius")
-
-
-def _is_sdpa(path: Path) -> bool:
-    return path.name.lower().endswith(SDPA_SUFFIXES)
-
-
-def _from_sdpa(path: Path) -> Spec:
-    problem = bo.read_sdpa(path)
-    program = problem.program()
-    orders = [block.n for block in program.blocks]
-    matrices = f"{len(orders)} matrices of order up to" if len(orders) > 1 else "1 matrix of order"
-    sizes = f"{program.m} equalities, {matrices} {max(orders)}, {program.k} nonnegative numbers"
-    return Spec(f"{path.name}: {sizes}", problem)
+    if path == Path("-"):
+        path = Path("-.toml" if options.problem is None else "-.csv")
+    if path.suffix.lower() != ".toml" and options.parameters:
+        raise ValueError(f"argument --set is for a spec; {path} has no parameters")
+    if not states_problem(path):
+        divergence = options.divergence or "frobenius"
+        return problem_of_matrix(path, options.key, options.problem, divergence)
+    for name in ("problem", "divergence", "key"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"argument --{name} is for a matrix; {path} says itself what to solve")
+    return problem_of_file(path, dict(options.parameters))
 
 
 def _in_sdpa_terms(problem: bo.Problem, solution: bo.Solution) -> str:
@@ -322,21 +331,10 @@ def _in_sdpa_terms(problem: bo.Problem, solution: bo.Solution) -> str:
     )
 
 
-def _from_matrix(path: Path, table: Table, problem: str | None, divergence: str) -> Spec:
-    if problem is None:
-        choices = f"--problem {_NEAREST_CORRELATION} or --problem {_NEAREST_PSD}"
-        raise ValueError(f"{path} is a matrix: say what to find, {choices}")
-    if table.index is not None and table.columns is not None and table.index != table.columns:
-        raise ValueError(f"{path}: the labels of the rows and of the columns differ; expected the same")
-    A = symmetric_matrix(table.values, str(path))
-    X = bo.PSD(len(A), name="X")
-    rows = [bo.diag(X) == 1] if problem == _NEAREST_CORRELATION else []
-    objective = bo.Minimize(_DIVERGENCES[divergence](X, A))
-    return Spec(f"{problem} of {path.name}, {divergence}", bo.Problem(objective, rows), labeled=table)
-
-
-def _check_outputs(paths: Sequence[Path], problem: bo.Problem) -> None:
-    for path in paths:
+def _check_outputs(options: argparse.Namespace, problem: bo.Problem) -> None:
+    if options.parts and not any(path.suffix.lower() in ("", ".json") for path in options.output):
+        raise ValueError("argument --with is for a report; expected --output with a .json or -")
+    for path in options.output:
         if path.suffix.lower() == ".csv" and len(problem.matrices) > 1:
             n = len(problem.matrices)
             raise ValueError(f"argument --output: {path} holds one matrix, the problem has {n}; use .npz")

@@ -356,6 +356,55 @@ SDPA = """"A comment
 2 1 2 2 1
 2 2 1 1 1
 """
+CBF = """VER
+1
+OBJSENSE
+MIN
+PSDVAR
+1
+2
+VAR
+5 3
+F 1
+Q 3
+L+ 1
+PSDCON
+1
+2
+CON
+4 3
+L= 1
+L+ 1
+QR 2
+OBJFCOORD
+2
+0 0 0 1.0
+0 1 1 2.0
+OBJACOORD
+2
+0 1
+4 0.5
+FCOORD
+2
+0 0 1 0 1
+1 0 0 0 1
+ACOORD
+4
+0 1 1
+1 4 1
+2 1 1
+3 4 1
+BCOORD
+1
+0 -1
+HCOORD
+1
+0 0 0 0 1
+DCOORD
+2
+0 0 0 1
+0 1 1 1
+"""
 WORDS = [
     "0",
     "-1",
@@ -442,6 +491,29 @@ def sdpa_files(rng):
     path.write_bytes(content)
     problem = bo.read_sdpa(path)
     require(np.isfinite(problem.program().bounds.lo).all(), "a right-hand side that is not finite")
+    return problem.solve(**QUICK).status if rng.random() < 0.3 else "read"
+
+
+def cbf_files(rng):
+    """Read a damaged CBF file, and solve the problem if there is one."""
+    packed = rng.random() < 0.2
+    path = Path("a.cbf.gz" if packed else "a.cbf")
+    content = mutated(rng, CBF.encode())
+    path.write_bytes(gzip.compress(content) if packed else content)
+    problem = bo.read_cbf(path)
+    require(np.isfinite(problem.program().A.norms()).all(), "a coefficient that is not finite")
+    return problem.solve(**QUICK).status if rng.random() < 0.3 else "read"
+
+
+def written_specs(rng):
+    """Write a problem as a spec, load it damaged, and solve what there is."""
+    X, u, t = bo.PSD(3, name="X"), bo.Variable(2, name="u"), bo.Parameter(value=2.0, name="t")
+    rows = [X[[0, 1], [1, 2]] - u >= [0.1, 0.2], bo.trace(X) == t, bo.norm2(u - 1) <= 3]
+    soft = bo.soft(bo.sq_distance(X, [0, 1], [1, 2]) <= [1.0, 2.0], gamma=[1.0, 2.0])
+    path = Path("a.toml")
+    bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3)) + bo.sum(u)), [*rows, soft]).to_spec(path)
+    path.write_bytes(mutated(rng, path.read_bytes()))
+    problem = bo.load_spec(path).problem
     return problem.solve(**QUICK).status if rng.random() < 0.3 else "read"
 
 
@@ -722,6 +794,8 @@ TARGETS = {
     learners: 10,
     spec_files: 12,
     sdpa_files: 10,
+    cbf_files: 6,
+    written_specs: 6,
     matrix_files: 12,
     command_line: 5,
     linear: 6,

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from page_tables import pages
 
@@ -184,8 +185,10 @@ def test_a_small_run_judges_what_is_to_be_reached(monkeypatch, capsys):
     ]
     assert ["Clarabel", "Solved"] in runs
     assert ["Clarabel by CVXPY", "optimal"] in runs
-    errors = [pages.titles(line)[5].split() for line in cones[2:]]
-    assert max(float(error) for own in errors for error in own) < 1e-5
+    errors = np.array([pages.titles(line)[5].split() for line in cones[2:]], dtype=float)
+    # Near the minimum of a quadratic the gradient is as small as the root of the gap.
+    assert errors[:, 2].max() < 1e-4
+    assert np.delete(errors, 2, axis=1).max() < 1e-5
     assert "lambda_max" in [pages.titles(line)[0] for line in reached[2:]]
 
 

@@ -1,5 +1,6 @@
 """The command line: exit statuses, outputs and error messages."""
 
+import io
 import json
 import os
 import re
@@ -43,6 +44,8 @@ def spec(
     data="A = [[2.0, 1.0], [1.0, 2.0]]",
 ):
     path = folder / "spec.toml"
+    named = " ".join([minimize, *rows])
+    data = "\n".join(line for line in data.splitlines() if line.partition(" ")[0] in named)
     path.write_text(
         f"[data]\n{data}\n[variables]\nX = {{ psd = 2 }}\n"
         f'[problem]\nminimize = "{minimize}"\nsubject_to = {json.dumps(list(rows))}\n[solve]\n{solve}\n'
@@ -281,7 +284,7 @@ def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_
     assert run("check", file, *more, "--tol", "1e-5", "--solver", "cvxpy", "--solver", "liar") == 4
     out, err = capsys.readouterr()
     assert "not ok: no agreement with cvxpy by liar" in out
-    (instance,) = tmp_path.glob("*-disagreement.*")
+    (instance,) = tmp_path.glob("*-disagreement.toml")
     again = f"bregopt check {instance.name} --solver cvxpy --solver liar --tol 1e-05"
     assert again in err
     assert run(*again.split()[1:]) == 4
@@ -510,7 +513,7 @@ def test_interrupted_is_130(matrix, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "read_matrix", interrupt)
+    monkeypatch.setattr(cli, "problem_of_matrix", interrupt)
     assert run("solve", matrix, *NEAREST) == 130
     assert capsys.readouterr().err == "bregopt: interrupted\n"
 
@@ -565,3 +568,142 @@ def test_broken_pipe_is_quiet(matrix):
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+# --- Parameters, reports, pipes ---------------------------------------------------------------------
+
+WITH_PARAMETERS = (
+    "[parameters]\nt = 1\nd = [1, 2]\n[variables]\nX = { psd = 2 }\nu = { nonneg = true }\n[problem]\n"
+    'minimize = "trace(X) + u"\nsubject_to = ["diag(X) >= d", "u + X[0, 0] >= t"]\n'
+)
+
+
+def value_of(*arguments, capsys):
+    assert run("solve", *arguments, "--output", "-") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)["value"]
+
+
+def test_parameters_are_set_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "a.toml"
+    path.write_text(WITH_PARAMETERS)
+    assert value_of(path, capsys=capsys) == pytest.approx(3, abs=1e-5)
+    assert value_of(path, "--set", "t=2.5", capsys=capsys) == pytest.approx(4.5, abs=1e-5)
+    assert value_of(path, "--set", "t = 3", "--set", "d=[2, 4]", capsys=capsys) == pytest.approx(7, abs=1e-5)
+    path.write_text(WITH_PARAMETERS.replace("t = 1", "t = { }"))
+    assert run("solve", path) == 2
+    assert "a.toml: parameter t has no value; give one by --set t=..." in capsys.readouterr().err
+    assert value_of(path, "--set", "t=2", capsys=capsys) == pytest.approx(4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("s=1", "parameters: 's' is given a value, but is no parameter"),
+        ("t", "is no NAME=VALUE"),
+        ("t=one", "is no NAME=VALUE"),
+        ("t=true", "parameters.t: the value is True; expected numbers"),
+        ("t=nan", "parameters.t: "),
+        ("t=[1, 2]", "shape"),
+        ("d=4", "lower bound 4 is above upper bound 3"),
+    ],
+)
+def test_bad_parameters_are_2_and_named(tmp_path, capsys, word, message):
+    path = tmp_path / "a.toml"
+    text = WITH_PARAMETERS.replace("diag(X) >= d", "between(diag(X), d, [3, 3])")
+    path.write_text(text.replace("t = 1\n", "t = { shape = [], value = 1 }\n"))
+    assert run("solve", path, "--set", word) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_parameters_are_of_specs(matrix, capsys):
+    assert run("solve", matrix, *NEAREST, "--set", "t=1") == 2
+    assert "argument --set is for a spec" in capsys.readouterr().err
+
+
+def test_a_report_has_the_parts_that_are_asked_for(tmp_path):
+    path, output = tmp_path / "a.toml", tmp_path / "a.json"
+    path.write_text(WITH_PARAMETERS)
+    assert run("solve", path, "--output", output, "--with", "X,u,duals") == 0
+    report = json.loads(output.read_text())
+    np.testing.assert_allclose(report["X"]["X"], [[1, 0], [0, 2]], atol=1e-4)
+    assert report["u"] == {"u": pytest.approx(0, abs=1e-5)}
+    first, second = report["duals"]
+    assert first["constraint"] == "diag(X) >= d"
+    np.testing.assert_allclose(first["value"][1], 1, atol=1e-4)
+    assert second["constraint"] == "u + X[0, 0] >= t"
+    assert run("solve", path, "--output", output, "--with", "duals") == 0
+    assert set(json.loads(output.read_text())) & {"X", "u", "duals"} == {"duals"}
+
+
+def test_a_report_has_labels_and_factors(tmp_path):
+    (tmp_path / "A.csv").write_text(",bonds,shares\nbonds,1,1.5\nshares,1.5,1\n")
+    output = tmp_path / "a.json"
+    assert run("solve", tmp_path / "A.csv", *NEAREST, "--output", output, "--with", "X") == 0
+    report = json.loads(output.read_text())
+    assert report["labels"] == {"rows": ["bonds", "shares"], "columns": ["bonds", "shares"]}
+    assert run("solve", SPECS / "kernel.toml", "--output", output, "--with", "X") == 0
+    assert np.shape(json.loads(output.read_text())["X"]["X"]["factor"]) == (12, 4)
+
+
+def test_a_report_without_an_answer_is_null(tmp_path):
+    output = tmp_path / "a.json"
+    path = spec(tmp_path, rows=["X[0, 0] == 1", "X[0, 0] == 2", "trace(X) <= 5"])
+    assert run("solve", path, "--output", output, "--with", "X,u,duals") == 3
+    report = json.loads(output.read_text(), parse_constant=pytest.fail)
+    assert report["X"] == {"X": None}
+    assert len(report["duals"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--with", "X"], "argument --with is for a report"), (["--with", "X,y"], "'y' is none of X, u, duals")],
+)
+def test_parts_without_a_report_are_2(matrix, capsys, arguments, message):
+    assert run("solve", matrix, *NEAREST, *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def piped(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_specs_matrices_and_sdpa_come_through_pipes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    piped(monkeypatch, WITH_PARAMETERS.encode())
+    assert value_of("-", "--set", "t=2.5", capsys=capsys) == pytest.approx(4.5, abs=1e-5)
+    piped(monkeypatch, b",a,b\na,1,1.5\nb,1.5,1\n")
+    assert run("solve", "-", *NEAREST, "--output", "-.csv", "--verbose") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(",a,b\na,")
+    assert "iteration" in err
+    piped(monkeypatch, b"1\n1\n2\n1\n0 1 1 1 -1\n0 1 2 2 -1\n1 1 1 1 1\n")
+    assert value_of("-.dat-s", capsys=capsys) == pytest.approx(-1, abs=1e-5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_a_pipe_name_it(monkeypatch, capsys):
+    piped(monkeypatch, b"[data")
+    assert run("solve", "-") == 2
+    assert capsys.readouterr().err.startswith("bregopt: error: -.toml: not a TOML file")
+    piped(monkeypatch, b"1,x\ny,1\n2,3\n")
+    assert run("solve", "-", *NEAREST) == 2
+    assert "-.csv, line 1" in capsys.readouterr().err
+
+
+def test_all_errors_of_a_spec_come_at_once(tmp_path, capsys):
+    path = tmp_path / "a.toml"
+    path.write_text(
+        "titel = 1\n[data]\na = nan\nb = 1\nunused = 2\n[variables]\nX = { pds = 2 }\nY = { psd = 2 }\n"
+        '[problem]\nminimize = "trace(X) + a"\nsubject_to = ["Y[0, 2] == b", "Z == 1", "diag(Y) == 1"]\n'
+        "[solve]\ntool = 1\n"
+    )
+    assert run("solve", path) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"bregopt: error: {path}: 7 errors"
+    starts = ["unknown key 'titel'", "data.a: ", "variables.X: ", "problem: subject_to[0]: index of Y"]
+    starts += ["problem: subject_to[1]: name 'Z'", "data: 'unused' occurs in no expression", "solve: "]
+    found = [line[2:] for line in lines[1:] if not line.startswith("   ")]
+    assert len(found) == 7
+    assert all(line.startswith(start) for line, start in zip(found, starts, strict=True))

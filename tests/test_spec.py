@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -21,8 +22,8 @@ import bregopt as bo
 from bregopt import memory
 from bregopt.io import spec as spec_module
 from bregopt.io.evaluate import FUNCTIONS, evaluate
-from bregopt.io.matrices import read_matrix, write_csv
-from bregopt.io.spec import KEYS, load_spec, self_contained
+from bregopt.io.matrices import csv_text, read_matrix
+from bregopt.io.spec import KEYS, load_spec
 from bregopt.routes.base import Settings
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "specs").glob("*.toml"))
@@ -79,6 +80,12 @@ def test_numbers(text, value):
             'soft(sq_distance(X, i, j) <= d, gamma=2.0, penalty="hinge")',
             lambda X, u, t, A, S, K, i, j, d, k: bo.soft(bo.sq_distance(X, i, j) <= d, 2.0, "hinge"),
         ),
+        ("A @ X @ A.T >= 0", lambda X, u, t, A, S, K, i, j, d, k: A @ X @ A.T >= 0),
+        ("X @ [1, 2, 3] >= 1", lambda X, u, t, A, S, K, i, j, d, k: X @ [1, 2, 3] >= 1),
+        ("A << X", lambda X, u, t, A, S, K, i, j, d, k: A << X),
+        ("X >> 2 * A.T", lambda X, u, t, A, S, K, i, j, d, k: X >> 2 * A.T),
+        ("vstack([u, X[0]]) == 1", lambda X, u, t, A, S, K, i, j, d, k: bo.vstack([u, X[0]]) == 1),
+        ("bmat([[X, A], [A, X]]) == 1", lambda X, u, t, A, S, K, i, j, d, k: bo.bmat([[X, A], [A, X]]) == 1),
         (
             "between(X[[0, 0], [1, 2]], -d, d)",
             lambda X, u, t, A, S, K, i, j, d, k: bo.between(X[[0, 0], [1, 2]], -d, d),
@@ -128,6 +135,8 @@ NOT_EXPRESSIONS = [
     "X is u",
     "1 in A",
     "0 <= X[0, 0] <= 1",
+    "A << A",
+    "[X, u] + 1",
     "1 <= 2",
     "A == A",
     "logdet_div(X, A) == 1",
@@ -146,7 +155,6 @@ NOT_EXPRESSIONS = [
     "'a'",
     "'a' * 1000000000",
     "[S] * 1000000000",
-    "[X, u]",
     "[[1, 2], [3]]",
     "X['a']",
     "X[1.5]",
@@ -221,7 +229,7 @@ def test_senseless_expressions_raise_value_or_type_error_only(text):
 
 @pytest.mark.parametrize(
     ("text", "column"),
-    [("diag(Y) == 1", 6), ("1 + Xx", 5), ("X[0 1]", 3), ("é + Y", 1), ("diag(X) == X.T", 12)],
+    [("diag(Y) == 1", 6), ("1 + Xx", 5), ("X[0 1]", 3), ("é + Y", 1), ("diag(X) == X.value", 12)],
 )
 def test_messages_point_at_the_column(text, column):
     with pytest.raises(ValueError, match=f"column {column}$") as caught:
@@ -266,7 +274,7 @@ def test_csv_with_labels(tmp_path, text, index, columns):
     table = read_matrix(tmp_path / "A.csv")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, 4]])
     assert (table.index, table.columns) == (index, columns)
-    write_csv(tmp_path / "B.csv", table.values, table.index, table.columns)
+    (tmp_path / "B.csv").write_text(csv_text(table.values, table.index, table.columns))
     again = read_matrix(tmp_path / "B.csv")
     np.testing.assert_array_equal(again.values, table.values)
     assert (again.index, again.columns) == (index, columns)
@@ -282,7 +290,7 @@ def test_csv_of_one_column_is_a_vector_and_integers_are_indices(tmp_path):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 2)])
 def test_csv_round_trip_is_exact(tmp_path, rng, shape):
     A = rng.normal(size=shape) * 10.0 ** rng.integers(-20, 20, size=shape)
-    write_csv(tmp_path / "A.csv", A)
+    (tmp_path / "A.csv").write_text(csv_text(A))
     np.testing.assert_array_equal(read_matrix(tmp_path / "A.csv").values, A)
 
 
@@ -489,7 +497,6 @@ GOOD = """
 title = "A test"
 [data]
 A = [[2.0, 0.5], [0.5, 1.0]]
-i = [0]
 b = 1
 [variables]
 X = { psd = 2 }
@@ -545,14 +552,6 @@ def test_data_come_from_files_beside_the_spec(tmp_path, rng):
     X0, Y0 = (block.nearness.X0 for block in problem.program().blocks)
     np.testing.assert_array_equal(X0.factor, G)
     np.testing.assert_array_equal(Y0.factor, [[1], [2], [3]])
-    # All of them fit into the spec itself.
-    whole = self_contained(written(tmp_path, text))
-    (tmp_path / "elsewhere").mkdir()
-    assert "file" not in whole
-    for twin in (written(tmp_path / "elsewhere", whole), written(tmp_path / "elsewhere", whole)):
-        blocks = load_spec(twin).problem.program().blocks
-        np.testing.assert_array_equal(blocks[0].nearness.X0.factor, G)
-        whole = self_contained(twin)  # once more, with included data
     v, w = problem.variables
     assert (v.shape, w.shape) == ((2,), ())
     np.testing.assert_array_equal(v.lower, [0, 1])
@@ -640,7 +639,7 @@ BAD_SPECS = {
     "objective-sign": (
         '"frobenius_div(X, A)"',
         '"-frobenius_div(X, A)"',
-        ValueError,
+        TypeError,
         "problem: minimize: Minimize",
     ),
     "objective-constraint": ('"frobenius_div(X, A)"', '"X == A"', TypeError, "problem: minimize: "),
@@ -687,9 +686,10 @@ def test_bad_specs_say_where(tmp_path, name):
     )
     np.save(tmp_path / "A.npy", np.eye(2))
     path = written(tmp_path, text.replace(old, new))
-    with pytest.raises(error, match=message) as caught:
+    with pytest.raises((FileNotFoundError, TypeError, ValueError), match=message) as caught:
         load_spec(path)
-    assert type(caught.value) is error
+    several = re.match(r".*: \d+ errors\n", str(caught.value))
+    assert type(caught.value) is (ValueError if several else error)
     assert str(caught.value).startswith(str(path))
 
 

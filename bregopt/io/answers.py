@@ -1,54 +1,113 @@
-"""Answers written to files: ``.npz`` all arrays, ``.json`` the certificate, ``.csv`` the matrix."""
+"""Answers as files or on the standard output: ``.npz`` arrays, ``.json`` a report, ``.csv`` the matrix."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bregopt.io.matrices import write_csv
+from bregopt.io.files import is_standard
+from bregopt.io.matrices import csv_text
 from bregopt.io.spec import Spec
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 
-__all__ = ["WRITERS"]
+__all__ = ["PARTS", "WRITERS", "write_answer"]
+
+PARTS = ("X", "u", "duals")  # of an answer, that a report has on request
 
 
-def _write_npz(path: Path, spec: Spec, solution: Solution) -> None:
-    """Write ``X`` (``factor`` where low rank; ``X_name`` where several), ``u_name`` and ``dual_k``."""
-    found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
+def write_answer(path: Path, spec: Spec, solution: Solution, parts: Collection[str] = ()) -> None:
+    """Write an answer in the format of the ending of `path`; ``-`` alone is a report on the standard output.
+
+    Parameters
+    ----------
+    path : Path
+    spec : Spec
+    solution : Solution
+        With an ``X``, if it is written as ``.csv``.
+    parts : collection of {"X", "u", "duals"}
+        What a report has besides status, values and timings.
+    """
+    data = WRITERS[path.suffix.lower() or ".json"](spec, solution, parts)
+    if is_standard(path):
+        sys.stdout.write(data.decode("utf-8"))
+    else:
+        path.write_bytes(data)
+
+
+def _npz(spec: Spec, solution: Solution, _: Collection[str]) -> bytes:
+    """Return ``X`` (``factor`` where low rank; ``X_name`` where several), ``u_name`` and ``dual_k``."""
     arrays: dict[str, Any] = {}
-    for X, value in zip(spec.problem.matrices, found, strict=True) if solution.X is not None else ():
+    found = _matrices(spec, solution)
+    for name, value in found.items():
         kind, array = ("factor", value.factor) if isinstance(value, LowRank) else ("X", value)
-        arrays[kind if len(found) == 1 else f"{kind}_{X.name}"] = array
+        arrays[kind if len(found) == 1 else f"{kind}_{name}"] = array
     arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
     arrays |= {f"dual_{k}": value for k, value in enumerate(solution.duals or ())}
-    np.savez(path, **arrays)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
 
 
-def _write_json(path: Path, spec: Spec, solution: Solution) -> None:
-    """Write status, values, certificate and timings of the answer; null for numbers that are not finite."""
+def _json(spec: Spec, solution: Solution, parts: Collection[str]) -> bytes:
+    """Return status, values, certificate and timings, and these parts; null for what is not finite."""
     names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
-    report = {name: _plain(getattr(solution, name)) for name in names}
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    report = {name: getattr(solution, name) for name in names}
+    if "X" in parts:
+        matrices = _matrices(spec, solution)
+        report["X"] = {X.name: _matrix(matrices.get(X.name)) for X in spec.problem.matrices}
+        if spec.labeled is not None:
+            report["labels"] = {"rows": spec.labeled.index, "columns": spec.labeled.columns}
+    if "u" in parts:
+        report["u"] = solution.u
+    if "duals" in parts:
+        constraints = spec.problem.constraints
+        duals = solution.duals or [None] * len(constraints)
+        labeled = zip(constraints, duals, strict=True)
+        report["duals"] = [{"constraint": c.label, "value": value} for c, value in labeled]
+    return (json.dumps(_plain(report), indent=2, allow_nan=False) + "\n").encode("utf-8")
 
 
-def _write_csv(path: Path, spec: Spec, solution: Solution) -> None:
-    if spec.labeled is None or solution.X.shape != spec.labeled.values.shape:
-        write_csv(path, solution.X)
-    else:
-        write_csv(path, solution.X, spec.labeled.index, spec.labeled.columns)
+def _csv(spec: Spec, solution: Solution, _: Collection[str]) -> bytes:
+    table = spec.labeled
+    if table is None or solution.X.shape != table.values.shape:
+        return csv_text(solution.X).encode("utf-8")
+    return csv_text(solution.X, table.index, table.columns).encode("utf-8")
+
+
+def _matrices(spec: Spec, solution: Solution) -> dict[str, Any]:
+    """Return the matrices of an answer by name; none if there is no answer."""
+    if solution.X is None:
+        return {}
+    found = solution.X if isinstance(solution.X, tuple) else (solution.X,)
+    return {X.name: value for X, value in zip(spec.problem.matrices, found, strict=True)}
+
+
+def _matrix(X: Any) -> Any:
+    return {"factor": X.factor} if isinstance(X, LowRank) else X
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
 
 
-WRITERS = {".npz": _write_npz, ".json": _write_json, ".csv": _write_csv}
+WRITERS: dict[str, Callable[[Spec, Solution, Collection[str]], bytes]] = {
+    ".npz": _npz,
+    ".json": _json,
+    ".csv": _csv,
+}

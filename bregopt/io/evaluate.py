@@ -20,36 +20,65 @@ import scipy.sparse as sp
 from bregopt.errors import did_you_mean
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.convex import elementwise, extremes
+from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
+from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
+from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
+from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
+from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.largest_eigenvalue import lambda_max
-from bregopt.modeling.objectives import (
-    ObjectiveExpression,
-    frobenius_div,
-    logdet_div,
-    sum_squares,
-    von_neumann_div,
-)
+from bregopt.modeling.naming import Named
+from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
-from bregopt.modeling.second_order import norm2
+from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["FUNCTIONS", "evaluate"]
 
+
+def named(constraint: Any, name: str) -> Any:
+    """Give a constraint a name, and return it."""
+    if not isinstance(constraint, Named):
+        raise TypeError(f"{constraint!r} is no constraint; expected one to be named")
+    return constraint.named(name)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "LowRank": LowRank,
+    "abs": elementwise.abs,
     "between": between,
+    "bmat": bmat,
+    "bregman_div": bregman_div,
     "diag": diag,
     "frobenius_div": frobenius_div,
+    "hstack": hstack,
     "inner": inner,
     "lambda_max": lambda_max,
+    "lambda_min": lambda_min,
+    "lambda_sum_largest": lambda_sum_largest,
+    "log_det": log_det,
+    "named": named,
     "logdet_div": logdet_div,
+    "max": extremes.max,
+    "maximum": maximum,
+    "min": extremes.min,
+    "minimum": minimum,
+    "norm1": norm1,
     "norm2": norm2,
+    "norm_inf": norm_inf,
+    "norm_nuc": norm_nuc,
+    "pos": pos,
     "quad_form": quad_form,
+    "quad_over_lin": quad_over_lin,
+    "sigma_max": sigma_max,
     "soft": soft,
     "sq_distance": sq_distance,
+    "square": square,
     "sum": sum,
     "sum_squares": sum_squares,
     "trace": trace,
+    "vstack": vstack,
     "von_neumann_div": von_neumann_div,
 }
 
@@ -66,6 +95,10 @@ _COMPARISONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.LtE: operator.le,
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
+}
+_INEQUALITIES: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
 }
 _LARGEST = {int: 2**63 - 1, float: sys.float_info.max}  # the largest constants that are read
 
@@ -146,16 +179,27 @@ class _Evaluator(ast.NodeVisitor):
     def visit_List(self, node: ast.List) -> Any:
         items = [self.visit(item) for item in node.elts]
         for item, part in zip(items, node.elts, strict=True):
-            if not _is_numbers(item):
-                self._refuse(part, "a list holds numbers and matrices, not variables or expressions")
-        if any(sp.issparse(item) for item in items):
-            return items
+            if not (_is_numbers(item) or isinstance(item, Operand | list)):
+                self._refuse(part, "a list holds numbers, matrices and expressions")
+        if any(sp.issparse(item) or isinstance(item, Operand | list) for item in items):
+            return items  # for functions of several matrices or expressions
         return self._apply(node, np.array, items)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        value = self.visit(node.value)
+        if node.attr != "T" or not (isinstance(value, Operand) or _is_numbers(value)):
+            self._refuse(node, "Attribute is not part of the language of expressions, but for .T")
+        return self._apply(node, getattr, value, "T")
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         return self._computed(node, node.op, node.operand)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
+        if type(node.op) in _INEQUALITIES:
+            left, right = self.visit(node.left), self.visit(node.right)
+            if not any(isinstance(side, Operand) for side in (left, right)):
+                self._refuse(node, "a matrix inequality needs an expression on at least one side")
+            return self._apply(node, _INEQUALITIES[type(node.op)], left, right)
         return self._computed(node, node.op, node.left, node.right)
 
     def visit_Compare(self, node: ast.Compare) -> Declared:
@@ -165,7 +209,7 @@ class _Evaluator(ast.NodeVisitor):
         if function is None:
             self._refuse(node, "a constraint compares with <=, >= or ==")
         left, right = self.visit(node.left), self.visit(node.comparators[0])
-        if not any(isinstance(side, Operand | ObjectiveExpression) for side in (left, right)):
+        if not any(isinstance(side, Operand) for side in (left, right)):
             self._refuse(node, "a constraint needs an affine expression of a variable on at least one side")
         constraint: Declared = self._apply(node, function, left, right)
         return constraint
@@ -211,7 +255,7 @@ class _Evaluator(ast.NodeVisitor):
             self._refuse(node, "the arithmetic of expressions is + - * / @")
         values = [self.visit(operand) for operand in operands]
         if any(isinstance(value, list) for value in values):
-            self._refuse(node, "a list of sparse matrices takes no arithmetic")
+            self._refuse(node, "a list of matrices or expressions takes no arithmetic")
         return self._apply(node, function, *values)
 
     def _apply(self, node: ast.AST, function: Callable[..., Any], *values: Any, **keywords: Any) -> Any:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import stat
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.memory import check_memory
 
-__all__ = ["ARRAYS", "Lines", "number", "read_bytes", "read_text", "unpacked"]
+__all__ = ["ARRAYS", "Lines", "is_standard", "number", "read_bytes", "read_text", "unpacked"]
 
 # Bytes of memory that a reader needs for each byte of a file. In text, "1," becomes strings and a number. An
 # array is copied when it is read, checked and made symmetric.
@@ -25,12 +27,18 @@ TEXT, ARRAYS = 30, 4
 _CHUNK = 2**24  # bytes that are unpacked at a time
 
 
+def is_standard(path: Path) -> bool:
+    """Whether a path is the standard input or output: ``-``, or ``-`` and an ending, such as ``-.csv``."""
+    return path.parent == Path() and path.name.partition(".")[0] == "-"
+
+
 def read_bytes(path: Path, memory: int = TEXT) -> bytes:
-    """Return the content of a file.
+    """Return the content of a file, or of the standard input.
 
     Parameters
     ----------
     path : Path
+        ``-``, also with an ending, is the standard input.
     memory : int
         Bytes of memory that its reader needs for each byte of the file.
 
@@ -41,6 +49,8 @@ def read_bytes(path: Path, memory: int = TEXT) -> bytes:
     ValueError
         If it is a folder, pipe or device, may not be read, or is too large for this machine.
     """
+    if is_standard(path):
+        return _from_parts(sys.stdin.buffer, path, memory)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -63,14 +73,19 @@ def read_text(path: Path) -> str:
 
 def unpacked(path: Path, packed: bytes) -> bytes:
     """Return the content of gzip data; raise a ValueError if it is damaged or larger than memory."""
-    parts: list[bytes] = []
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            while part := file.read(_CHUNK):
-                parts.append(part)
-                check_memory(TEXT * _CHUNK * len(parts), f"{path}, unpacked,")
+            return _from_parts(file, f"{path}, unpacked,", TEXT)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as gzip: {error}") from error
+
+
+def _from_parts(file: Any, name: object, memory: int) -> bytes:
+    """Return the content of a stream whose size is not known; refuse it once it is too large for memory."""
+    parts: list[bytes] = []
+    while part := file.read(_CHUNK):
+        parts.append(part)
+        check_memory(memory * _CHUNK * len(parts), str(name))
     return b"".join(parts)
 
 

@@ -21,7 +21,7 @@ from bregopt.io.files import ARRAYS, read_bytes, read_text
 from bregopt.io.matrix_market import read_matrix_market
 from bregopt.memory import check_memory
 
-__all__ = ["SUFFIXES", "Table", "read_matrix", "write_csv"]
+__all__ = ["SUFFIXES", "Table", "csv_text", "read_arrays", "read_matrix"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
@@ -89,15 +89,16 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
     return Table(_checked(table.values, str(path)), table.index, table.columns)
 
 
-def write_csv(path: Path, X: Any, index: Labels | None = None, columns: Labels | None = None) -> None:
-    """Write a matrix for :func:`read_matrix`, each number with the fewest digits that read back exactly."""
+def csv_text(X: Any, index: Labels | None = None, columns: Labels | None = None) -> str:
+    """Return a matrix for :func:`read_matrix`, each number with the fewest digits that read back exactly."""
     rows = [[repr(value) for value in row] for row in np.asarray(X, dtype=float).tolist()]
     if index is not None:
         rows = [[label, *row] for label, row in zip(index, rows, strict=True)]
     if columns is not None:
         rows.insert(0, [*([""] if index is not None else []), *columns])
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def _checked(values: Any, name: str) -> Any:
@@ -123,18 +124,44 @@ def _read_npy(path: Path, key: str | None) -> Table:
     return Table(_array(path, read_bytes(path, ARRAYS)))
 
 
-def _read_npz(path: Path, key: str | None) -> Table:
+def read_arrays(path: Path) -> dict[str, Any]:
+    """Return all arrays of an ``.npz`` file by name: finite real numbers, of any shape, also empty.
+
+    Raises as :func:`read_matrix` does.
+    """
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: expected an .npz file")
+    archive, members = _archive(path)
+    arrays = {name: _member(path, archive, member) for name, member in members.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biu":
+            finite_array(array, f"{name} of {path}")
+    return arrays
+
+
+def _archive(path: Path) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
+    """Return an archive, and its members by the names of their arrays."""
     packed = io.BytesIO(read_bytes(path, ARRAYS))
     with _reading(path):
         archive = zipfile.ZipFile(packed)
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-    member = members[_chosen(path, key, list(members))]
-    check_memory(ARRAYS * member.file_size, f"{path}, unpacked,")
+    unpacked = ARRAYS * sum(member.file_size for member in members.values())
+    check_memory(unpacked, f"{path}, unpacked,")
+    return archive, members
+
+
+def _read_npz(path: Path, key: str | None) -> Table:
+    archive, members = _archive(path)
+    return Table(_member(path, archive, members[_chosen(path, key, list(members))]))
+
+
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
+    """Return the array of one member of an archive."""
     with _reading(path):
         if member.compress_type not in _PACKED:
             raise ValueError(f"{member.filename} is packed by a method that numpy does not use")
         content = archive.read(member)  # never more than the size checked above
-    return Table(_array(path, content))
+    return _array(path, content)
 
 
 def _array(path: Path, content: bytes) -> Any:
@@ -151,7 +178,7 @@ def _array(path: Path, content: bytes) -> Any:
         if found != expected:
             raise ValueError(f"{found} bytes follow the header; expected {expected} for shape {shape}")
         order: Literal["C", "F"] = "F" if by_columns else "C"
-        return np.ndarray(shape, dtype, content, offset=file.tell(), order=order).copy()
+        return np.ndarray(shape, dtype, content, offset=file.tell(), order=order).copy(order="K")
 
 
 def _chosen(path: Path, key: str | None, names: list[str]) -> str:

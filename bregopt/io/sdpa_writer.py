@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.io.linear import check_linear
 from bregopt.io.sdpa_reader import SdpaEntries
 from bregopt.modeling.problem import Problem
 from bregopt.program import Program
@@ -46,7 +47,12 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
         names it.
     """
     path, program = Path(path), problem.program()
-    _check_linear(program)
+    if program.cones.count:
+        raise ValueError(
+            f"the problem has {program.cones.count} second-order cones; an SDPA file takes psd matrices and "
+            "rows only. Write norm2(x) <= t as the psd matrix [[t I, x], [x', t]], or use bo.write_cbf"
+        )
+    check_linear(program, "an SDPA file")
     B, c, cost = _standard_form(program)
     if len(c) == 0:
         raise ValueError("the problem has no constraint; an SDPA file needs at least one row")
@@ -58,28 +64,6 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
     data = text.encode("ascii")
     # No time of day, so that the same problem gives the same bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
-
-
-def _check_linear(program: Program) -> None:
-    for block, divergence in zip(program.blocks, program.divergences, strict=True):
-        if divergence is not None:
-            raise ValueError(
-                f"the objective has the {divergence} divergence of {block.name}; "
-                "an SDPA file takes linear objectives only"
-            )
-        if block.cap is not None:
-            raise ValueError(
-                f"lambda_max({block.name}) <= {block.cap:g} is no row; an SDPA file takes rows only. Declare "
-                f"S = bo.PSD({block.n}) and the rows {block.name} + S == {block.cap:g} * np.eye({block.n})"
-            )
-    if program.cones.count:
-        raise ValueError(
-            f"the problem has {program.cones.count} second-order cones; an SDPA file takes psd matrices and "
-            "rows only. Write norm2(x) <= t as the psd matrix [[t I, x], [x', t]]"
-        )
-    soft = np.flatnonzero(~program.bounds.hard)
-    if len(soft):
-        raise ValueError(f"{program.row_name(int(soft[0]))} is soft; an SDPA file takes hard rows only")
 
 
 def _standard_form(program: Program) -> tuple[Any, Array, Array]:

@@ -6,43 +6,32 @@ spec file is run as Python; see :func:`bregopt.io.evaluate.evaluate` for the syn
 
 from __future__ import annotations
 
-import json
-import keyword
-import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.files import read_text
-from bregopt.io.matrices import Table, read_matrix
+from bregopt.io.matrices import Table
+from bregopt.io.plain_data import PlainReader
+from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
+from bregopt.io.spec_keys import KEYS, NAME, Errors, check_keys, is_name, typed
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.variables import PSD, Variable
-from bregopt.program.lowrank import LowRank
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.routes.options import check_options
+from bregopt.routes.solution import Solution
 
-__all__ = ["KEYS", "Spec", "load_spec", "self_contained", "spec_text"]
+__all__ = ["KEYS", "Spec", "load_spec"]
 
-# The keys of each table of a spec file; the solver checks its own options.
-KEYS: dict[str, tuple[str, ...]] = {
-    "spec": ("title", "data", "variables", "problem", "solve"),
-    "file": ("file", "key", "low_rank"),
-    "factor": ("factor",),
-    "matrix": ("psd",),
-    "variable": ("shape", "nonneg", "lower", "upper"),
-    "problem": ("minimize", "maximize", "subject_to"),
-}
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
+_FAILED = object()  # the value of a name whose own entry has an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,97 +56,39 @@ class Spec:
     options: dict[str, Any] = field(default_factory=dict)
     labeled: Table | None = None
 
+    def solve(self, **options: Any) -> Solution:
+        """Solve the problem as the file says; the options given here replace those of the file.
 
-def load_spec(path: str | Path) -> Spec:
-    """Read a spec file.
+        Raises and warns as :meth:`bregopt.Problem.solve`.
+        """
+        return self.problem.solve(**{"solver": self.solver, **self.options, **options})
+
+
+def load_spec(path: str | Path, parameters: Mapping[str, Any] | None = None) -> Spec:
+    """Read a spec file, written by hand or by :meth:`bregopt.Problem.to_spec`.
 
     Parameters
     ----------
     path : str or Path
-        A ``.toml`` file. Files that it names must be in its folder or below.
+        A ``.toml`` file; ``"-"`` for the standard input. Files that it names must be in its folder or below.
+    parameters : mapping from str, optional
+        Values of parameters, in place of those of the file.
 
     Returns
     -------
     Spec
+        Its `problem` is the declared :class:`~bregopt.Problem`; its `solve()` solves it as the file says.
 
     Raises
     ------
     FileNotFoundError
         If the spec, or a file that it names, does not exist.
     TypeError, ValueError
-        If it is not TOML, keys are unknown or missing, or data or an expression is bad. Messages start with
-        path and key.
+        If it is not TOML, keys are unknown or missing, data or an expression is bad, or a name is not used.
+        The message starts with the path and lists all errors, each with its key.
     """
     path = Path(path)
-    document = _document(path)
-    with _named(str(path)):
-        _check_keys(document, "spec")
-        title = _typed(document.get("title", path.stem), str, "title")
-        sections = {key: _typed(document.get(key, {}), dict, key) for key in KEYS["spec"][1:]}
-        data, labeled = _data(sections["data"], path.parent)
-        variables = _variables(sections["variables"])
-        _check_distinct(data, variables)
-        problem = _problem(sections["problem"], {**data, **variables})
-        _check_used(variables, problem)
-        with _named("solve"):
-            solver, options = _solve(sections["solve"])
-        return Spec(title, problem, solver, options, labeled[0] if len(labeled) == 1 else None)
-
-
-def self_contained(path: str | Path) -> str:
-    """Return the text of a spec with the data of all its files inside it.
-
-    Parameters
-    ----------
-    path : str or Path
-        A spec file that :func:`load_spec` reads.
-    """
-    path = Path(path)
-    document = _document(path)
-    data = {name: _contained(value, path.parent) for name, value in document.get("data", {}).items()}
-    return spec_text({**document, "data": data} if data else document)
-
-
-def _contained(value: Any, folder: Path) -> Any:
-    if not isinstance(value, dict) or "factor" in value:
-        return value
-    content = _array(value, _from_file(value, folder))
-    if isinstance(content, LowRank):
-        return {"factor": content.factor.tolist()}
-    return (content.toarray() if sp.issparse(content) else content).tolist()
-
-
-def spec_text(document: dict[str, Any]) -> str:
-    """Return a spec as TOML: plain values such as the title first, then the tables.
-
-    Parameters
-    ----------
-    document : dict
-        Plain values, lists and dicts, with the keys of a spec file.
-    """
-    lines = [f"{key} = {_toml(value)}" for key, value in document.items() if not isinstance(value, dict)]
-    for key, table in document.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{key}]", *(f"{name} = {_toml(value)}" for name, value in table.items())]
-    return "\n".join([*lines, ""])
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML: JSON text is also TOML, except for tables."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_toml(part)}" for name, part in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False)
-
-
-@contextmanager
-def _named(place: str) -> Iterator[None]:
-    """Put the file or key in front of error messages."""
-    try:
-        yield
-    except (FileNotFoundError, TypeError, ValueError) as error:
-        kinds = (FileNotFoundError, TypeError, ValueError)
-        kind = next(kind for kind in kinds if isinstance(error, kind))
-        raise kind(f"{place}: {error}") from error
+    return _Reader(path, _document(path), dict(parameters or {})).spec()
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -168,164 +99,197 @@ def _document(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not a TOML file: {error}") from error
 
 
-def _data(table: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[Table]]:
-    """Return the data by name, and the square matrices with labels among them."""
-    values, labeled = {}, []
-    for name, value in table.items():
-        _check_name(name, "data")
-        with _named(f"data.{name}"):
-            if not isinstance(value, dict):
-                values[name] = _inline(value)
-            elif "factor" in value:
-                values[name] = _factor(value)
-            else:
-                read = _from_file(value, folder)
-                values[name] = _array(value, read)
-                labeled += [read] if _labels_a_square(read) else []
-    return values, labeled
+class _Reader:
+    """Reads the tables of a spec in their order, and collects errors."""
+
+    def __init__(self, path: Path, document: dict[str, Any], values: dict[str, Any]) -> None:
+        self._path, self._document, self._values = path, document, values
+        self._errors = Errors(path)
+        self._names: dict[str, Any] = {}  # all that expressions may name
+        self._arrays: dict[str, Any] = {}
+        self._labeled: list[Table] = []
+
+    def spec(self) -> Spec:
+        """Return the content of the file, or raise all of its errors."""
+        at = self._errors.at
+        with at(""):
+            check_keys(self._document, "spec")
+        title = self._path.stem
+        with at(""):
+            title = typed(self._document.get("title", title), str, "title")
+        sections = {name: self._section(name) for name in _SECTIONS}
+        if "arrays" in self._document:
+            with at("arrays"):
+                self._arrays = arrays_of(self._document["arrays"], self._path.parent)
+                self._names |= {name: part for name, part in self._arrays.items() if is_name(name)}
+        self._read("data", sections["data"], self._datum)
+        self._read("parameters", sections["parameters"], self._parameter)
+        with at("parameters"):
+            self._check_values(sections["parameters"])
+        self._read("variables", sections["variables"], self._variable)
+        operands = {name: u for name, u in self._names.items() if isinstance(u, PSD | Variable | Parameter)}
+        plain = PlainReader(operands, self._arrays)
+        self._read("expressions", sections["expressions"], lambda _, table: plain.item(_table(table)))
+        problem = self._problem(sections["problem"])
+        self._check_used(sections)
+        solver, options = "auto", dict(sections["solve"])
+        with at("solve"):
+            solver = typed(options.pop("solver", solver), str, "solver")
+            check_options(solver, options)
+        self._errors.check()
+        assert problem is not None
+        return Spec(title, problem, solver, options, self._labeled[0] if len(self._labeled) == 1 else None)
+
+    def _section(self, name: str) -> dict[str, Any]:
+        with self._errors.at(""):
+            found: dict[str, Any] = typed(self._document.get(name, {}), dict, name)
+            return found
+        return {}
+
+    def _read(self, section: str, table: dict[str, Any], read: Any) -> None:
+        """Read the entries of a table; one with an error fails, and what names it is not read."""
+        for name, value in table.items():
+            fails = section != "data" and self._fails(value)
+            with self._errors.at(section):
+                _check_name(name)
+                if name in self._names:
+                    raise ValueError(f"{name!r} is a name in {self._home(name)} already; choose another")
+                self._names[name] = _FAILED
+                if not fails:
+                    with self._errors.at(f"{section}.{name}"):
+                        self._names[name] = read(name, value)
+
+    def _home(self, name: str) -> str:
+        """Return the table that a name is in."""
+        homes = (section for section in _SECTIONS if name in self._document.get(section, {}))
+        return next(homes, "arrays")
+
+    def _fails(self, value: Any) -> bool:
+        """Whether a value names an entry that has an error."""
+        return any(self._names.get(name) is _FAILED for name in _mentioned(value))
+
+    def _datum(self, name: str, value: Any) -> Any:
+        found, table = entry_of(value, self._path.parent)
+        self._labeled += [table] if table is not None and labels_a_square(table) else []
+        return found
+
+    def _parameter(self, name: str, value: Any) -> Parameter:
+        table = value if isinstance(value, dict) else {"value": value}
+        check_keys(table, "parameter")
+        given = self._values.get(name, table.get("value"))
+        number = None if given is None else np.asarray(self._number(given), dtype=float)
+        shape = _shape(table.get("shape", () if number is None else number.shape))
+        if number is not None and number.ndim == 0 and shape:
+            number = np.full(shape, float(number))
+        return Parameter(shape, value=number, name=typed(table.get("name", name), str, "name"))
+
+    def _number(self, value: Any) -> Any:
+        """Return numbers that an entry holds, or names."""
+        if not isinstance(value, str):
+            return inline(value)
+        if value not in self._names:
+            raise ValueError(f"there are no data {value!r}{did_you_mean(value, self._names)}")
+        return self._names[value]
+
+    def _check_values(self, table: dict[str, Any]) -> None:
+        for name in self._values:
+            if name not in table:
+                raise ValueError(f"{name!r} is given a value, but is no parameter{did_you_mean(name, table)}")
+
+    def _variable(self, name: str, value: Any) -> PSD | Variable:
+        table = _table(value)
+        if "psd" in table:
+            check_keys(table, "matrix")
+            return PSD(table["psd"], name=typed(table.get("name", name), str, "name"))
+        check_keys(table, "variable", also=KEYS["matrix"])
+        lower, upper = (self._number(table[end]) if end in table else None for end in ("lower", "upper"))
+        return Variable(
+            _shape(table.get("shape", ())),
+            name=typed(table.get("name", name), str, "name"),
+            nonneg=typed(table.get("nonneg", False), bool, "nonneg"),
+            lower=lower,
+            upper=upper,
+            symmetric=typed(table.get("symmetric", False), bool, "symmetric"),
+        )
+
+    def _problem(self, table: dict[str, Any]) -> Problem | None:
+        """Return the problem; None if an error precedes it."""
+        texts: list[Any] = []
+        with self._errors.at("problem"):
+            check_keys(table, "problem")
+        with self._errors.at("problem"):
+            texts = typed(table.get("subject_to", []), list, "subject_to")
+        objective = None
+        with self._errors.at("problem"):
+            given = [sense for sense in _SENSES if sense in table]
+            if len(given) != 1:
+                found = " and ".join(given) or "neither"
+                raise ValueError(f"{found} given; expected either minimize or maximize")
+            objective = self._objective(given[0], table[given[0]])
+        constraints = [self._constraint(f"subject_to[{k}]", text) for k, text in enumerate(texts)]
+        if objective is None or None in constraints:
+            return None
+        with self._errors.at("problem"):
+            problem = Problem(objective, constraints)
+            if all(p.value is not None for p in problem.parameters):
+                problem.program()  # refuses bounds that cross
+            return problem
+        return None
+
+    def _objective(self, sense: str, text: Any) -> Minimize | None:
+        """Return the objective; None if it, or an entry that it names, has an error."""
+        if not self._fails(text):
+            with self._errors.at(f"problem: {sense}"):
+                return _SENSES[sense](evaluate(typed(text, str, "the value"), self._names))
+        return None
+
+    def _constraint(self, place: str, text: Any) -> Declared | None:
+        """Return a constraint; None if it, or an entry that it names, has an error."""
+        if not self._fails(text):
+            with self._errors.at(f"problem: {place}"):
+                constraint = evaluate(typed(text, str, "the value"), self._names)
+                if isinstance(constraint, Declared):
+                    return constraint
+                expected = "a comparison (<=, >=, ==) or between(...)"
+                raise TypeError(f"{text!r} is no constraint; expected {expected}")
+        return None
+
+    def _check_used(self, sections: dict[str, dict[str, Any]]) -> None:
+        """Refuse entries that no text and no other entry names."""
+        mentioned = set(_mentioned(list(sections["problem"].values())))
+        for section in ("parameters", "variables", "expressions"):
+            for name, value in sections[section].items():
+                mentioned |= set(_mentioned(value)) - {name}
+        for section in ("data", "parameters", "variables", "expressions"):
+            for name in sections[section]:
+                with self._errors.at(section):
+                    if name not in mentioned and is_name(name):
+                        raise ValueError(f"{name!r} occurs in no expression of the problem; remove or use it")
 
 
-def _labels_a_square(table: Table) -> bool:
-    """Whether a table is a square matrix with the same labels for rows and columns."""
-    labels = {found for found in (table.index, table.columns) if found is not None}
-    return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
+def _mentioned(value: Any) -> Iterator[str]:
+    """Yield all names in the texts and keys of a value."""
+    if isinstance(value, str):
+        yield from NAME.findall(value)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _mentioned(part)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield key
+            yield from _mentioned(part)
 
 
-def _inline(value: Any) -> Any:
-    """Return a number or an array; integers stay integers, so that they can be indices."""
-    finite = finite_array(value, "the value")
-    given = np.asarray(value)
-    if given.dtype.kind == "b":
-        raise TypeError(f"the value is {value!r}; expected numbers")
-    if finite.size == 0:
-        raise ValueError("the value is empty; expected numbers")
-    if finite.ndim == 0:
-        return value
-    return given if given.dtype.kind == "i" else finite
+def _table(value: Any) -> Any:
+    return typed(value, dict, "the value")
 
 
-def _factor(table: dict[str, Any]) -> LowRank:
-    _check_keys(table, "factor")
-    return LowRank(finite_array(table["factor"], "factor", ndim=2))
+def _shape(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _from_file(table: dict[str, Any], folder: Path) -> Table:
-    _check_keys(table, "file")
-    if "file" not in table:
-        raise ValueError('file is missing; expected { file = "name.csv" }')
-    name = _typed(table["file"], str, "file")
-    key = _typed(table["key"], str, "key") if "key" in table else None
-    return read_matrix(_beside(name, folder), key)
-
-
-def _array(entry: dict[str, Any], table: Table) -> Any:
-    """Return the values read from a file, in the form that its entry in the spec states."""
-    values = table.values
-    if not _typed(entry.get("low_rank", False), bool, "low_rank"):
-        return values
-    return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1))
-
-
-def _beside(name: str, folder: Path) -> Path:
-    """Return the path of a file that a spec names; links must not lead out of the spec's folder."""
-    path = folder / name
-    try:
-        inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError) as error:  # links in a circle
-        raise ValueError(f"file is {name!r}, which cannot be followed: {error}") from error
-    if not inside:
-        raise ValueError(f"file is {name!r}, outside the spec's folder; expected one in it or below it")
-    return path
-
-
-def _variables(table: dict[str, Any]) -> dict[str, PSD | Variable]:
-    found: dict[str, PSD | Variable] = {}
-    for name, value in table.items():
-        _check_name(name, "variables")
-        with _named(f"variables.{name}"):
-            found[name] = _variable(name, _typed(value, dict, "the value"))
-    return found
-
-
-def _variable(name: str, table: dict[str, Any]) -> PSD | Variable:
-    if "psd" in table:
-        _check_keys(table, "matrix")
-        return PSD(table["psd"], name=name)
-    _check_keys(table, "variable", also=KEYS["matrix"])
-    shape = table.get("shape", ())
-    nonneg = _typed(table.get("nonneg", False), bool, "nonneg")
-    return Variable(
-        tuple(shape) if isinstance(shape, list) else shape,
-        name=name,
-        nonneg=nonneg,
-        lower=table.get("lower"),
-        upper=table.get("upper"),
-    )
-
-
-def _problem(table: dict[str, Any], names: dict[str, Any]) -> Problem:
-    with _named("problem"):
-        _check_keys(table, "problem")
-        given = [sense for sense in _SENSES if sense in table]
-        if len(given) != 1:
-            found = " and ".join(given) or "neither"
-            raise ValueError(f"{found} given; expected either minimize or maximize")
-        texts = _typed(table.get("subject_to", []), list, "subject_to")
-        objective = _objective(given[0], table[given[0]], names)
-        problem = Problem(objective, [_constraint(k, text, names) for k, text in enumerate(texts)])
-        problem.program()  # refuses bounds that cross
-        return problem
-
-
-def _objective(sense: str, text: Any, names: dict[str, Any]) -> Minimize:
-    with _named(sense):
-        return _SENSES[sense](evaluate(_typed(text, str, "the value"), names))
-
-
-def _constraint(k: int, text: Any, names: dict[str, Any]) -> Declared:
-    with _named(f"subject_to[{k}]"):
-        constraint = evaluate(_typed(text, str, "the value"), names)
-        if not isinstance(constraint, Declared):
-            raise TypeError(f"{text!r} is no constraint; expected a comparison (<=, >=, ==) or between(...)")
-        return constraint
-
-
-def _solve(table: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    options = dict(table)
-    solver = _typed(options.pop("solver", "auto"), str, "solver")
-    check_options(solver, options)
-    return solver, options
-
-
-def _typed(value: Any, kind: type, name: str) -> Any:
-    words = {str: "a string", bool: "true or false", dict: "a table", list: "a list of strings"}
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} is {value!r}; expected {words[kind]}")
-    return value
-
-
-def _check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> None:
-    known = (*KEYS[kind], *also)
-    for key in table:
-        if key not in known:
-            raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
-
-
-def _check_name(name: str, section: str) -> None:
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise ValueError(f"{section}: {name!r} is not a name; expected letters, digits and _, such as X0")
+def _check_name(name: str) -> None:
     if name in FUNCTIONS:
-        raise ValueError(f"{section}: {name!r} is the name of a function; choose another")
-
-
-def _check_distinct(data: dict[str, Any], variables: dict[str, Any]) -> None:
-    for name in variables:
-        if name in data:
-            raise ValueError(f"variables: {name!r} is a name in data already; choose another")
-
-
-def _check_used(variables: dict[str, PSD | Variable], problem: Problem) -> None:
-    used = {X.name for X in problem.matrices} | {u.name for u in problem.variables}
-    for name in variables:
-        if name not in used:
-            raise ValueError(f"variables: {name!r} occurs in no expression of the problem; remove or use it")
+        raise ValueError(f"{name!r} is the name of a function; choose another")
+    if not is_name(name):
+        raise ValueError(f"{name!r} is not a name; expected letters, digits and _, such as X0")

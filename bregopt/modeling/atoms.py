@@ -17,6 +17,7 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
+from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.products import product
 from bregopt.modeling.variables import PSD
@@ -227,12 +228,12 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
-def sum(expression: Any, axis: int | None = None) -> Expression:
+def sum(expression: Any, axis: int | None = None) -> Any:
     """Return the sum of all elements of an expression, or the sums along an axis.
 
     Parameters
     ----------
-    expression : Expression, variable, parameter or array_like
+    expression : Expression, CurvedExpression, variable, parameter or array_like
     axis : int, optional
         The axis that is summed, as in NumPy; None for all.
 
@@ -246,7 +247,9 @@ def sum(expression: Any, axis: int | None = None) -> Expression:
     TypeError, ValueError
         If numbers are not finite and real, there are none, or the expression has no such axis.
     """
-    e = as_expression(expression, "expression of sum")
+    e = expression
+    if not isinstance(e, CurvedExpression):
+        e = as_expression(expression, "expression of sum")
     if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
         raise TypeError(f"axis of sum is {axis!r}; expected an integer or None")
     if axis is not None and not -len(e.shape) <= axis < len(e.shape):

@@ -18,10 +18,13 @@ from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compiled import Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
-from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.atom import DivergenceTerm, leaves
+from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.reduction import Reduction
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
-from bregopt.modeling.objectives import Minimize, SquaresTerm
+from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -34,10 +37,10 @@ _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
-def compile_problem(
-    objective: Minimize,
-    declared: Sequence[Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint],
-) -> Compiled:
+Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+
+
+def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compiled:
     """Return the compiled problem.
 
     Raises
@@ -47,33 +50,41 @@ def compile_problem(
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
-    cones = tuple(c for c in declared if isinstance(c, SecondOrderConstraint))
-    squares = [_soft_square(term, objective.sign) for term in objective.expression.squares]
+    cones = [c for c in declared if isinstance(c, SecondOrderConstraint)]
     inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
-    bodies = [c.body for c in (*constraints, *squares)]
-    bodies += [*(c.body for c in cones), *(c.body for c in inequalities)]
-    expressions = [objective.expression.affine, *bodies]
+    reduction = Reduction()
+    goal = reduction.objective(objective.expression if objective.sign > 0 else -objective.expression)
+    shares = [(c, reduction.inequality(c)) for c in declared if isinstance(c, ConvexConstraint)]
+    constraints += [row for row in reduction.rows if row.penalty is None]
+    penalties = [row for row in reduction.rows if row.penalty is not None]
+    cones += reduction.cones
+    inequalities += reduction.inequalities
+    rows: list[Any] = [*constraints, *penalties, *cones, *inequalities]
+    expressions: list[Affine] = [goal, *(c.body for c in rows)]
     mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
-    own_matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
+    matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
     variables = _ordered(*(e.operands("variables") for e in expressions))
+    reduced = reduction.rows or reduction.cones or reduction.inequalities
+    own = _leaves(objective, declared) if reduced else None
+    matrices, variables = _own_first(matrices, own), _own_first(variables, own)
+    own_matrices, own_variables = _only(matrices, own), _only(variables, own)
     in_matrices = rows_of_inequalities(inequalities, PSD)
-    matrices = (*own_matrices, *in_matrices.matrices)
+    matrices = (*matrices, *in_matrices.matrices)
     if not matrices:
         raise ValueError(
             "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
             "itself"
         )
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, objective) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
-    constraints += [*in_matrices.rows, *in_cones.rows, *squares]
-    own, variables = variables, (*variables, *in_cones.variables)
+    constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
+    variables = (*variables, *in_cones.variables)
     template = Program(
-        blocks=blocks,
+        blocks=tuple(_block(X, goal, reduction.divergences) for X in matrices),
         A=_linear_map(matrices, constraints),
         B=_variable_map(variables, constraints),
         bounds=_NO_ROWS,
-        c=_variable_cost(variables, objective),
+        c=_variable_cost(variables, goal),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((c.declared.title, c.size) for c in constraints),
@@ -81,46 +92,52 @@ def compile_problem(
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(objective, constraints, caps)
+    parameters = _parameters(goal, reduction, constraints, caps)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     number = {X: b for b, X in enumerate(matrices)}
     return Compiled(
         own_matrices,
-        own,
+        own_variables,
         parameters,
         tuple(constraints),
-        cones,
+        tuple(cones),
         tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
         tuple(caps),
-        objective,
+        tuple(shares),
+        goal,
+        tuple(reduction.divergences),
+        tuple(reduction.weights),
         lower,
         upper,
         parameter_slopes,
-        _parametric_parts(matrices, variables, parameters, constraints, objective),
+        _parametric_parts(matrices, variables, parameters, constraints, goal),
         template,
     )
 
 
-def _soft_square(term: SquaresTerm, sign: float) -> Constraint:
-    """Return soft rows that pay the sum of squares in the objective."""
-    e = term.argument
-    bound = -e.constant_part()
-    weight = sign * term.weight
-    gamma = np.full(e.size, weight) if term.parameter is None else term.parameter.times(weight)
-    penalty = SoftPenalty(gamma, "square")
-    return Constraint(e.variable_part(), bound, bound, "==", penalty)
+def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
+    """Return all variables that the user mentions; the others are those of epigraphs."""
+    found = set(leaves(objective.expression))
+    for c in declared:
+        found.update([c.X] if isinstance(c, EigenvalueBound) else leaves(c.body))
+    return found
 
 
-def _block(X: PSD, objective: Minimize) -> Block:
+def _own_first(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
+    return items if own is None else tuple(sorted(items, key=lambda item: item not in own))
+
+
+def _only(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
+    return items if own is None else tuple(item for item in items if item in own)
+
+
+def _block(X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm]) -> Block:
     """Return the block of a matrix variable; its divergence and its cap may depend on parameters."""
-    terms = [t for t in objective.expression.terms if t.X is X]
-    if len(terms) > 1:
-        raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
-    cost = objective.expression.affine.psd.get(X)
-    if cost is not None and objective.sign < 0:
-        cost = cost.scale(np.array([-1.0]))
-    return Block(X.name, X.n, cost)
+    count = sum(d.X is X for d in divergences)
+    if count > 1:
+        raise ValueError(f"{X.name} has {count} divergences in the objective; expected at most one")
+    return Block(X.name, X.n, goal.psd.get(X))
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
@@ -157,17 +174,17 @@ def _parametric_parts(
     variables: tuple[Variable, ...],
     parameters: tuple[Parameter, ...],
     constraints: Sequence[Constraint],
-    objective: Minimize,
+    goal: Affine,
 ) -> ParametricParts:
     """Return the coefficients that depend on parameters."""
-    if not any(e.products for e in (objective.expression.affine, *(c.body for c in constraints))):
+    if not any(e.products for e in (goal, *(c.body for c in constraints))):
         return ParametricParts()
     return ParametricParts.of(
         {X: b for b, X in enumerate(matrices)},
         {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
         dict(zip(parameters, slices(parameters), strict=True)),
         [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)],
-        objective.expression.affine.times(objective.sign),
+        goal,
     )
 
 
@@ -203,24 +220,21 @@ def _nothing(m: int, k: int) -> Any:
     return sp.csr_array((m, k))
 
 
-def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Array:
-    given = objective.expression.affine.variables
+def _variable_cost(variables: tuple[Variable, ...], goal: Affine) -> Array:
+    given = goal.variables
     parts = [given[u].toarray().ravel() if u in given else np.zeros(u.size) for u in variables]
-    cost: Array = objective.sign * np.concatenate([np.zeros(0), *parts])
-    return cost
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def _parameters(
-    objective: Minimize, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
+    goal: Affine, reduction: Reduction, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
 ) -> tuple[Parameter, ...]:
-    expression = objective.expression
-    parts: list[Any] = [expression.affine, *(t.parameter for t in expression.terms)]
-    parts += [s.parameter for s in expression.squares]
+    parts: list[Any] = [goal, *(d.parameter for d in reduction.divergences), *reduction.weights]
     for c in constraints:
         parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
     parts += [c.cap for c in caps]
     found = [part.operands("parameters") for part in parts if isinstance(part, Affine)]
-    return _ordered(*found, *(t.data for t in expression.terms))
+    return _ordered(*found, *(d.data for d in reduction.divergences))
 
 
 def _bounds_of_side(

@@ -14,10 +14,13 @@ from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.atom import DivergenceTerm
+from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.reduction import Share
+from bregopt.modeling.expressions import Expression
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
-from bregopt.modeling.objectives import DivergenceTerm, Minimize
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -41,9 +44,23 @@ _NO_INDEX = np.zeros(0, dtype=np.intp)
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters.
 
-    The variables of the program are `variables` and, after them, those of second-order cones; its matrices
-    are `matrices` and, after them, those of matrix inequalities. Its rows are `constraints`: the declared
-    ones, those of the inequalities and cones, and a soft row for each square in the objective.
+    The matrices of the program are `matrices` and, after them, those of epigraphs and of matrix inequalities.
+    Its variables are `variables` and, after them, those of epigraphs and of second-order cones. Its rows are
+    `constraints`: the declared ones, those of epigraphs, inequalities and cones, and soft rows for terms of
+    the objective.
+
+    Parameters
+    ----------
+    inequalities : tuple
+        Matrix inequalities with the numbers of their blocks.
+    shares : tuple
+        For each inequality of convex expressions, its rows and cones with the derivatives in its bound.
+    goal : Expression
+        The affine part of the minimized objective.
+    divergences : tuple of DivergenceTerm
+        Its other part, with weights above 0.
+    weights : tuple of Expression
+        Scalars of parameters that weigh convex terms: their values must not be negative.
     """
 
     matrices: tuple[PSD, ...]
@@ -51,9 +68,12 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     cones: tuple[SecondOrderConstraint, ...]
-    inequalities: tuple[tuple[MatrixInequality, int], ...]  # with the numbers of their blocks
+    inequalities: tuple[tuple[MatrixInequality, int], ...]
     caps: tuple[EigenvalueBound, ...]
-    objective: Minimize
+    shares: tuple[tuple[ConvexConstraint, Sequence[Share]], ...]
+    goal: Expression
+    divergences: tuple[DivergenceTerm, ...]
+    weights: tuple[Expression, ...]
     lower: AffineNumbers
     upper: AffineNumbers
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
@@ -76,7 +96,10 @@ class Compiled:
             if inequality.body.parameters or inequality.body.products:
                 inequality.check_symmetric({p: np.asarray(p.value) for p in self.parameters})
         values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
-        offset = self.objective.expression.affine.constant_part().value
+        for weight in self.weights:
+            if float(np.asarray(weight.value)) < 0:
+                raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
+        offset = self.goal.constant_part().value
         return replace(
             self.template,
             blocks=tuple(self._block(b, values) for b in range(len(self.template.blocks))),
@@ -84,7 +107,7 @@ class Compiled:
             B=self.template.B if self.parts.B is None else self.parts.B.at(values),
             c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
             bounds=self._bounds(values),
-            offset=self.objective.sign * float(np.asarray(offset)),
+            offset=float(np.asarray(offset)),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
@@ -103,6 +126,24 @@ class Compiled:
         """Return each constraint with its slice of the rows."""
         return list(zip(self.constraints, slices(self.constraints), strict=True))
 
+    def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
+        """Set the duals of inequalities of convex expressions, after those of matrix inequalities.
+
+        Parameters
+        ----------
+        y, z : array or None
+            Multipliers of all rows, and of all variables in cones; None if there are none.
+        """
+        if y is None or z is None or not self.shares:
+            for c, _ in self.shares:
+                c.set_dual(None)
+            return
+        multipliers: dict[Any, Array] = {c: y[place] for c, place in self.constraint_slices()}
+        multipliers |= {c: z[place] for c, place in self.cone_slices()}
+        multipliers |= {c: np.ravel(np.asarray(c.dual_value)) for c, _ in self.inequalities}
+        for c, shares in self.shares:
+            c.set_dual([(slope, multipliers[row]) for row, slope in shares])
+
     def _linear_map(self, values: Array) -> LinearMap:
         """Return the linear map; terms without parameters are those of the template."""
         A = self.template.A
@@ -114,7 +155,9 @@ class Compiled:
         for c, place in self.constraint_slices():
             rows.setdefault(c.declared, []).append(np.arange(place.start, place.stop))
         ends = np.cumsum([0, *(len(cone.dimensions) for cone in self.cones)])
-        cones: dict[Named, IntArray] = {c: np.arange(ends[k], ends[k + 1]) for k, c in enumerate(self.cones)}
+        cones: dict[Named, list[IntArray]] = {}
+        for k, cone in enumerate(self.cones):
+            cones.setdefault(cone.declared, []).append(np.arange(ends[k], ends[k + 1]))
         blocks = {X: b for b, X in enumerate(self.matrices)}
         return tuple(
             Declaration(
@@ -123,7 +166,7 @@ class Compiled:
                 name=c.name,
                 shape=c.shape if isinstance(c, Constraint) else None,
                 rows=np.concatenate([_NO_INDEX, *rows.get(c, ())]),
-                cones=cones.get(c, _NO_INDEX),
+                cones=np.concatenate([_NO_INDEX, *cones.get(c, ())]),
                 block=blocks[c.X] if isinstance(c, EigenvalueBound) else None,
                 axes=c.axes if isinstance(c, Constraint) else None,
             )
@@ -137,12 +180,12 @@ class Compiled:
             block = replace(block, cost=sparse_rows(table, block.n) if table.nnz else None)
         caps = [c.value for c in self.caps if c.X.name == block.name]
         cap = min(caps, default=None)
-        near = [self._nearness(b, t) for t in self.objective.expression.terms if t.X.name == block.name]
+        near = [self._nearness(b, t) for t in self.divergences if t.X.name == block.name]
         return replace(block, cap=cap, nearness=near[0] if near else None) if caps or near else block
 
     def _nearness(self, b: int, term: DivergenceTerm) -> Nearness:
         """Return the divergence of a block, the same object while its parameters keep their values."""
-        mu, values = _weight(term, self.objective.sign), tuple(p.value for p in term.data)
+        mu, values = _weight(term), tuple(p.value for p in term.data)
         known, known_values = self._anchors.get(b, (None, ()))
         same = known is not None and all(old is new for old, new in zip(known_values, values, strict=True))
         if known is None or not same:
@@ -155,7 +198,7 @@ class Compiled:
     def _bounds(self, values: Array) -> Bounds:
         lo, hi = self.lower.at(values), self.upper.at(values)
         kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
-        own = _own_penalty(self.objective)
+        own = _own_penalty(self.divergences)
         crossed = np.flatnonzero(lo > hi)
         for number, (c, rows) in enumerate(self.constraint_slices()):
             if len(crossed) and crossed[0] < rows.stop:
@@ -176,8 +219,8 @@ def slices(items: Sequence[Any]) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
-def _weight(term: DivergenceTerm, sign: float) -> float:
-    weight = sign * term.weight
+def _weight(term: DivergenceTerm) -> float:
+    weight = term.weight
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:
@@ -220,8 +263,8 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
     return own
 
 
-def _own_penalty(objective: Minimize) -> Penalty | None:
-    kinds = {t.divergence for t in objective.expression.terms}
+def _own_penalty(divergences: Sequence[DivergenceTerm]) -> Penalty | None:
+    kinds = {t.divergence for t in divergences}
     return DIVERGENCES[kinds.pop()].penalty if len(kinds) == 1 else None
 
 

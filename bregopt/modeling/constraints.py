@@ -52,7 +52,6 @@ class Constraint(Named):
         self.penalty = penalty
         self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
-        self.source: Named | None = None  # the declared constraint that needs these rows, if not this one
         self.axes: tuple[Any, ...] | None = None  # labels of the rows, one pandas index for each axis
 
     @property
@@ -73,11 +72,6 @@ class Constraint(Named):
         else:
             text = f"{self.body.label} {self.sense} {_text(self.lower if self.upper is None else self.upper)}"
         return text if self.penalty is None else f"soft({text})"
-
-    @property
-    def declared(self) -> Named:
-        """The declared constraint that these rows belong to."""
-        return self if self.source is None else self.source
 
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""

@@ -35,6 +35,10 @@ _OWN = {
     **{"transpose": "its attribute T", "add": "the operator +", "subtract": "the operator -"},
     **{"einsum": "the operator @ and bo.inner", "vdot": "bo.inner", "ravel": "e[i, j] with index arrays"},
     **{"mean": "bo.sum and the operator /"},
+    **{name: f"bo.{name}" for name in ("abs", "maximum", "minimum", "max", "min", "square", "log_det")},
+    **{"absolute": "bo.abs", "amax": "bo.max", "amin": "bo.min", "slogdet": "bo.log_det"},
+    **{"norm": "bo.norm1, bo.norm2, bo.norm_inf, bo.sigma_max or bo.norm_nuc"},
+    **{"eigvalsh": "bo.lambda_max and bo.lambda_min"},
 }
 _ATOMS = [own for name, own in _OWN.items() if own == f"bo.{name}"]
 # The operator of the right operand for each function that NumPy calls for an operator of an array.
@@ -68,7 +72,7 @@ class Operand:
         """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
         reflected = _REFLECTED.get(function.__name__)
         if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
-            if reflected != "__rmatmul__":
+            if reflected != "__rmatmul__" and not _absorbs(self):
                 _pair(*inputs)  # here they still stand as the user wrote them
             return getattr(self, reflected)(inputs[0])
         raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))
@@ -132,7 +136,9 @@ class Operand:
     def __rmatmul__(self, matrix: Any) -> Expression:
         return multiplied(self.expression(), _factor(matrix))
 
-    def __matmul__(self, other: Any) -> Expression:
+    def __matmul__(self, other: Any) -> Any:
+        if _absorbs(other):
+            return NotImplemented
         if isinstance(other, Operand):
             return matrix_product(self.expression(), other.expression())
         return multiplied(self.expression(), _factor(other), left=False)
@@ -144,7 +150,7 @@ class Operand:
         return NotImplemented if _absorbs(other) else _compare(self, other, ">=")
 
     def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
-        return _compare(self, other, "==")
+        return NotImplemented if _absorbs(other) else _compare(self, other, "==")
 
     def __rshift__(self, other: Any) -> MatrixInequality:
         return _inequality(self, other, ">>")

@@ -35,9 +35,17 @@ class Named(Formula):
     Attributes
     ----------
     name : str or None
+    source : Named or None
+        The constraint that needs this one; None for those that users declare.
     """
 
     name: str | None = None
+    source: Named | None = None
+
+    @property
+    def declared(self) -> Named:
+        """The declared constraint that this one belongs to."""
+        return self if self.source is None else self.source.declared
 
     def named(self, name: str) -> Self:
         """Give the constraint a name, and return it.

@@ -1,224 +1,35 @@
-"""Objectives: divergences, sums of squares and affine terms, to minimize or maximize."""
+"""Objectives: convex expressions to minimize, concave ones to maximize, and divergences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
-from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.labels import as_factor
+from bregopt.modeling.convex.curvature import check_objective
+from bregopt.modeling.convex.divergence import DivergenceAtom
+from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
+from bregopt.modeling.expressions import Operand
 from bregopt.modeling.naming import Formula
-from bregopt.modeling.products import product
-from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.presolve.range_space import with_complement
-from bregopt.program import Nearness
-from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = [
-    "DivergenceTerm",
     "Maximize",
     "Minimize",
-    "ObjectiveExpression",
-    "SquaresTerm",
+    "as_objective",
     "bregman_div",
     "frobenius_div",
     "logdet_div",
-    "sum_squares",
     "von_neumann_div",
 ]
-
-
-_SQUARES_RULE = (
-    "a sum of squares is convex, so it may be bounded from above only: expected bo.sum_squares(x) <= t with "
-    "an affine t"
-)
-
-
-@dataclass(frozen=True, eq=False)
-class DivergenceTerm:
-    """``weight * D(X, X0)``, where the weight is a number times at most one scalar of parameters.
-
-    `X0` and the `parameters` of the divergence may be a :class:`Parameter`; `current` then makes the term
-    with their values.
-    """
-
-    divergence: str
-    X: PSD
-    X0: Matrix | Parameter
-    weight: float = 1.0
-    parameter: Expression | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    current: Callable[[], ObjectiveExpression] | None = None
-
-    @property
-    def data(self) -> tuple[Parameter, ...]:
-        """The parameters among ``X0`` and the parameters of the divergence."""
-        return tuple(p for p in (self.X0, *self.parameters.values()) if isinstance(p, Parameter))
-
-    def nearness(self, mu: float) -> Nearness:
-        """Return the divergence with a weight, at the current values of parameters."""
-        term = self if self.current is None else self.current().terms[0]
-        assert not isinstance(term.X0, Parameter)
-        return Nearness(term.divergence, term.X0, mu, term.parameters)
-
-    @property
-    def label(self) -> str:
-        """The name of the term in messages."""
-        factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
-        further = "".join(f", {name}" for name in self.parameters)
-        return f"{factor}{parameter}{self.divergence}_div({self.X.name}{further})"
-
-
-@dataclass(frozen=True, eq=False)
-class SquaresTerm:
-    """``weight`` times the sum of squares of the elements of an affine expression."""
-
-    argument: Expression
-    weight: float = 1.0
-    parameter: Expression | None = None
-
-    @property
-    def label(self) -> str:
-        """The name of the term in messages."""
-        factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
-        return f"{factor}{parameter}sum_squares({self.argument.full_label})"
-
-
-@dataclass(frozen=True, eq=False)
-class ObjectiveExpression(Formula):
-    """Divergences, sums of squares and a scalar affine expression; adds and scales as in CVXPY.
-
-    Without divergences it may be bounded from above: ``bo.sum_squares(x) <= t``.
-    """
-
-    terms: tuple[DivergenceTerm, ...]
-    affine: Expression
-    squares: tuple[SquaresTerm, ...] = ()
-    absorbs_expressions = True
-    __array_ufunc__ = None
-
-    def __add__(self, other: Any) -> ObjectiveExpression:
-        other = as_objective(other)
-        squares = self.squares + other.squares
-        return ObjectiveExpression(self.terms + other.terms, self.affine.plus(other.affine), squares)
-
-    __radd__ = __add__
-
-    def __neg__(self) -> ObjectiveExpression:
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> ObjectiveExpression:
-        return self + (-as_objective(other))
-
-    def __rsub__(self, other: Any) -> ObjectiveExpression:
-        return (-self) + other
-
-    def __mul__(self, factor: Any) -> ObjectiveExpression:
-        if isinstance(factor, Operand):
-            return self._weighed_by(factor.expression())
-        number = float(finite_array(factor, "factor of an objective", ndim=0))
-        terms = tuple(replace(t, weight=t.weight * number) for t in self.terms)
-        squares = tuple(replace(t, weight=t.weight * number) for t in self.squares)
-        return ObjectiveExpression(terms, self.affine.times(number), squares)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: Any) -> ObjectiveExpression:
-        number = float(finite_array(divisor, "divisor of an objective", ndim=0))
-        if number == 0:
-            raise ValueError("division of an objective by zero")
-        return self * (1 / number)
-
-    def _weighed_by(self, weight: Expression) -> ObjectiveExpression:
-        """Return the product with a scalar of parameters, by the rules of DPP."""
-        if not weight.is_constant or weight.shape:
-            raise TypeError(
-                f"{weight.label} * ({self!r}): expected a scalar number or parameter as the weight"
-            )
-        weighed = [t.parameter for t in self.terms] + [s.parameter for s in self.squares]
-        if any(parameter is not None for parameter in weighed):
-            raise TypeError(
-                f"{weight.label} * ({self!r}) is a product of two parameters; by the rules of disciplined "
-                "parametrized programming (DPP) one factor must be without: declare one bo.Parameter for the "
-                "product of the two, and set its value"
-            )
-        return ObjectiveExpression(
-            tuple(replace(t, parameter=weight) for t in self.terms),
-            product(weight, self.affine),
-            tuple(replace(t, parameter=weight) for t in self.squares),
-        )
-
-    def __le__(self, bound: Any) -> SecondOrderConstraint:
-        self._check_convex(f"{self!r} <= ...")
-        if isinstance(bound, ObjectiveExpression):
-            raise TypeError(f"{self!r} <= {bound!r}: {_SQUARES_RULE}")
-        if any(t.parameter is not None for t in self.squares):
-            raise TypeError(
-                f"{self!r} <= ...: a parameter may weigh a sum of squares in an objective only; "
-                "multiply the bound by another bo.Parameter for its inverse"
-            )
-        weighted = [t.argument.times(np.sqrt(t.weight)) for t in self.squares]
-        left = bound - self.affine if self.affine.constant.any() or not self.affine.is_constant else bound
-        return squares_bounded(stacked(weighted), left, self.label)
-
-    def __ge__(self, other: Any) -> SecondOrderConstraint:
-        opposite = -self
-        opposite._check_convex(f"{self!r} >= ...")
-        return opposite <= -as_expression(other)
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise TypeError(f"{self!r} == ... is not convex; {_SQUARES_RULE}")
-
-    __hash__ = object.__hash__
-
-    def _check_convex(self, written: str) -> None:
-        """Refuse a bound from above of anything but sums of squares with positive weights."""
-        if self.terms or not self.squares:
-            raise TypeError(f"{written} is no constraint: a divergence may be minimized only")
-        if any(t.weight <= 0 for t in self.squares):
-            raise TypeError(f"{written} is not convex; {_SQUARES_RULE}")
-
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        """The name of the expression in messages."""
-        parts = [*(t.label for t in self.terms), *(s.label for s in self.squares)]
-        if not self.affine.is_constant or self.affine.constant.any():
-            parts.append(self.affine.full_label)
-        return " + ".join(parts).replace("+ -", "- ") or "0"
-
-    def __repr__(self) -> str:
-        return self.label
-
-    @property
-    def value(self) -> float | None:
-        """The value at the current values of the variables, None if a variable has none."""
-        total = self.affine.value
-        for t in self.terms:
-            if t.X.value is None or total is None:
-                return None
-            weight = t.weight * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
-            total = total + weight * divergence_of(t.nearness(1.0)).value(np.asarray(t.X.value))
-        for square in self.squares:
-            e = square.argument.value
-            if e is None or total is None:
-                return None
-            weight = square.weight * (
-                1.0 if square.parameter is None else float(np.asarray(square.parameter.value))
-            )
-            total = total + weight * float(np.sum(np.square(e)))
-        return None if total is None else float(total)
 
 
 class Minimize(Formula):
@@ -227,27 +38,19 @@ class Minimize(Formula):
     Parameters
     ----------
     expression : objective
-        Divergences and sums of squares with positive weights, and a scalar affine expression.
+        A scalar: affine, convex, or a sum that includes divergences with weights above 0.
 
     Raises
     ------
     TypeError, ValueError
-        If the expression is not a scalar objective, or a divergence has a weight that makes it nonconvex.
+        If the expression is not a scalar, or not convex.
     """
 
     sign = 1.0
 
     def __init__(self, expression: Any) -> None:
         self.expression = as_objective(expression)
-        parts = [(f"{t.divergence} divergence of {t.X.name}", t.weight) for t in self.expression.terms]
-        parts += [(s.label, s.weight) for s in self.expression.squares]
-        for name, weight in parts:
-            if weight * self.sign <= 0:
-                raise ValueError(
-                    f"{type(self).__name__}: {name} has weight {weight:g}; expected "
-                    f"{'above' if self.sign > 0 else 'below'} 0 for a convex problem, as a divergence or "
-                    "a sum of squares is convex"
-                )
+        check_objective(self)
 
     @property
     def label(self) -> str:  # type: ignore[override]
@@ -264,58 +67,30 @@ class Maximize(Minimize):
     Parameters
     ----------
     expression : objective
-        Divergences and sums of squares with negative weights, and a scalar affine expression.
+        A scalar: affine, concave, or a sum that includes divergences with weights below 0.
 
     Raises
     ------
     TypeError, ValueError
-        If the expression is not a scalar objective, or a divergence has a weight that makes it nonconcave.
+        If the expression is not a scalar, or not concave.
     """
 
     sign = -1.0
 
 
-def as_objective(value: Any) -> ObjectiveExpression:
-    """Return an expression or number as an objective."""
-    if isinstance(value, ObjectiveExpression):
-        return value
+def as_objective(value: Any) -> CurvedExpression:
+    """Return an expression or number as an objective, a scalar."""
     if isinstance(value, Minimize):
         raise TypeError("an objective inside an objective; expected an expression")
-    affine = as_expression(value)
-    if affine.size != 1:
-        raise ValueError(f"the objective {affine.label} has shape {affine.shape}; expected a scalar")
-    return ObjectiveExpression((), replace(affine, shape=()))
-
-
-def sum_squares(x: Any) -> ObjectiveExpression:
-    """Return the sum of squares of all elements of an expression, for an objective or ``<= t``.
-
-    The bound ``t`` may be a number or an affine expression.
-
-    Parameters
-    ----------
-    x : Expression, matrix variable or variable
-        Of any shape.
-
-    Returns
-    -------
-    objective
-        Divergences and affine expressions can be added to it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `x` is not affine or contains no variable.
-    """
-    e = as_expression(x, "x of sum_squares")
-    if e.is_constant:
-        raise ValueError("x of sum_squares contains no variable")
-    return ObjectiveExpression((), as_expression(0.0), (SquaresTerm(e),))
+    e = as_curved(value)
+    if e.size != 1:
+        raise ValueError(f"the objective {e.label} has shape {e.shape}; expected a scalar")
+    return e if e.shape == () else e.summed()
 
 
 def logdet_div(
     X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
-) -> ObjectiveExpression:
+) -> CurvedExpression:
     """Return the LogDet divergence ``tr(X inv(X0)) - logdet(X inv(X0)) - n``.
 
     Parameters
@@ -349,7 +124,7 @@ def logdet_div(
 
 def von_neumann_div(
     X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
-) -> ObjectiveExpression:
+) -> CurvedExpression:
     """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``.
 
     Parameters
@@ -377,7 +152,7 @@ def von_neumann_div(
     return _divergence("von_neumann", X, X0, complement, rank_tol)
 
 
-def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
+def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> CurvedExpression:
     """Return the squared Frobenius distance, the sum of squares of ``X - X0``, without a factor 1/2.
 
     Parameters
@@ -404,9 +179,7 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
     return _divergence("frobenius", X, X0, None, RANK_TOL, parameters)
 
 
-def bregman_div(
-    X: PSD, X0: Any, divergence: str | type[Divergence], **parameters: Any
-) -> ObjectiveExpression:
+def bregman_div(X: PSD, X0: Any, divergence: str | type[Divergence], **parameters: Any) -> CurvedExpression:
     """Return a registered divergence, such as one of your own.
 
     Parameters
@@ -441,7 +214,7 @@ def _divergence(
     complement: float | None,
     rank_tol: float,
     parameters: Mapping[str, Any] | None = None,
-) -> ObjectiveExpression:
+) -> CurvedExpression:
     atom, kind = f"{name}_div", divergence_named(name)
     X = _variable(X, atom)
     if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
@@ -472,13 +245,12 @@ def _divergence(
     parameters = parameters or {}
     if (parameters or kind not in BUILT_IN) and not isinstance(start, LowRank):
         start, parameters = kind.variant(**parameters).checked(start, **parameters)
-    term = DivergenceTerm(name, X, start, parameters=parameters)
-    return ObjectiveExpression((term,), as_expression(0.0))
+    return curved(DivergenceAtom(name, X, start, parameters))
 
 
 def _divergence_at_parameters(
     name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
-) -> ObjectiveExpression:
+) -> CurvedExpression:
     """Return a divergence whose ``X0`` or parameters are a Parameter; their values are checked later."""
     for argument, value in (("X0", X0), *parameters.items()):
         if not isinstance(value, Operand):
@@ -489,13 +261,12 @@ def _divergence_at_parameters(
                 f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape {X.shape}"
             )
     current = partial(_current_divergence, name, X, X0, complement, rank_tol, parameters)
-    term = DivergenceTerm(name, X, X0, parameters=parameters, current=current)
-    return ObjectiveExpression((term,), as_expression(0.0))
+    return curved(DivergenceAtom(name, X, X0, parameters, current))
 
 
 def _current_divergence(
     name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
-) -> ObjectiveExpression:
+) -> CurvedExpression:
     values = {
         key: value.value if isinstance(value, Parameter) else value for key, value in parameters.items()
     }

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
@@ -31,7 +33,7 @@ from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 
 
 class Problem:
@@ -182,6 +184,30 @@ class Problem:
         """
         return routing.translate(self.program(), "cvxpy")
 
+    def to_spec(self, path: str | Path) -> None:
+        """Write the problem to a spec file, which :func:`bregopt.load_spec` reads.
+
+        Its structure is readable TOML; its arrays are in an ``.npz`` file beside it, of the same name. The
+        program of the problem that is read back has the same numbers, bit by bit.
+
+        Parameters
+        ----------
+        path : str or Path
+            A name that ends with ``.toml``. Files of these names are replaced.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name has another ending, or a part of the problem is of a class that specs do not know.
+        """
+        from bregopt.io.spec_writer import (
+            write_spec,
+        )  # the one arrow up: files are written above the language
+
+        write_spec(
+            path, self.objective, self.constraints, (*self.matrices, *self.variables, *self.parameters)
+        )
+
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
@@ -198,6 +224,7 @@ class Problem:
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
         self._set_duals_of_inequalities(raw)
+        self._compiled.set_convex_duals(raw.duals, z)
         sign = self.objective.sign
         declarations = None if found else self._compiled.declarations(self.constraints)
         stop_reason = raw.stop_reason

@@ -9,7 +9,8 @@ import numpy as np
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.linalg import is_definite
-from bregopt.modeling.objectives import ObjectiveExpression, bregman_div
+from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
@@ -23,7 +24,7 @@ def divergence_class(divergence: Any) -> type[Divergence]:
     return DIVERGENCES[divergence]
 
 
-def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> ObjectiveExpression:
+def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> CurvedExpression:
     """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
     kind = divergence_class(divergence)
     if isinstance(X0, LowRank):

@@ -184,7 +184,8 @@ class Monitor:
         patience = method.patience or np.inf
         if least <= self._asked:
             return min(patience, self._tuning.fall_back_steps)
-        return min(patience, self._tuning.near_steps) if least <= self._tuning.near_error else patience
+        near = method.patience is not None and least <= self._tuning.near_error
+        return min(patience, self._tuning.near_steps) if near else patience
 
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
         """Return the reason to stop at a point, None if there is none."""

@@ -18,9 +18,9 @@ from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
-    ObjectiveExpression,
     as_objective,
     bregman_div,
     frobenius_div,
@@ -88,7 +88,7 @@ def _read(term: ConvexTerm) -> AtomTerms:
 
 def objective_of(
     goal: Goal, forms: dict[Any, VariableForm], spectral: list[tuple[Spectral, PSD, float]]
-) -> tuple[ObjectiveExpression, list[Constraint]]:
+) -> tuple[CurvedExpression, list[Constraint]]:
     """Return our objective, to be minimized, and soft rows for the other penalties.
 
     Parameters
@@ -102,7 +102,7 @@ def objective_of(
     for rows in goal.affine:
         affine = affine.plus(replace(expression_of(rows, forms, "objective"), shape=()))
     squares, rest = _squares(goal.penalties, forms)
-    terms: list[ObjectiveExpression] = []
+    terms: list[CurvedExpression] = []
     for term, X, factor in spectral:
         linear, affine = _linear(X, affine)
         terms.append(_spectral(term, X, factor, linear))
@@ -125,14 +125,14 @@ def _linear(X: PSD, affine: Expression) -> tuple[Array, Expression]:
     return W, replace(affine, psd={Y: rows for Y, rows in affine.psd.items() if Y is not X})
 
 
-def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> ObjectiveExpression:
+def _spectral(term: Spectral, X: PSD, factor: float, W: Array) -> CurvedExpression:
     """Return ``weight s(factor X) + <W, X>`` as a divergence from a start that includes ``W``."""
     found = term.divergence.completed(term.weight, W, factor)
     nearness = found.mu * bregman_div(X, found.X0, term.divergence)
     return nearness + _remainder(found.left, X, W) + found.constant
 
 
-def _remainder(left: Array, X: PSD, W: Array) -> ObjectiveExpression:
+def _remainder(left: Array, X: PSD, W: Array) -> CurvedExpression:
     """Return the linear term that the start does not include."""
     if np.abs(left).max() <= _ZERO * X.n * np.abs(W).max(initial=0.0):
         return as_objective(0.0)
@@ -197,7 +197,7 @@ def _add_entries(
     return form.psd
 
 
-def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
+def _distance(X: PSD, square: _Square) -> CurvedExpression:
     """Return a sum of squares of entries as a squared Frobenius distance, with weights if they differ."""
     upper = np.triu_indices(X.n)
     H2, b = square.quadratic[upper], square.linear[upper]
@@ -219,11 +219,9 @@ def _distance(X: PSD, square: _Square) -> ObjectiveExpression:
 # --- Soft rows ----------------------------------------------------------------------------------------
 
 
-def _soft(
-    penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: ObjectiveExpression
-) -> Constraint:
+def _soft(penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: CurvedExpression) -> Constraint:
     """Return a penalty as soft rows; refuse one that they cannot have."""
-    own = {DIVERGENCES[term.divergence].penalty for term in objective.terms}
+    own = {DIVERGENCES[name].penalty for name in objective.divergences}
     square = penalty.kind is Penalty.SQUARE and own != {penalty.kind}
     if not square and penalty.kind is not Penalty.HINGE and own != {penalty.kind}:
         beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)

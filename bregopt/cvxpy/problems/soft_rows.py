@@ -19,7 +19,7 @@ from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.divergences.scalar import Scalar
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, SoftPenalty
-from bregopt.modeling.objectives import ObjectiveExpression
+from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Variable
 
@@ -76,8 +76,8 @@ def eliminate_relaxed_bounds(
     rows: dict[Any, Constraint],
     others: Sequence[Constraint | SecondOrderConstraint],
     paid: Sequence[Constraint],
-    objective: ObjectiveExpression,
-) -> tuple[dict[Any, Constraint], list[Constraint], ObjectiveExpression, list[RelaxedBound]]:
+    objective: CurvedExpression,
+) -> tuple[dict[Any, Constraint], list[Constraint], CurvedExpression, list[RelaxedBound]]:
     """Return the rows, penalties and objective without variables that only relax bounds, and these variables.
 
     Parameters
@@ -87,11 +87,11 @@ def eliminate_relaxed_bounds(
         Constraints that cannot be made soft: their variables stay.
     paid : sequence of Constraint
         Soft rows on the terms of the objective.
-    objective : ObjectiveExpression
+    objective : CurvedExpression
     """
     rows, left, relaxed = dict(rows), list(paid), []
-    divergences = {term.divergence for term in objective.terms}
-    penalty = DIVERGENCES[divergences.pop()].penalty if len(divergences) == 1 else None
+    divergences = objective.divergences
+    penalty = DIVERGENCES[next(iter(divergences))].penalty if len(divergences) == 1 else None
     own = None if penalty is None else SCALARS[penalty]
     kept = {u for c in others for u in c.body.variables}
     for u in dict.fromkeys(u for c in paid for u in c.body.variables if u not in kept):
@@ -210,6 +210,6 @@ def _numbers(expression: Affine) -> Array:
     return np.ravel(np.asarray(expression.value))
 
 
-def _cost(u: Variable, objective: ObjectiveExpression) -> float:
+def _cost(u: Variable, objective: CurvedExpression) -> float:
     slopes = objective.affine.variables.get(u)
     return 0.0 if slopes is None else float(np.abs(slopes.data).max(initial=0.0))

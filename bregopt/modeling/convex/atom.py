@@ -1,0 +1,186 @@
+"""The base of convex and concave atoms, and what an atom becomes in a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.modeling.affine import Affine
+from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.convex.curvature import check_composition, text_of
+from bregopt.modeling.convex.symmetry import distinct, is_symmetric
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.second_order import SecondOrderConstraint
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program import Nearness
+from bregopt.program.lowrank import Matrix
+
+__all__ = ["Atom", "DivergenceTerm", "Parts", "Row", "soft_rows"]
+
+Row = Constraint | MatrixInequality | SecondOrderConstraint
+
+
+@dataclass(frozen=True, eq=False)
+class DivergenceTerm:
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar of parameters.
+
+    `X0` and the `parameters` of the divergence may be a :class:`Parameter`; `current` then returns the atom
+    with their values.
+    """
+
+    divergence: str
+    X: PSD
+    X0: Matrix | Parameter
+    weight: float = 1.0
+    parameter: Expression | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    current: Callable[[], Any] | None = None
+
+    @property
+    def data(self) -> tuple[Parameter, ...]:
+        """The parameters among ``X0`` and the parameters of the divergence."""
+        return tuple(p for p in (self.X0, *self.parameters.values()) if isinstance(p, Parameter))
+
+    def nearness(self, mu: float) -> Nearness:
+        """Return the divergence with a weight, at the current values of parameters."""
+        own = self if self.current is None else self.current()
+        assert not isinstance(own.X0, Parameter)
+        return Nearness(self.divergence, own.X0, mu, own.parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """An atom in an objective as rows, divergences and an affine expression."""
+
+    rows: Sequence[Row] = ()
+    divergences: Sequence[DivergenceTerm] = ()
+    affine: Expression | None = None
+
+
+class Atom:
+    """A convex or concave function of operands, of a fixed shape.
+
+    A subclass defines `numbers` and `epigraph`, and what differs from the defaults here.
+
+    Attributes
+    ----------
+    name : str
+    convex : bool
+        Whether it is convex; otherwise it is concave.
+    objective_only : bool
+        Whether it has no epigraph.
+    arguments : tuple of Operand
+    shape : tuple of int
+    sign : int
+        1 if its values are never negative, -1 if never positive, otherwise 0.
+    divergence : str or None
+        The name of a divergence, None for other atoms.
+    """
+
+    name: ClassVar[str]
+    convex: ClassVar[bool] = True
+    objective_only: ClassVar[bool] = False
+    sign: int = 0
+    divergence: str | None = None
+
+    def __init__(self, *arguments: Any, shape: tuple[int, ...] = ()) -> None:
+        self.arguments, self.shape = arguments, shape
+        check_composition(self)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def label(self) -> str:
+        """The atom and its arguments in messages."""
+        return f"{self.name}({', '.join(text_of(a) for a in self.arguments)})"
+
+    @property
+    def value(self) -> Any:
+        """The number or array at the current values, None if a variable or parameter has none."""
+        values = [a.value for a in self.arguments]
+        if any(value is None for value in values):
+            return None
+        return self.numbers(*(np.asarray(value) for value in values))
+
+    def monotonicity(self) -> tuple[int, ...]:
+        """Return for each argument 1 if the atom is nondecreasing in it, -1 if nonincreasing, otherwise 0."""
+        return (0,) * len(self.arguments)
+
+    def leaves(self) -> Iterable[Any]:
+        """Yield the variables and matrix variables that occur in the arguments."""
+        for argument in self.arguments:
+            yield from leaves(argument)
+
+    def numbers(self, *values: Array) -> Any:
+        """Return the value at numerical arguments."""
+        raise NotImplementedError
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        """Return rows and cones that hold, for some values of new variables, if and only if ``t >= atom``.
+
+        For a concave atom it is ``t <= atom``. All arguments are affine.
+        """
+        raise NotImplementedError
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        """Return ``weights @ atom``, times a parameter, as parts of a minimized objective.
+
+        None takes the epigraph. The sign of the weights makes the term convex, and arguments are affine.
+        """
+        return None
+
+    @staticmethod
+    def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:
+        """Return a constraint of its own for ``factors @ atoms <= bound``, None for an epigraph."""
+        return None
+
+
+def leaves(e: Any) -> Iterable[Any]:
+    """Yield the variables and matrix variables that occur in an operand."""
+    if isinstance(e, Affine):
+        yield from (*e.operands("psd"), *e.operands("variables"))
+    elif hasattr(e, "terms"):
+        yield from leaves(e.affine)
+        for term in e.terms:
+            yield from term.atom.leaves()
+    else:
+        yield e
+
+
+def soft_rows(
+    e: Expression, sense: str, weights: Array, parameter: Expression | None, kind: str
+) -> Constraint:
+    """Return rows ``e sense 0`` whose violations, or their squares, are paid by weights above 0.
+
+    Mirrored elements of a symmetric matrix are one row.
+    """
+    if is_symmetric(e):
+        n, both = e.shape[0], weights.reshape(e.shape)
+        weights = (np.triu(both) + np.tril(both, -1).T)[np.triu_indices(n)]
+    e, _ = distinct(e)
+    gamma: Any = weights
+    if not weights.all():
+        paying = np.flatnonzero(weights)
+        e, gamma = e.taken(paying, (len(paying),), e.label), weights[paying]
+    if parameter is not None:
+        gamma = parameter.times(gamma)
+    bound = e.constant_part().times(-1.0)
+    lower = bound if sense == "==" else None
+    return Constraint(e.variable_part(), lower, bound, sense, SoftPenalty(gamma, kind))
+
+
+def replaced(e: Affine, u: Any, value: Expression) -> Affine:
+    """Return an affine expression with an expression in place of a variable."""
+    matrix = e.variables.get(u)
+    if matrix is None:
+        return e
+    return e.without(u).plus(value.combined(matrix, e.shape, e.label))

@@ -1,0 +1,68 @@
+"""The divergence of a matrix variable from a matrix, as an atom of objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.program.anchor import divergence_of
+from bregopt.program.lowrank import Matrix
+
+__all__ = ["DivergenceAtom"]
+
+
+class DivergenceAtom(Atom):
+    """``D(X, X0)``."""
+
+    objective_only, sign = True, 1
+    divergence: str
+
+    def __init__(
+        self,
+        divergence: str,
+        X: PSD,
+        X0: Matrix | Parameter,
+        parameters: Mapping[str, Any],
+        current: Callable[[], Any] | None = None,
+    ) -> None:
+        self.divergence, self.X, self.X0, self.parameters = divergence, X, X0, parameters
+        self._current = current
+        super().__init__()
+
+    @property
+    def label(self) -> str:
+        """The divergence in messages."""
+        further = "".join(f", {name}" for name in self.parameters)
+        return f"{self.divergence}_div({self.X.name}{further})"
+
+    @property
+    def value(self) -> float | None:
+        """The value at the current matrix, None if there is none."""
+        if self.X.value is None or any(p.value is None for p in self._term(1.0, None).data):
+            return None
+        nearness = self._term(1.0, None).nearness(1.0)
+        return float(divergence_of(nearness).value(np.asarray(self.X.value)))
+
+    def leaves(self) -> Iterable[Any]:
+        """Yield the matrix variable."""
+        yield self.X
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        """Return the divergence itself."""
+        return Parts(divergences=[self._term(float(weights[0]), parameter)])
+
+    def _term(self, weight: float, parameter: Expression | None) -> DivergenceTerm:
+        now = None if self._current is None else self._at_values
+        return DivergenceTerm(self.divergence, self.X, self.X0, weight, parameter, self.parameters, now)
+
+    def _at_values(self) -> Any:
+        """Return the atom at the current values of parameters."""
+        assert self._current is not None
+        (term,) = self._current().terms
+        return term.atom

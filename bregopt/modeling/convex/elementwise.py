@@ -1,0 +1,222 @@
+"""Elementwise atoms: absolute values, positive parts, squares, and the larger of several expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.modeling.convex.arguments import curved_argument
+from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
+from bregopt.modeling.convex.curvature import sign_of
+from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.second_order import SecondOrderConstraint, stacked
+
+__all__ = ["abs", "maximum", "minimum", "pos", "square"]
+
+
+class Abs(Atom):
+    """``|x|``."""
+
+    name, sign = "abs", 1
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (sign_of(self.arguments[0]),)
+
+    def numbers(self, *values: Array) -> Any:
+        return np.abs(values[0])
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        (x,) = arguments
+        return [x <= t, -x <= t]
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        return Parts([soft_rows(arguments[0], "==", weights, parameter, "hinge")])
+
+
+class Pos(Atom):
+    """``max(x, 0)``."""
+
+    name, sign = "pos", 1
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (1,)
+
+    def numbers(self, *values: Array) -> Any:
+        return np.maximum(values[0], 0.0)
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return [arguments[0] <= t, t >= 0]
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        return Parts([soft_rows(arguments[0], "<=", weights, parameter, "hinge")])
+
+
+class Square(Atom):
+    """``x^2``: ``(t + 1) / 2`` is the norm of ``((t - 1) / 2, x)``, or more."""
+
+    name, sign = "square", 1
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (sign_of(self.arguments[0]),)
+
+    def numbers(self, *values: Array) -> Any:
+        return np.square(values[0])
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        n, half = t.size, t.times(0.5)
+        vectors = stacked([half + 0.5, half - 0.5, arguments[0]])
+        by_element = np.arange(3 * n).reshape(3, n).T.ravel()
+        body = vectors.taken(by_element, (3 * n,), self.label)
+        return [SecondOrderConstraint(body, np.full(n, 3), self.label, np.zeros(3 * n))]
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        return Parts([soft_rows(arguments[0], "==", weights, parameter, "square")])
+
+
+class Maximum(Atom):
+    """The largest of several expressions, elementwise."""
+
+    name = "maximum"
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (1,) * len(self.arguments)
+
+    def numbers(self, *values: Array) -> Any:
+        return reduce(np.maximum, values)
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return [x <= t for x in arguments]
+
+
+class Minimum(Maximum):
+    """The smallest of several expressions, elementwise."""
+
+    name, convex = "minimum", False
+
+    def numbers(self, *values: Array) -> Any:
+        return reduce(np.minimum, values)
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return super().epigraph(-t, *(-x for x in arguments))
+
+
+def abs(x: Any) -> CurvedExpression:
+    """Return the absolute value of each element of an expression; it is convex.
+
+    Parameters
+    ----------
+    x : expression
+        Affine; or convex and known to be nonnegative, or concave and known to be nonpositive.
+
+    Returns
+    -------
+    CurvedExpression
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    x = curved_argument(x, "x of abs")
+    return curved(Abs(x, shape=x.shape))
+
+
+def pos(x: Any) -> CurvedExpression:
+    """Return the positive part ``max(x, 0)`` of each element of an expression; it is convex.
+
+    Parameters
+    ----------
+    x : expression
+        Affine or convex.
+
+    Returns
+    -------
+    CurvedExpression
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    x = curved_argument(x, "x of pos")
+    return curved(Pos(x, shape=x.shape))
+
+
+def square(x: Any) -> CurvedExpression:
+    """Return the square of each element of an expression; it is convex.
+
+    Parameters
+    ----------
+    x : expression
+        As for :func:`abs`.
+
+    Returns
+    -------
+    CurvedExpression
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    x = curved_argument(x, "x of square")
+    return curved(Square(x, shape=x.shape))
+
+
+def maximum(*expressions: Any) -> CurvedExpression:
+    """Return the largest of several expressions, elementwise; it is convex.
+
+    Parameters
+    ----------
+    *expressions : expression or array_like
+        Affine or convex; they broadcast as in NumPy. At least one contains a variable.
+
+    Returns
+    -------
+    CurvedExpression
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow an expression, or shapes do not go together.
+    """
+    return _largest(Maximum, expressions)
+
+
+def minimum(*expressions: Any) -> CurvedExpression:
+    """Return the smallest of several expressions, elementwise; it is concave.
+
+    Parameters
+    ----------
+    *expressions : expression or array_like
+        Affine or concave; otherwise as for :func:`maximum`.
+
+    Returns
+    -------
+    CurvedExpression
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow an expression, or shapes do not go together.
+    """
+    return _largest(Minimum, expressions)
+
+
+def _largest(kind: type[Maximum], given: tuple[Any, ...]) -> CurvedExpression:
+    if not given:
+        raise ValueError(f"{kind.name} has no arguments; expected at least one expression")
+    parts = [as_curved(e, f"argument {k} of {kind.name}") for k, e in enumerate(given)]
+    if all(part.affine.is_constant and not part.terms for part in parts):
+        raise ValueError(f"the arguments of {kind.name} contain no variable; expected one at least")
+    whole = reduce(lambda a, b: a + b, parts)
+    arguments = (part.broadcast_to(whole.shape) for part in parts)
+    return curved(kind(*(a if a.terms else a.affine for a in arguments), shape=whole.shape))

@@ -1,0 +1,310 @@
+"""Expressions with curvature: affine forms plus linear maps of convex and concave atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, finite_array
+from bregopt.modeling.convex.atom import Atom
+from bregopt.modeling.convex.curvature import check_equated, curvature_of
+from bregopt.modeling.convex.inequality import bounded
+from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.labels import as_factor
+from bregopt.modeling.naming import Formula
+from bregopt.modeling.products import product
+
+__all__ = ["CurvedExpression", "Term", "as_curved", "curved"]
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``parameter * factor * matrix @ atom``.
+
+    Parameters
+    ----------
+    atom : Atom
+    text : str
+        ``matrix @ atom`` in messages.
+    factor : float
+    matrix : csr_array of shape (rows, atom size), optional
+        None stands for the identity.
+    parameter : Expression, optional
+        A scalar of parameters whose value must not be negative.
+    """
+
+    atom: Atom
+    text: str
+    factor: float = 1.0
+    matrix: Any = None
+    parameter: Expression | None = None
+
+    @property
+    def weights(self) -> Any:
+        """``factor * matrix`` as a sparse matrix."""
+        identity = sp.csr_array(sp.eye_array(self.atom.size))
+        return self.factor * (identity if self.matrix is None else self.matrix)
+
+    @property
+    def weight_sign(self) -> int:
+        """The sign of all weights, 0 if they have several."""
+        own = 1 if self.factor > 0 else -1
+        if self.matrix is None or not (self.matrix.data < 0).any():
+            return own
+        return 0 if (self.matrix.data > 0).any() else -own
+
+    @property
+    def direction(self) -> int:
+        """1 if the term is convex, -1 if concave, 0 if its elements differ."""
+        return self.weight_sign if self.atom.convex else -self.weight_sign
+
+    @property
+    def sign(self) -> int:
+        """The sign of the term's values, 0 if it is not known."""
+        return self.weight_sign * self.atom.sign
+
+    @property
+    def label(self) -> str:
+        """The name of the term in messages."""
+        factor = {1.0: "", -1.0: "-"}.get(self.factor, f"{self.factor:g} ")
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
+        return f"{factor}{parameter}{self.text}"
+
+    def times(self, weight: Array) -> Term:
+        """Return the term with each row times a weight; one number is a factor."""
+        if weight.ndim == 0:
+            return replace(self, factor=self.factor * float(weight))
+        matrix = sp.csr_array(sp.diags_array(weight.ravel()) @ self._matrix())
+        return replace(self, matrix=matrix, text=f"b * {self.text}")
+
+    def mapped(self, S: Any, text: str) -> Term:
+        """Return ``S @ term``."""
+        return replace(self, matrix=sp.csr_array(S @ self._matrix()), text=text)
+
+    def of(self, t: Expression) -> Expression:
+        """Return the term with an affine expression in place of the atom, as a vector."""
+        own = t.combined(self._matrix(), (self._matrix().shape[0],), t.label).times(self.factor)
+        return own if self.parameter is None else product(self.parameter, own)
+
+    def value(self) -> Any:
+        """Return the value of the term as a vector, None if a variable or parameter has none."""
+        own = self.atom.value
+        if own is None or (self.parameter is not None and self.parameter.value is None):
+            return None
+        weight = 1.0 if self.parameter is None else float(np.asarray(self.parameter.value))
+        return weight * (self.weights @ np.ravel(own))
+
+    def _matrix(self) -> Any:
+        return sp.csr_array(sp.eye_array(self.atom.size)) if self.matrix is None else self.matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CurvedExpression(Operand, Formula):
+    """An affine expression plus terms of atoms; built by atoms and arithmetic, not by hand.
+
+    Parameters
+    ----------
+    affine : Expression
+    terms : tuple of Term
+    """
+
+    affine: Expression
+    terms: tuple[Term, ...] = ()
+    absorbs_expressions = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.affine.shape
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.affine.size
+
+    @property
+    def curvature(self) -> str:
+        """One of "affine", "convex", "concave", and "neither convex nor concave"."""
+        return str(curvature_of(self))
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """The name of the expression in messages."""
+        parts = [term.label for term in self.terms]
+        if not self.affine.is_constant or self.affine.constant.any() or not parts:
+            parts.append(self.affine.full_label)
+        return " + ".join(parts).replace("+ -", "- ")
+
+    @property
+    def value(self) -> Array | float | None:
+        """The number or array at the current values, None if a variable or parameter has none."""
+        total = self.affine.value
+        for term in self.terms:
+            part = term.value()
+            if part is None or total is None:
+                return None
+            total = total + part.reshape(self.shape)
+        return total if self.shape or total is None else float(np.asarray(total).item())
+
+    def expression(self) -> Expression:
+        """Return the affine expression; refuse terms with curvature."""
+        if self.terms:
+            raise TypeError(
+                f"{self.label} is {self.curvature}, and not affine, as is needed here; a convex expression "
+                "may be minimized or bounded from above, a concave one maximized or bounded from below"
+            )
+        return self.affine
+
+    @property
+    def divergences(self) -> frozenset[str]:
+        """The names of the divergences among the terms."""
+        return frozenset(t.atom.divergence for t in self.terms if t.atom.divergence is not None)
+
+    def __add__(self, other: Any) -> CurvedExpression:
+        a, b = self, as_curved(other)
+        if a.shape != b.shape:
+            shape = a.affine.broadcast_with(b.affine)[0].shape
+            a, b = a.broadcast_to(shape), b.broadcast_to(shape)
+        return CurvedExpression(a.affine.plus(b.affine), a.terms + b.terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return self.times(np.array(-1.0))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __sub__(self, other: Any) -> CurvedExpression:
+        return self + (-as_curved(other))
+
+    def __rsub__(self, other: Any) -> CurvedExpression:
+        return (-self) + other
+
+    def __mul__(self, factor: Any) -> CurvedExpression:
+        if isinstance(factor, Operand):
+            return self._weighed_by(factor)
+        return self.times(finite_array(factor, f"factor of {self.label}"))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Any:
+        if isinstance(divisor, Operand):
+            raise TypeError(f"{self!r} over {divisor!r} is not convex: a ratio of expressions is not")
+        number = finite_array(divisor, f"divisor of {self.label}")
+        if (number == 0).any():
+            raise ValueError(f"division of {self.label} by zero")
+        return self.times(1 / number)
+
+    def __matmul__(self, matrix: Any) -> CurvedExpression:
+        numbers = _matrix(matrix, self)
+        return self._mapped(self.affine @ numbers, numbers.T, f"{self.label} @ A")
+
+    def __rmatmul__(self, matrix: Any) -> Any:
+        numbers = _matrix(matrix, self)
+        return self._mapped(numbers @ self.affine, numbers, f"A @ {self.label}")
+
+    def __getitem__(self, key: Any) -> CurvedExpression:
+        part = self.affine[key]
+        rows = np.arange(self.size).reshape(self.shape)[key]
+        return self._taken(np.ravel(rows), part, "[...]")
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError(f"{self.label} is a scalar: it has no elements to iterate over")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __le__(self, other: Any) -> Any:
+        return bounded(self, as_curved(other, f"the bound of {self.label}"), "<=")
+
+    def __ge__(self, other: Any) -> Any:
+        return bounded(self, as_curved(other, f"the bound of {self.label}"), ">=")
+
+    def __eq__(self, other: Any) -> Any:
+        check_equated(self, as_curved(other, f"the value of {self.label}"))
+        return self.expression() == other
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return self.label
+
+    def times(self, factor: Array) -> CurvedExpression:
+        """Return the product with numbers, broadcast as NumPy does; zero terms are left out."""
+        if factor.ndim == 0 and factor == 0:
+            return CurvedExpression(self.affine.times(0.0))
+        e = self if factor.ndim == 0 else self.broadcast_to(np.broadcast_shapes(self.shape, factor.shape))
+        weight = factor if factor.ndim == 0 else np.broadcast_to(factor, e.shape)
+        return CurvedExpression(e.affine.times(factor), tuple(t.times(weight) for t in e.terms))
+
+    def summed(self, axis: int | None = None) -> CurvedExpression:
+        """Return the sum of all elements, or the sums along an axis."""
+        total = self.affine.summed(axis)
+        if not self.shape:
+            return replace(self, affine=total)
+        numbers = np.arange(self.size).reshape(self.shape)
+        places = numbers.reshape(1, -1) if axis is None else np.moveaxis(numbers, axis, -1)
+        columns, count = places.ravel(), places.shape[-1]
+        S = sp.csr_array(
+            (np.ones(self.size), columns, np.arange(0, self.size + 1, count)), (total.size, self.size)
+        )
+        return CurvedExpression(total, tuple(t.mapped(S, f"sum({t.text})") for t in self.terms))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> CurvedExpression:
+        """Return the array repeated to a shape, as NumPy does."""
+        if shape == self.shape:
+            return self
+        rows = np.broadcast_to(np.arange(self.size).reshape(self.shape), shape).ravel()
+        return self._taken(rows, self.affine.broadcast_to(shape), "")
+
+    def _taken(self, rows: Any, affine: Expression, suffix: str) -> CurvedExpression:
+        S = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), rows)), (len(rows), self.size))
+        return CurvedExpression(affine, tuple(t.mapped(S, t.text + suffix) for t in self.terms))
+
+    def _mapped(self, affine: Any, S: Any, text: str) -> CurvedExpression:
+        if len(self.shape) != 1:
+            raise ValueError(
+                f"@ of {self.label}, of shape {self.shape}; expected a vector, such as a row of it"
+            )
+        rows = sp.csr_array(S if sp.issparse(S) else np.atleast_2d(S))
+        return CurvedExpression(affine, tuple(t.mapped(rows, text) for t in self.terms))
+
+    def _weighed_by(self, factor: Operand) -> CurvedExpression:
+        """Return the product with a scalar of parameters, by the rules of DPP."""
+        written = f"{factor!r} * ({self!r})"
+        if isinstance(factor, CurvedExpression) and factor.terms:
+            raise TypeError(f"{written} is not convex: a product of expressions is not")
+        weight = factor.expression()
+        if not weight.is_constant:
+            raise TypeError(f"{written} is not convex: a product of expressions is not")
+        if weight.shape:
+            raise TypeError(f"{written}: expected a scalar number or parameter as the weight")
+        if any(t.parameter is not None for t in self.terms):
+            raise TypeError(
+                f"{written} is a product of two parameters; by the rules of disciplined parametrized "
+                "programming (DPP) one factor must be without: declare one bo.Parameter for the product of "
+                "the two, and set its value"
+            )
+        terms = tuple(replace(t, parameter=weight) for t in self.terms)
+        return CurvedExpression(product(weight, self.affine), terms)
+
+
+def curved(atom: Atom) -> CurvedExpression:
+    """Return an atom as an expression."""
+    zero = Expression(atom.shape, np.zeros(atom.size), label="0")
+    return CurvedExpression(zero, (Term(atom, atom.label),))
+
+
+def as_curved(value: Any, name: str = "constant") -> CurvedExpression:
+    """Return an operand or numbers as an expression that may have curvature."""
+    return value if isinstance(value, CurvedExpression) else CurvedExpression(as_expression(value, name))
+
+
+def _matrix(matrix: Any, e: CurvedExpression) -> Any:
+    if isinstance(matrix, Operand):
+        raise TypeError(f"{e!r} @ {matrix!r} is not convex: a product of expressions is not")
+    return matrix if sp.issparse(matrix) else finite_array(matrix, "factor of @", (1, 2))

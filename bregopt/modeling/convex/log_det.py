@@ -1,0 +1,94 @@
+"""The logarithm of the determinant of a positive definite matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.divergences import LogDet as LogDetDivergence
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.convex.arguments import symmetric_argument
+from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
+from bregopt.modeling.convex.eigenvalues import as_trace
+from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.expressions import Expression
+from bregopt.modeling.products import product
+from bregopt.modeling.variables import PSD
+
+__all__ = ["log_det", "started_from_cost"]
+
+
+_ROUND_OFF = 1e-12  # part of the cost, relative to its largest entry, that the start may leave out
+
+
+class LogDet(Atom):
+    """``log det F``; in an objective it is ``tr X - n - D(X, I)`` with the LogDet divergence ``D``."""
+
+    name, convex = "log_det", False
+
+    def numbers(self, *values: Array) -> Any:
+        sign, logarithm = np.linalg.slogdet(values[0])
+        return float(logarithm) if sign > 0 else -np.inf
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        raise UnsupportedProblemError(
+            f"{self.label} is in a constraint, or inside another function, which no route takes; expected it "
+            "as a term of an objective that is maximized. Maximize the log_det and bound the rest instead"
+        )
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        (F,), weight = arguments, -float(weights[0])
+        X, rows = (F, []) if isinstance(F, PSD) else _named(F)
+        near = DivergenceTerm("logdet", X, np.eye(X.n), weight, parameter)
+        rest = weight * (X.n - as_trace(X).affine)
+        return Parts(rows, [near], rest if parameter is None else product(parameter, rest))
+
+
+def log_det(F: Any) -> CurvedExpression:
+    """Return the logarithm of the determinant of a symmetric matrix; it is concave.
+
+    It is minus infinity where the matrix is not positive definite. It may be maximized, and stands in
+    no constraint.
+
+    Parameters
+    ----------
+    F : PSD, or affine expression of shape (n, n)
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `F` is not affine, not square, not symmetric, or contains no variable.
+    """
+    return curved(LogDet(symmetric_argument(F, "F of log_det")))
+
+
+def started_from_cost(term: DivergenceTerm, affine: Expression) -> tuple[DivergenceTerm, Expression]:
+    """Return ``mu D(X, I) + <W, X>`` as ``mu D(X, X0)`` and a constant, where the cost allows it.
+
+    The minimum without rows is then the start, and routes take half the steps.
+    """
+    X, mu = term.X, term.weight
+    if X not in affine.psd or term.parameter is not None:
+        return term, affine
+    W = affine.psd[X].adjoint(np.ones(1)) + mu * np.eye(X.n)
+    found = LogDetDivergence.completed(mu, W, 1.0)
+    if np.abs(found.left).max() > _ROUND_OFF * np.abs(W).max():
+        return term, affine
+    rest = replace(affine, psd={Y: rows for Y, rows in affine.psd.items() if Y is not X})
+    return replace(term, X0=found.X0), rest + (found.constant - mu * X.n)
+
+
+def _named(F: Expression) -> tuple[PSD, list[Row]]:
+    """Return a new matrix variable, and rows that equate it with an affine symmetric matrix."""
+    X = PSD(F.shape[0])
+    upper = np.triu_indices(X.n)
+    return X, [X[upper] - F[upper] == 0]
