@@ -100,7 +100,7 @@ def test_a_problem_as_text():
         "minimize    0.1 D_LogDet(X, X₀) + ⟨A, X⟩ + 2 Σ u − 3",
         "subject to  a <b> & {c}: tr X ≤ t",
         "            diag(X) = 1   (3 rows)",
-        "            ‖u − 1‖ ≤ X[0, 0] + v[…]",
+        "            ‖u − 1‖ ≤ X[0, 0] + v[0, 0]",
         "over        X ⪰ 0 (3 × 3), u ≥ 0 (2), −1 ≤ v ≤ upper (2 × 2)",
     ]
 
@@ -115,7 +115,7 @@ def test_a_terminal_without_the_symbols_shows_the_labels(encoding, monkeypatch):
         "minimize    0.1 logdet_div(X) + inner(A, X) + 2 sum(u) - 3",
         "subject to  a <b> & {c}: trace(X) <= t",
         "            diag(X) == 1   (3 rows)",
-        "            norm2(u - 1) <= X[0, 0] + v[...]",
+        "            norm2(u - 1) <= X[0, 0] + v[0, 0]",
         "over        X 3 x 3 psd, u >= 0 (2,), -1 <= v <= upper (2, 2)",
     ]
 

@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -300,14 +301,27 @@ class TestOtherPackagesFunctions:
             (np.linalg.eigvalsh, "eigvalsh takes .*; use bo.lambda_max and bo.lambda_min"),
             (lambda X: np.vstack([X[0], X[1]]), "numpy.vstack takes"),
             (lambda X: np.dot(np.ones(N), X[0]), "numpy.dot takes"),
-            (cp.trace, "a function of numpy or CVXPY takes no expression of bregopt; there are bo.trace"),
-            (lambda X: cp.sum(X[0]), "a function of numpy or CVXPY takes"),
-            (lambda X: np.asarray(X, dtype=float), "a function of numpy or CVXPY takes"),
+            (
+                cp.trace,
+                "a function of numpy, scipy or CVXPY takes no expression of bregopt; there are bo.trace",
+            ),
+            (scipy.linalg.norm, "a function of numpy, scipy or CVXPY takes"),
+            (scipy.linalg.expm, "a function of numpy, scipy or CVXPY takes"),
+            (lambda X: cp.sum(X[0]), "a function of numpy, scipy or CVXPY takes"),
+            (lambda X: np.asarray(X, dtype=float), "a function of numpy, scipy or CVXPY takes"),
         ],
     )
     def test_they_are_refused(self, X, call, message):
         with pytest.raises(TypeError, match=message):
             call(X)
+
+    def test_series_of_pandas_defer(self, X):
+        pandas = pytest.importorskip("pandas")
+        b = pandas.Series(np.arange(5.0))
+        row = b >= X[0]
+        assert (row.size, row.sense) == (5, "<=")
+        np.testing.assert_allclose((b - X[0]).value, b - X.value[0])
+        np.testing.assert_allclose((X @ b).value, X.value @ b)
 
     @pytest.mark.parametrize("matrix", [np.arange(15.0).reshape(3, N), sp.csr_array(np.eye(3, N))])
     def test_products_still_are_ours(self, X, matrix):

@@ -153,6 +153,13 @@ class TestSymmetricVariables:
         assert not S.value.flags.writeable
         assert problem.objective.expression.value == pytest.approx(sol.value)
 
+    def test_are_shown_as_such(self):
+        S = bo.Variable((2, 2), symmetric=True, name="S")
+        problem = bo.Problem(bo.Minimize(bo.trace(S)), [S >> np.eye(2)])
+        assert "symmetric" in str(problem)
+        assert r"S \in \mathbb{S}^{2}" in problem._repr_latex_()
+        assert repr(S) == "Variable((2, 2), name='S', symmetric=True)"
+
     def test_elements_bounds_and_values(self, rng):
         A = symmetric(rng, 3)
         S = bo.Variable((3, 3), symmetric=True, lower=A - 1, upper=2)

@@ -221,7 +221,7 @@ u = bo.Variable(3, name="u")
         (lambda: q * (p * X), r"^q \* \(?p \* X\)? is a product of two expressions with parameters"),
         (lambda: p * (X + q), "with parameters"),
         (lambda: P @ (P @ u), "^P @ .* with parameters"),
-        (lambda: X * u[0], r"^X \* u\[...\] is a product of two expressions with variables, .* not affine"),
+        (lambda: X * u[0], r"^X \* u\[0\] is a product of two expressions with variables, .* not affine"),
         (lambda: Y @ X, "^Y @ X is a product of two expressions with variables"),
         (lambda: X / p, "the divisor is an expression; .* another bo.Parameter for its inverse"),
         (lambda: 1 / X, "the divisor is an expression"),
@@ -253,3 +253,12 @@ def test_caps_are_checked_at_the_solve(value, message):
     problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3))), [bo.lambda_max(X) <= cap])
     with pytest.raises(ValueError, match=message):
         problem.solve()
+
+
+def test_weights_are_checked_at_the_solve():
+    w, X, u = bo.Parameter(name="w", value=-1.0), bo.PSD(2), bo.Variable(2)
+    squares = bo.Problem(bo.Minimize(w * bo.sum_squares(u) + bo.trace(X)), [X[0, 0] >= 1])
+    with pytest.raises(ValueError, match="the weight w of a sum of squares has the value -1"):
+        squares.solve()
+    with pytest.raises(ValueError, match=r"divergence has weight -1 \(w\)"):
+        bo.Problem(bo.Minimize(w * bo.logdet_div(X, np.eye(2)))).solve()

@@ -261,6 +261,21 @@ def test_the_answer_is_the_same(tmp_path):
     np.testing.assert_array_equal(ours.duals[0], theirs.duals[0])
 
 
+def test_symmetric_variables_and_caps_of_parameters(tmp_path):
+    low = np.array([[0.0, -1.0], [-1.0, 0.5]])
+    X, S, p = (
+        bo.PSD(2, name="X"),
+        bo.Variable((2, 2), symmetric=True, lower=low, name="S"),
+        bo.Parameter(name="p"),
+    )
+    p.value = 2.0
+    goal = bo.frobenius_div(X, np.eye(2)) + bo.trace(S)
+    twin = again(bo.Problem(bo.Minimize(goal), [bo.lambda_max(X) <= 2 * p, X[0, 1] + S[0, 1] >= 1]), tmp_path)
+    assert twin.variables[0].symmetric
+    twin.parameters[0].value = 3.0
+    assert twin.program().blocks[0].cap == 6
+
+
 def test_parameters_without_a_value_stay_without(tmp_path):
     X, t = bo.PSD(2, name="X"), bo.Parameter(2, name="t")
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) >= t])

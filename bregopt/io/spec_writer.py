@@ -88,7 +88,7 @@ class _SpecWriter:
         table: dict[str, Any] = {"shape": list(u.shape)} if u.shape else {}
         for side, end in (("lower", u.lower), ("upper", u.upper)):
             if np.isfinite(end).any():
-                table[side] = self._numbers(end.reshape(u.shape), f"{name}_{side}")
+                table[side] = self._numbers(np.asarray(u.with_elements(end)), f"{name}_{side}")
         if str(table.get("lower")) == "0.0":  # not -0.0
             table["nonneg"] = True
             del table["lower"]
@@ -181,7 +181,8 @@ class _SpecWriter:
     def _unnamed(self, k: int, c: Any) -> str:
         """Return the text of a constraint without its name."""
         if isinstance(c, EigenvalueBound):
-            return f"lambda_max({self._names[c.X]}) <= {c.cap!r}"
+            cap = self._affine(c.cap, f"cap{k}") if isinstance(c.cap, Operand) else repr(c.cap)
+            return f"lambda_max({self._names[c.X]}) <= {cap}"
         if isinstance(c, ConvexConstraint) and not self._means(c.label, c):
             return f"{self._curved(c.body, f'body{k}')} <= 0.0"
         if not isinstance(c, Constraint):

@@ -110,16 +110,16 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
     return bent
 
 
-def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:
+def broadcast_gamma(gamma: Array, shape: tuple[int, ...], name: str = "gamma of soft") -> Array:
     """Return the weights of all rows, after checking that they are positive."""
     if (gamma <= 0).any():
-        raise ValueError(f"gamma of soft has the value {gamma.min():g}; expected numbers above 0")
+        raise ValueError(f"{name} has the value {gamma.min():g}; expected numbers above 0")
     if gamma.ndim == 0:
         return np.full(math.prod(shape), float(gamma))
     try:
         return np.broadcast_to(gamma, shape).ravel().astype(float)
     except ValueError:
-        raise ValueError(f"gamma of soft has shape {gamma.shape}; expected {shape}") from None
+        raise ValueError(f"{name} has shape {gamma.shape}; expected {shape}") from None
 
 
 def _check_order(e: Expression, lower: Expression, upper: Expression) -> None:

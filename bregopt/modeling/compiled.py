@@ -233,7 +233,10 @@ def _gamma(c: Constraint) -> Array:
     """Return the penalty weight of each row of a soft constraint."""
     assert c.penalty is not None
     gamma = c.penalty.gamma
-    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Affine) else gamma
+    if not isinstance(gamma, Affine):
+        return gamma
+    name = "gamma of soft" if c.penalty.kind != "square" else f"the weight {gamma.label} of a sum of squares"
+    return broadcast_gamma(np.asarray(gamma.value), c.shape, name)
 
 
 def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:

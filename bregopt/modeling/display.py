@@ -104,12 +104,12 @@ def _variable(u: Variable, style: Style | None) -> str:
     upper = "" if high == math.inf else f" <= {'upper' if math.isnan(high) else f'{high:g}'}"
     box = f"{u.name} >= {lower[:-4]}" if lower and not upper else f"{lower}{u.name}{upper}"
     if style is None:
-        return f"{box}{f' {u.shape}' if u.shape else ''}"
+        return f"{box}{f' {u.shape}' if u.shape else ''}{' symmetric' if u.symmetric else ''}"
     shown = written(box, style)
     if not u.shape:
         return shown
     if style is LATEX:
-        power = r" \times ".join(map(str, u.shape))
-        inside = f"{style.name(u.name)} \\in \\mathbb{{R}}^{{{power}}}"
+        space, power = ("S", str(u.shape[0])) if u.symmetric else ("R", r" \times ".join(map(str, u.shape)))
+        inside = f"{style.name(u.name)} \\in \\mathbb{{{space}}}^{{{power}}}"
         return inside if box == u.name else f"{inside},\\; {shown}"
-    return f"{shown} ({' × '.join(map(str, u.shape))})"
+    return f"{shown} ({' × '.join(map(str, u.shape))}{', symmetric' if u.symmetric else ''})"

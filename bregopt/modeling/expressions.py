@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.affine import Affine, check_shapes
 from bregopt.modeling.constraints import Constraint, compare
+from bregopt.modeling.labels import as_factor
 from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
 from bregopt.modeling.naming import axes_of
 from bregopt.modeling.products import matrix_product, multiplied, product
@@ -51,14 +52,20 @@ _REFLECTED = {
 
 
 class _NoNumber:
-    """NumPy's element for an operand: any use of it by NumPy or CVXPY raises bregopt's error."""
+    """NumPy's element for an operand: any use of it by NumPy, SciPy or CVXPY raises bregopt's error."""
 
-    def __float__(self) -> NoReturn:
-        raise TypeError(_refusal("a function of numpy or CVXPY"))
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError(_refusal("a function of numpy, scipy or CVXPY"))
+
+    __float__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __rtruediv__ = __pow__ = __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    exp = log = sqrt = conjugate = _refuse  # NumPy's functions of objects call these
 
 
 class Operand:
     """An object with affine arithmetic and comparisons."""
+
+    __pandas_priority__ = 5000  # above the classes of pandas, which then defer `series <= operand`
 
     # scipy.sparse defers `matrix @ operand` to this class, as it has no length.
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **_: Any) -> Any:
@@ -202,7 +209,7 @@ class Expression(Affine, Operand):
             raise ValueError(f"index of {self.label}, of shape {self.shape}: {error}") from None
         if np.size(numbers) == 0:
             raise ValueError(f"index of {self.label} is empty; expected at least one element")
-        return self.taken(np.ravel(numbers), np.shape(numbers), f"{self.label}[...]")
+        return self.taken(np.ravel(numbers), np.shape(numbers), _indexed_label(self.label, key))
 
     def __repr__(self) -> str:
         return f"Expression({self.label}, shape={self.shape})"
@@ -233,6 +240,14 @@ def _refusal(function: str, name: str = "") -> str:
     """Return the message that a function of another package takes no expression, with alternatives."""
     own = f"use {_OWN[name]}" if name in _OWN else f"there are {', '.join(_ATOMS)}"
     return f"{function} takes no expression of bregopt; {own}"
+
+
+def _indexed_label(label: str, key: Any) -> str:
+    """Return the label of elements; only single indices are shown."""
+    integers = key if isinstance(key, tuple) else (key,)
+    if all(isinstance(k, int | np.integer) for k in integers):
+        return f"{as_factor(label)}[{', '.join(str(k) for k in integers)}]"
+    return label if label.endswith("[...]") else f"{as_factor(label)}[...]"
 
 
 def _absorbs(other: Any) -> bool:
