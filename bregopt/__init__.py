@@ -33,6 +33,7 @@ from bregopt.modeling.objectives import (
 )
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import norm2
+from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
@@ -73,6 +74,7 @@ __all__ = [
     "frobenius_div",
     "from_cvxpy",
     "inner",
+    "kron",
     "lambda_max",
     "learn_kernel",
     "logdet_div",
@@ -82,6 +84,8 @@ __all__ = [
     "nearest_correlation",
     "nearest_psd",
     "norm2",
+    "partial_trace",
+    "partial_transpose",
     "quad_form",
     "read_sdpa",
     "register_solver",

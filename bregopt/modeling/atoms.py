@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bregopt.arrays import (
     symmetrized,
 )
 from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 
@@ -43,8 +45,9 @@ def diag(X: PSD) -> Expression:
     TypeError
         If `X` is no matrix variable.
     """
-    X = _matrix(X, "diag")
-    order = np.arange(X.n)
+    order = np.arange(_matrix(X, "diag").n)
+    if isinstance(X, HermitianPSD):
+        return replace(X[order, order].real, label=f"diag({X.name})")
     return Expression(
         (X.n,), np.zeros(X.n), {X: Entries(X.n, order, order, np.ones(X.n))}, label=f"diag({X.name})"
     )
@@ -67,8 +70,9 @@ def trace(X: PSD) -> Expression:
     TypeError
         If `X` is no matrix variable.
     """
-    X = _matrix(X, "trace")
-    order = np.arange(X.n)
+    if isinstance(X, HermitianPSD):
+        return replace(sum(diag(X)), shape=(), label=f"trace({X.name})")
+    order = np.arange(_matrix(X, "trace").n)
     terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
     return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
 
@@ -79,7 +83,7 @@ def inner(A: Any, X: PSD) -> Expression:
     Parameters
     ----------
     A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n)
-        Symmetric.
+        Symmetric, or Hermitian for a Hermitian variable.
     X : PSD
 
     Returns
@@ -92,11 +96,13 @@ def inner(A: Any, X: PSD) -> Expression:
     TypeError, ValueError
         If `A` is not symmetric, not of the order of `X`, not finite real numbers, or has no matrix.
     """
-    X = _matrix(X, "inner")
+    n = _matrix(X, "inner").n
     single, stack = _matrices(A)
     if not stack:
-        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {X.n}")
+        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {n}")
     names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
+    if isinstance(X, HermitianPSD):
+        X, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
     if all(sp.issparse(matrix) for matrix in stack):
         rows: SparseRows | DenseRows = _sparse_rows(stack, X.n, names)
     else:
@@ -108,7 +114,7 @@ def inner(A: Any, X: PSD) -> Expression:
 
 
 def quad_form(Z: Any, X: PSD) -> Expression:
-    """Return ``z'X z`` for each row ``z`` of `Z`.
+    """Return ``z'X z`` for each row ``z`` of `Z`, ``z*X z`` for a Hermitian variable.
 
     Parameters
     ----------
@@ -125,7 +131,9 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     TypeError, ValueError
         If `Z` has another shape, no row, or numbers that are not finite and real.
     """
-    X = _matrix(X, "quad_form")
+    _matrix(X, "quad_form")
+    if isinstance(X, HermitianPSD):
+        return hermitian_forms(Z, X)
     if sp.issparse(Z):
         matrix: Any = sp.csr_array(Z)
         matrix = sp.csr_array(
@@ -163,7 +171,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     TypeError, ValueError
         If indices are empty, out of range, equal, or not integers.
     """
-    X = _matrix(X, "sq_distance")
+    _matrix(X, "sq_distance")
     scalar = np.ndim(i) == 0 and np.ndim(j) == 0
     first, second = _pairs(i, j, X.n)
     same = np.flatnonzero(first == second)
@@ -173,6 +181,10 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
             "the distance of a point to itself is always 0"
         )
     m = len(first)
+    if isinstance(X, HermitianPSD):
+        own = diag(X)
+        distances = own[first] + own[second] - 2 * X[first, second].real
+        return distances[0] if scalar else distances
     return Expression(
         () if scalar else (m,),
         np.zeros(m),
@@ -201,8 +213,8 @@ def sum(expression: Any) -> Expression:
     return as_expression(expression, "expression of sum").summed()
 
 
-def _matrix(X: Any, atom: str) -> PSD:
-    if not isinstance(X, PSD):
+def _matrix(X: Any, atom: str) -> PSD | HermitianPSD:
+    if not isinstance(X, PSD | HermitianPSD):
         raise TypeError(f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable")
     return X
 

@@ -36,6 +36,8 @@ class Constraint:
         ``X psd`` meets. None if the problem is unbounded.
     """
 
+    may_be_soft = True
+
     def __init__(
         self,
         body: Affine,

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.variables import PSD, Parameter
 
 __all__ = ["EigenvalueBound", "LargestEigenvalue", "lambda_max"]
@@ -23,6 +24,8 @@ def lambda_max(X: PSD) -> LargestEigenvalue:
     TypeError
         If `X` is not a variable as a whole.
     """
+    if isinstance(X, HermitianPSD):
+        X = X.block
     if not isinstance(X, PSD):
         raise TypeError(
             f"X of lambda_max is {type(X).__name__}; expected a bo.PSD variable as a whole. For the largest "

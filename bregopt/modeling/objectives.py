@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bregopt.arrays import finite_array, positive_number, symmetric_matrix
+from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
@@ -42,7 +43,10 @@ _SQUARES_RULE = (
 
 @dataclass(frozen=True, eq=False)
 class DivergenceTerm:
-    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter."""
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter.
+
+    If the variable is Hermitian, ``X`` and ``X0`` are real forms, and half of their divergence is meant.
+    """
 
     divergence: str
     X: PSD
@@ -171,7 +175,11 @@ class ObjectiveExpression:
         for t in self.terms:
             if t.X.value is None or total is None:
                 return None
-            weight = t.weight * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
+            weight = (
+                t.weight
+                / t.X.multiplicity
+                * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
+            )
             nearness = Nearness(t.divergence, np.asarray(t.X0), parameters=t.parameters)
             total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
         for square in self.squares:
@@ -282,7 +290,7 @@ def logdet_div(
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, or LowRank
         With a :class:`~bregopt.LowRank` the range of ``X`` is restricted to that of ``X0``.
     complement : float, above 0, optional
         Use the dense matrix ``X0 + complement N`` instead, with ``N`` the projection on the null space of
@@ -316,7 +324,7 @@ def von_neumann_div(
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, or LowRank
     complement, rank_tol : float
         As for :func:`logdet_div`.
 
@@ -344,7 +352,7 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> ObjectiveExpression:
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric
+    X0 : array_like of shape (n, n), symmetric, or Hermitian for such a variable
         It need not be positive semidefinite.
     weights : array_like of shape (n, n), symmetric, from 0, optional
         ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. A weight of 0 marks an
@@ -404,6 +412,9 @@ def _divergence(
     parameters: Mapping[str, Any] | None = None,
 ) -> ObjectiveExpression:
     atom, kind = f"{name}_div", divergence_named(name)
+    if isinstance(X, HermitianPSD):
+        X0, parameters = _in_real_form(X, X0, atom, parameters)
+        X = X.block
     X = _variable(X, atom)
     start: Matrix
     if isinstance(X0, LowRank) and not kind.keeps_range:
@@ -433,6 +444,23 @@ def _divergence(
         start, parameters = kind.variant(**parameters).checked(start, **parameters)
     term = DivergenceTerm(name, X, start, parameters=parameters)
     return ObjectiveExpression((term,), as_expression(0.0))
+
+
+def _in_real_form(
+    X: HermitianPSD, X0: Any, atom: str, parameters: Mapping[str, Any] | None
+) -> tuple[Array, Mapping[str, Any] | None]:
+    """Return ``X0`` and the parameters of a divergence for the real form of a Hermitian variable."""
+    if isinstance(X0, LowRank):
+        raise TypeError(
+            f"X0 of {atom} is LowRank, but {X.name} is Hermitian; pass X0.dense(), with complement=eps where "
+            "it is singular"
+        )
+    if parameters and set(parameters) != {"weights"}:
+        raise TypeError(f"{atom} has the parameters {sorted(parameters)}; a Hermitian {X.name} takes none")
+    doubled = {
+        name: np.tile(finite_array(value, name, 2), (2, 2)) for name, value in (parameters or {}).items()
+    }
+    return embedded(hermitian_matrix(X0, f"X0 of {atom}", X.n)), doubled
 
 
 def _variable(X: Any, atom: str) -> PSD:

@@ -18,7 +18,7 @@ from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
 from bregopt.routes.options import time_limit
@@ -69,9 +69,9 @@ class Problem:
         self._raw: Solution | None = None
 
     @property
-    def matrices(self) -> tuple[PSD, ...]:
+    def matrices(self) -> tuple[Any, ...]:
         """The matrix variables, in the order in which they occur."""
-        return self._compiled.matrices
+        return tuple(X.whole for X in self._compiled.matrices if not X.is_slack)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -177,8 +177,12 @@ class Problem:
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
-        for X, value in zip(self.matrices, raw.X if found else [None] * len(self.matrices), strict=True):
-            X._value = value  # read-only, as the answer and the next warm start share it
+        blocks = self._compiled.matrices
+        X = tuple(
+            block.set_answer(value)  # read-only, as the answer and the next warm start share it
+            for block, value in zip(blocks, raw.X if found else [None] * len(blocks), strict=True)
+            if not block.is_slack
+        )
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
             part = raw.u[place].reshape(u.shape) if found else None
@@ -194,7 +198,7 @@ class Problem:
             raw,
             value=sign * raw.value,
             dual_value=sign * raw.dual_value,
-            X=(raw.X[0] if len(self.matrices) == 1 else tuple(raw.X)) if found else None,
+            X=(X[0] if len(X) == 1 else X) if found else None,
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
             _raw=raw,
@@ -203,7 +207,7 @@ class Problem:
     def __str__(self) -> str:
         """Return the problem as text: the objective, a line for each constraint, and the variables."""
         constraints = [f"{c.label}{f'   ({c.size} rows)' if c.size > 1 else ''}" for c in self.constraints]
-        matrices = [f"{X.name} {X.n} x {X.n} psd" for X in self.matrices]
+        matrices = [f"{X.name} {X.n} x {X.n} {X.kind}" for X in self.matrices]
         variables = [f"{u.name}{f' {u.shape}' if u.shape else ''}" for u in self.variables]
         lines = [f"{type(self.objective).__name__.lower():<12}{self.objective.label}"]
         lines += [f"{'' if k else 'subject to':<12}{text}" for k, text in enumerate(constraints)]
