@@ -13,9 +13,17 @@ from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.second_order import stacked
 
-__all__ = ["ComplexEquality", "ComplexExpression", "as_complex"]
+__all__ = [
+    "ComplexEquality",
+    "ComplexExpression",
+    "as_complex",
+    "hermitian_from_parts",
+    "hermitian_parts",
+    "is_hermitian",
+]
 
 _ROUND_OFF = 8 * EPS  # relative to the largest number
+_HERMITIAN_TOL = 1e-10  # the largest coefficient of ``F - F*``, relative to that of ``F``
 
 
 class ComplexExpression(Operand):
@@ -123,7 +131,7 @@ class ComplexExpression(Operand):
         return self._mapped(lambda part: part[key], f"{self.label}[...]")
 
     def __eq__(self, other: Any) -> ComplexEquality:  # type: ignore[override]
-        return _equality(self, as_complex(other))
+        return ComplexEquality(self - other, f"{self.label} == {_text(other)}")
 
     __hash__ = object.__hash__
 
@@ -167,7 +175,10 @@ class ComplexExpression(Operand):
 
 
 class ComplexEquality(Constraint):
-    """``left == right`` for complex arrays: rows for the real parts, then for the imaginary parts.
+    """``left == right`` for complex arrays, as real rows.
+
+    They are the real parts and then the imaginary parts of ``left - right``; if that is a Hermitian matrix,
+    those on and above its diagonal.
 
     Attributes
     ----------
@@ -177,9 +188,13 @@ class ComplexEquality(Constraint):
 
     may_be_soft = False
 
-    def __init__(self, rows: Constraint, shape: tuple[int, ...], label: str) -> None:
-        super().__init__(rows.body, rows.lower, rows.upper, "==", mirrored=rows.mirrored)
-        self._shape, self._label = shape, label
+    def __init__(self, difference: ComplexExpression, label: str) -> None:
+        self._shape, self._label = difference.shape, label
+        self._is_hermitian = is_hermitian(difference)
+        parts = hermitian_parts(difference) if self._is_hermitian else [difference.real, difference.imag]
+        body = stacked(parts)
+        rows = compare(replace(body, constant=_without_round_off(body.constant)), as_expression(0.0), "==")
+        super().__init__(rows.body, rows.lower, rows.upper, "==")
 
     @property
     def label(self) -> str:
@@ -188,9 +203,35 @@ class ComplexEquality(Constraint):
 
     def dual_from_multiplier(self, y: Array) -> Any:
         """Return the complex dual from the multipliers of the rows."""
-        real, imag = np.split(np.asarray(super().dual_from_multiplier(y)), 2)
+        if self._is_hermitian:
+            return hermitian_from_parts(-y, self._shape[0])
+        real, imag = np.split(-y, 2)
         dual = (real + 1j * imag).reshape(self._shape)
         return dual if self._shape else complex(dual)
+
+
+def is_hermitian(F: ComplexExpression) -> bool:
+    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off."""
+    if len(F.shape) != 2 or F.shape[0] != F.shape[1]:
+        return False
+    skew, size = F - F.H, max(_coefficient(F.real), _coefficient(F.imag))
+    return max(_coefficient(skew.real), _coefficient(skew.imag)) <= _HERMITIAN_TOL * size
+
+
+def hermitian_parts(F: ComplexExpression) -> list[Expression]:
+    """Return the real parts of a Hermitian matrix on and above the diagonal, and the imaginary parts above."""
+    n = F.shape[0]
+    parts = [F[np.triu_indices(n)].real]
+    return [*parts, F[np.triu_indices(n, 1)].imag] if n > 1 else parts
+
+
+def hermitian_from_parts(y: Array, n: int) -> ComplexArray:
+    """Return the Hermitian ``S`` with ``tr(S F) = y'f`` for the parts ``f`` of every Hermitian ``F``."""
+    i, j = np.triu_indices(n)
+    half = np.zeros((n, n), dtype=complex)
+    half[i, j] = y[: len(i)] / 2
+    half[np.triu_indices(n, 1)] += 0.5j * y[len(i) :]
+    return half + half.conj().T
 
 
 def as_complex(value: Any) -> ComplexExpression:
@@ -210,16 +251,16 @@ def _numbers(value: Any, name: str) -> ComplexArray:
     return complex_array(value, name)
 
 
-def _equality(left: ComplexExpression, right: ComplexExpression) -> ComplexEquality:
-    shape = left.real.broadcast_with(right.real)[0].shape
-    sides = [stacked([part.broadcast_to(shape) for part in (e.real, e.imag)]) for e in (left, right)]
-    ours, theirs = (replace(side, constant=_without_round_off(side.constant)) for side in sides)
-    return ComplexEquality(compare(ours, theirs, "=="), shape, f"{left.label} == {_text(right)}")
-
-
 def _without_round_off(constant: Array) -> Array:
     """Return numbers with zeros for round-off, such as the imaginary parts of a diagonal."""
     return np.where(np.abs(constant) > _ROUND_OFF * np.abs(constant).max(initial=0.0), constant, 0.0)
+
+
+def _coefficient(e: Expression) -> float:
+    """Return the largest norm of a row and the largest constant."""
+    of_rows = [float(np.max(rows.norms(), initial=0.0)) for rows in e.psd.values()]
+    others = [*e.variables.values(), *e.parameters.values()]
+    return max([float(np.abs(e.constant).max()), *of_rows, *(float(abs(m).max()) for m in others if m.nnz)])
 
 
 def _psd(F: ComplexExpression, label: str) -> Constraint:
