@@ -219,7 +219,7 @@ def is_hermitian(F: ComplexExpression) -> bool:
 
 
 def hermitian_parts(F: ComplexExpression) -> list[Expression]:
-    """Return the real parts of a Hermitian matrix on and above the diagonal, and the imaginary parts above."""
+    """Return the real parts of a Hermitian matrix from the diagonal on, and the imaginary parts above it."""
     n = F.shape[0]
     parts = [F[np.triu_indices(n)].real]
     return [*parts, F[np.triu_indices(n, 1)].imag] if n > 1 else parts
