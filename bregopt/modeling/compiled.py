@@ -129,7 +129,7 @@ def slices(items: Sequence[Any]) -> list[slice]:
 
 
 def _weight(term: DivergenceTerm, sign: float) -> float:
-    weight = sign * term.weight / term.X.multiplicity
+    weight = sign * term.weight / term.copies
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:

@@ -45,7 +45,7 @@ _SQUARES_RULE = (
 class DivergenceTerm:
     """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter.
 
-    If the variable is Hermitian, ``X`` and ``X0`` are real forms, and half of their divergence is meant.
+    If the variable is Hermitian, ``X`` and ``X0`` are real forms, with `copies` of each eigenvalue.
     """
 
     divergence: str
@@ -54,6 +54,7 @@ class DivergenceTerm:
     weight: float = 1.0
     parameter: Parameter | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    copies: int = 1
 
     @property
     def label(self) -> str:
@@ -176,9 +177,7 @@ class ObjectiveExpression:
             if t.X.value is None or total is None:
                 return None
             weight = (
-                t.weight
-                / t.X.multiplicity
-                * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
+                t.weight / t.copies * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
             )
             nearness = Nearness(t.divergence, np.asarray(t.X0), parameters=t.parameters)
             total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
@@ -412,9 +411,10 @@ def _divergence(
     parameters: Mapping[str, Any] | None = None,
 ) -> ObjectiveExpression:
     atom, kind = f"{name}_div", divergence_named(name)
+    copies = 1
     if isinstance(X, HermitianPSD):
         X0, parameters = _in_real_form(X, X0, atom, parameters)
-        X = X.block
+        X, copies = X.block, 2
     X = _variable(X, atom)
     start: Matrix
     if isinstance(X0, LowRank) and not kind.keeps_range:
@@ -442,7 +442,7 @@ def _divergence(
     parameters = parameters or {}
     if (parameters or kind not in BUILT_IN) and not isinstance(start, LowRank):
         start, parameters = kind.variant(**parameters).checked(start, **parameters)
-    term = DivergenceTerm(name, X, start, parameters=parameters)
+    term = DivergenceTerm(name, X, start, parameters=parameters, copies=copies)
     return ObjectiveExpression((term,), as_expression(0.0))
 
 

@@ -56,7 +56,6 @@ class PSD(Operand):
 
     kind = "psd"
     is_slack = False  # of a matrix inequality, which has no place in answers
-    multiplicity = 1  # of each eigenvalue; that of the real form of a Hermitian matrix is two
 
     def __new__(cls, *args: Any, hermitian: bool = False, **named: Any) -> Any:
         """Return the variable; a Hermitian one has a class of its own."""
@@ -84,6 +83,11 @@ class PSD(Operand):
     @property
     def whole(self) -> Any:
         """The variable that the user declared: this one, or the Hermitian one whose real form it is."""
+        return self
+
+    @property
+    def block(self) -> PSD:
+        """The real matrix in the program: this one."""
         return self
 
     def set_answer(self, value: Array | LowRank | None) -> Any:
@@ -134,8 +138,6 @@ class PSD(Operand):
 
 class _RealForm(PSD):
     """The real matrix of order ``2 n`` of a Hermitian one of order `n`."""
-
-    multiplicity = 2
 
     def __init__(self, n: int, name: str | None = None) -> None:
         super().__init__(n, name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.coefficients import constant_value
+from bregopt.cvxpy.problems.complex_problems import RealForm
 from bregopt.cvxpy.problems.psd_claims import is_symmetric_array
 from bregopt.cvxpy.problems.soft_rows import RelaxedBound
 from bregopt.cvxpy.problems.variables import VariableForm
@@ -54,6 +55,8 @@ class Lowered:
         Parameters that are only added to rows: they may change.
     written : dict from cvxpy.Parameter to array
         The values of the others, which are substituted.
+    real_form : RealForm or None
+        The problem in real numbers that was read for a complex one.
     """
 
     problem: Problem
@@ -67,6 +70,7 @@ class Lowered:
     relaxed: list[RelaxedBound]
     parameters: dict[Any, Parameter]
     written: dict[Any, Array]
+    real_form: RealForm | None
 
     def is_current(self) -> bool:
         """Whether the parameters whose values are substituted still have these values."""
@@ -131,9 +135,9 @@ class Lowered:
             elif block.nearness.kind.essentially_smooth:
                 slack = np.zeros((block.n, block.n))
             else:
-                gradient = divergence_of(block.nearness).gradient(np.asarray(X.value))
+                gradient = divergence_of(block.nearness).gradient(np.asarray(X.block.value))
                 slack = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
-            slacks[X] = slack
+            slacks[X.block] = slack
         return slacks
 
 
