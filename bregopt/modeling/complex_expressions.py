@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _ROUND_OFF = 8 * EPS  # relative to the largest number
-_HERMITIAN_TOL = 1e-10  # the largest coefficient of ``F - F*``, relative to that of ``F``
+_HERMITIAN_TOL = 1e-10  # the largest entry of ``F - F*`` that is round-off, relative to that of ``F``
 
 
 class ComplexExpression(Operand):
@@ -211,11 +211,14 @@ class ComplexEquality(Constraint):
 
 
 def is_hermitian(F: ComplexExpression) -> bool:
-    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off."""
+    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off.
+
+    An affine matrix that is Hermitian at a random point is Hermitian everywhere, with probability one.
+    """
     if len(F.shape) != 2 or F.shape[0] != F.shape[1]:
         return False
-    skew, size = F - F.H, max(_coefficient(F.real), _coefficient(F.imag))
-    return max(_coefficient(skew.real), _coefficient(skew.imag)) <= _HERMITIAN_TOL * size
+    A = _at_a_random_point(F)
+    return bool(np.abs(A - A.conj().T).max() <= _HERMITIAN_TOL * np.abs(A).max())
 
 
 def hermitian_parts(F: ComplexExpression) -> list[Expression]:
@@ -256,11 +259,25 @@ def _without_round_off(constant: Array) -> Array:
     return np.where(np.abs(constant) > _ROUND_OFF * np.abs(constant).max(initial=0.0), constant, 0.0)
 
 
-def _coefficient(e: Expression) -> float:
-    """Return the largest norm of a row and the largest constant."""
-    of_rows = [float(np.max(rows.norms(), initial=0.0)) for rows in e.psd.values()]
-    others = [*e.variables.values(), *e.parameters.values()]
-    return max([float(np.abs(e.constant).max()), *of_rows, *(float(abs(m).max()) for m in others if m.nnz)])
+def _at_a_random_point(F: ComplexExpression) -> ComplexArray:
+    """Return the value of an array where all variables and parameters are random."""
+    rng, values = np.random.default_rng(0), dict[Any, Array]()
+    for part in (F.real, F.imag):
+        for X in part.psd.keys() - values.keys():
+            G = rng.standard_normal(X.shape)
+            values[X] = G + G.T
+        for u in (part.variables.keys() | part.parameters.keys()) - values.keys():
+            values[u] = rng.standard_normal(u.size)
+
+    def at(part: Expression) -> Array:
+        total = part.constant.copy()
+        for X, rows in part.psd.items():
+            total += rows.apply(values[X])
+        for u, matrix in (*part.variables.items(), *part.parameters.items()):
+            total += matrix @ values[u]
+        return total.reshape(F.shape)
+
+    return at(F.real) + 1j * at(F.imag)
 
 
 def _psd(F: ComplexExpression, label: str) -> Constraint:

@@ -42,7 +42,8 @@ class HermitianInequality(Constraint):
                 "if its Hermitian part is meant write (F + F.H) / 2"
             )
         self._label, self.n = label, F.shape[0]
-        slack: Any = PSD(self.n, f"slack of {label}", hermitian=True)
+        slack: Any = PSD(self.n, hermitian=True)
+        slack.block.name = f"{slack.name}, the slack of {label}"
         slack.block.is_slack = True
         rows = compare(stacked(hermitian_parts(F - slack)), as_expression(0.0), "==")
         super().__init__(rows.body, rows.lower, rows.upper, "==")
