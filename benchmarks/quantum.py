@@ -152,10 +152,10 @@ def qics_gibbs_state(n, words, b):
     import qics
 
     vectors = [qics.vectorize.mat_to_vec(A.toarray().astype(complex)).T for A in (sp.eye_array(n), *words)]
-    A = np.vstack([np.hstack([np.zeros((len(vectors), 2)), np.vstack(vectors)]), np.eye(2 + 2 * n * n)[1]])
+    c, unit = np.zeros((2, 2 + 2 * n * n, 1))
+    c[0] = unit[1] = 1.0
+    A = np.vstack([np.hstack([np.zeros((len(vectors), 2)), np.vstack(vectors)]), unit.T])
     right = np.concatenate([[1.0], b, [1.0]])[:, None]
-    c = np.zeros((2 + 2 * n * n, 1))
-    c[0] = 1.0
     model = qics.Model(c=c, A=sp.csr_matrix(A), b=right, cones=[qics.cones.QuantEntr(n, iscomplex=True)])
     return qics.Solver(model, verbose=0, tol_gap=1e-9, tol_feas=1e-9).solve()
 

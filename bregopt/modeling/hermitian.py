@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from bregopt.arrays import ComplexArray, IntArray, complex_array, entry_indices, hermitian_matrix, symmetrized
 from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.expressions import Expression
-from bregopt.program.rows import Coordinates, RankOne, SparseRows, add_rows
+from bregopt.program.rows import Coordinates, RankOnePairs, SparseRows
 
 __all__ = ["HermitianPSD", "compressed", "embedded", "half_embedded", "hermitian_forms"]
 
@@ -126,11 +126,9 @@ def hermitian_forms(Z: Any, X: HermitianPSD) -> Expression:
     m = len(rows)
     if m == 0:
         raise ValueError("Z of quad_form has no rows; expected at least one")
-    forms = RankOne(np.hstack([rows.real, rows.imag]), np.full(m, 0.5))
-    turned = RankOne(np.hstack([-rows.imag, rows.real]), np.full(m, 0.5))
-    return Expression(
-        given.shape[:-1], np.zeros(m), {X.block: add_rows(forms, turned)}, label=f"quad_form(Z, {X.name})"
-    )
+    U, W = np.hstack([rows.real, rows.imag]), np.hstack([-rows.imag, rows.real])
+    forms = RankOnePairs(U, W, np.full(m, 0.5))
+    return Expression(given.shape[:-1], np.zeros(m), {X.block: forms}, label=f"quad_form(Z, {X.name})")
 
 
 def embedded(A: Any) -> Any:

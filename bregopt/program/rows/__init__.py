@@ -16,10 +16,11 @@ from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
 from bregopt.program.rows.rank_one import RankOne
+from bregopt.program.rows.rank_one_pairs import RankOnePairs
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
-FAMILIES: tuple[type[Rows], ...] = (Entries, Distances, RankOne, RankTwo, SparseRows, DenseRows)
+FAMILIES: tuple[type[Rows], ...] = (Entries, Distances, RankOne, RankOnePairs, RankTwo, SparseRows, DenseRows)
 
 __all__ = [
     "FAMILIES",
@@ -29,6 +30,7 @@ __all__ = [
     "Entries",
     "Products",
     "RankOne",
+    "RankOnePairs",
     "RankOneTerms",
     "RankTwo",
     "RowFamily",
