@@ -67,6 +67,9 @@ def test_expressions_have_the_values_of_numpy():
         (X[0] @ A, V[0] @ A),
         (A @ X[:, 2], A @ V[:, 2]),
         (X[0, 1] + X[1, 2].imag, V[0, 1] + V[1, 2].imag),
+        (bo.diag(X - A), np.diag(V - A)),
+        (bo.trace(X - A), np.trace(V - A)),
+        (bo.sum(A * X), (A * V).sum()),
     ]
     for ours, theirs in pairs:
         assert np.shape(ours.value) == np.shape(theirs), ours
@@ -134,7 +137,7 @@ def test_complex_numbers_are_not_ordered():
     ):
         bo.Minimize(X[0, 1])
     with pytest.raises(TypeError, match="X is complex where"):
-        bo.sum_squares(X)
+        bo.norm2(X)
 
 
 def test_bad_input_is_refused_by_name():
@@ -269,6 +272,26 @@ def test_nearest_density_matrix():
     assert np.allclose(sol.X, nearest, atol=1e-10)
     assert sol.rank == np.linalg.matrix_rank(nearest)
     assert np.isclose(sol.value, np.linalg.norm(A - nearest) ** 2)
+
+
+def test_sums_of_squares_of_complex_numbers():
+    rng = np.random.default_rng(7)
+    A = hermitian(4, rng)
+    X = bo.PSD(4, hermitian=True)
+    squares = bo.Problem(bo.Minimize(bo.sum_squares(X - A)), [bo.trace(X) == 1]).solve(tol=1e-9)
+    distance = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.trace(X) == 1]).solve(tol=1e-9)
+    assert np.isclose(squares.value, distance.value)
+    assert np.allclose(squares.X, distance.X, atol=1e-4)
+
+
+def test_routes_agree():
+    rng = np.random.default_rng(8)
+    X = bo.PSD(4, hermitian=True, name="X")
+    rows = [bo.trace(X) == 1, X[0, 1] == 0.1j, bo.quad_form(rng.normal(size=4) + 1j, X) <= 1]
+    prob = bo.Problem(bo.Minimize(bo.inner(hermitian(4, rng), X)), rows)
+    table = bo.cross_check(prob, solvers=("path", "psdboost", "lowrank", "cvxpy"))
+    assert table.ok
+    assert np.isclose(prob.to_cvxpy().solve(), prob.solve().value, atol=1e-5)
 
 
 def test_weighted_frobenius():

@@ -17,6 +17,7 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.variables import PSD
@@ -28,42 +29,43 @@ __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 _SPARSE_SHARE = 0.2
 
 
-def diag(X: PSD) -> Expression:
-    """Return the diagonal of a matrix variable.
+def diag(X: Any) -> Any:
+    """Return the diagonal of a matrix variable, or of a complex expression.
 
     Parameters
     ----------
-    X : PSD
+    X : PSD or ComplexExpression
 
     Returns
     -------
     Expression
-        Shape ``(n,)``.
+        Shape ``(n,)``; complex unless `X` is a variable.
 
     Raises
     ------
     TypeError
         If `X` is no matrix variable.
     """
+    if isinstance(X, ComplexExpression):
+        entries = X[np.diag_indices(X.shape[0])]
+        return replace(entries.real, label=f"diag({X.label})") if isinstance(X, HermitianPSD) else entries
     order = np.arange(_matrix(X, "diag").n)
-    if isinstance(X, HermitianPSD):
-        return replace(X[order, order].real, label=f"diag({X.name})")
     return Expression(
         (X.n,), np.zeros(X.n), {X: Entries(X.n, order, order, np.ones(X.n))}, label=f"diag({X.name})"
     )
 
 
-def trace(X: PSD) -> Expression:
-    """Return the trace of a matrix variable.
+def trace(X: Any) -> Any:
+    """Return the trace of a matrix variable, or of a complex expression.
 
     Parameters
     ----------
-    X : PSD
+    X : PSD or ComplexExpression
 
     Returns
     -------
     Expression
-        A scalar.
+        A scalar; complex unless `X` is a variable.
 
     Raises
     ------
@@ -71,7 +73,9 @@ def trace(X: PSD) -> Expression:
         If `X` is no matrix variable.
     """
     if isinstance(X, HermitianPSD):
-        return replace(sum(diag(X)), shape=(), label=f"trace({X.name})")
+        return replace(sum(diag(X)), label=f"trace({X.name})")
+    if isinstance(X, ComplexExpression):
+        return sum(diag(X))
     order = np.arange(_matrix(X, "trace").n)
     terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
     return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
@@ -193,7 +197,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
-def sum(expression: Any) -> Expression:
+def sum(expression: Any) -> Any:
     """Return the sum of all elements of an expression.
 
     Parameters
@@ -210,6 +214,8 @@ def sum(expression: Any) -> Expression:
     TypeError, ValueError
         If numbers are not finite and real, or there are none.
     """
+    if isinstance(expression, ComplexExpression):
+        return ComplexExpression(sum(expression.real), sum(expression.imag), f"sum({expression.label})")
     return as_expression(expression, "expression of sum").summed()
 
 

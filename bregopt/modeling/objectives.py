@@ -11,6 +11,7 @@ import numpy as np
 from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
@@ -263,7 +264,7 @@ def sum_squares(x: Any) -> ObjectiveExpression:
     Parameters
     ----------
     x : Expression, matrix variable or variable
-        Of any shape.
+        Of any shape, real or complex.
 
     Returns
     -------
@@ -275,6 +276,8 @@ def sum_squares(x: Any) -> ObjectiveExpression:
     TypeError, ValueError
         If `x` is not affine or contains no variable.
     """
+    if isinstance(x, ComplexExpression):
+        x = stacked([x.real, x.imag])
     e = as_expression(x, "x of sum_squares")
     if e.is_constant:
         raise ValueError("x of sum_squares contains no variable")
