@@ -4,6 +4,7 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 """
 
 import importlib as _importlib
+import logging as _logging
 
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
@@ -22,6 +23,7 @@ from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.largest_eigenvalue import lambda_max
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,
@@ -33,6 +35,7 @@ from bregopt.modeling.objectives import (
 )
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import norm2
+from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
@@ -41,14 +44,18 @@ from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.program.lowrank import LowRank
+from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
 
 __version__ = "0.1.0"
 
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
+
 __all__ = [
     "PSD",
+    "Conflict",
     "Constraint",
     "ConvergenceWarning",
     "CrossCheck",
@@ -57,6 +64,7 @@ __all__ = [
     "Expression",
     "InfeasibleRowError",
     "LowRank",
+    "MatrixInequality",
     "Maximize",
     "Minimize",
     "Parameter",
@@ -67,12 +75,14 @@ __all__ = [
     "UnsupportedProblemError",
     "Variable",
     "between",
+    "bmat",
     "bregman_div",
     "cross_check",
     "diag",
     "dimacs_errors",
     "frobenius_div",
     "from_cvxpy",
+    "hstack",
     "inner",
     "kron",
     "lambda_max",
@@ -98,6 +108,7 @@ __all__ = [
     "trace",
     "tuning",
     "von_neumann_div",
+    "vstack",
     "write_sdpa",
 ]
 

@@ -1,4 +1,4 @@
-"""The time limit of a solve, and Ctrl-C.
+"""The time limit of a solve, Ctrl-C, and the end that a callback asks for.
 
 Long computations call :func:`checkpoint` before each of their steps. When the time is over it raises
 :class:`CutShort`. The loop that holds an iterate catches this and returns the iterate. Python raises a
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from types import FrameType
 
@@ -28,16 +29,19 @@ from bregopt.threads import threads_for
 
 __all__ = [
     "CutShort",
+    "Ending",
     "affords",
     "checkpoint",
+    "end",
+    "ending",
     "finishing",
     "foreign",
     "interrupt",
-    "interrupted",
     "limited",
     "remaining",
     "reserving",
     "seconds_for",
+    "stoppable",
 ]
 
 # Time of an answer's certificate beyond a limit, as a fraction of the limit and in seconds, whichever is
@@ -47,18 +51,25 @@ _GRACE = 0.25  # seconds of the certificate after Ctrl-C: half of the time that 
 _ORDER, _TRIALS = 200, 2  # order and number of the eigendecompositions that measure this machine's speed
 
 
+class Ending(StrEnum):
+    """Why work is to end before it is done."""
+
+    TIME = "the time is over"
+    INTERRUPT = "interrupted"
+    REQUEST = "stopped on request"
+
+
 class CutShort(Exception):  # noqa: N818
-    """The work ended at a checkpoint: the time is over, the next step would exceed it, or Ctrl-C came.
+    """The work ended at a checkpoint: the time is over, the next step would exceed it, or it was stopped.
 
     Attributes
     ----------
-    interrupted : bool
-        Whether Ctrl-C ended it.
+    ending : Ending
     """
 
-    def __init__(self, interrupted: bool) -> None:
-        super().__init__("interrupted" if interrupted else "the time is over")
-        self.interrupted = interrupted
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.value)
+        self.ending = ending
 
 
 class _Interruption:
@@ -73,7 +84,13 @@ class _Interruption:
             signal.default_int_handler(number, frame)
         self.at = time.perf_counter()
         if self.foreign:
-            raise CutShort(True)
+            raise CutShort(Ending.INTERRUPT)
+
+
+class _Request:
+    """Whether a callback asked for the end."""
+
+    made = False
 
 
 @dataclass(frozen=True)
@@ -88,14 +105,19 @@ class _Clock:
     grace : float
         Seconds for which work continues after an interruption.
     interruption : _Interruption
+    request : _Request
+        It ends the work inside :func:`stoppable`, but not what follows.
     """
 
     deadline: float
     spare: float
     grace: float
     interruption: _Interruption
+    request: _Request
 
     def remaining(self) -> float:
+        if self.request.made:
+            return 0.0
         return min(self.deadline, self.interruption.at + self.grace) - time.perf_counter()
 
 
@@ -117,8 +139,24 @@ def limited(seconds: float | None) -> Iterator[None]:
             yield
         return
     interruption = _Interruption()
-    with _listening(interruption), _set(_Clock(deadline, spare, 0.0, interruption)):
+    with _listening(interruption), _set(_Clock(deadline, spare, 0.0, interruption, _Request())):
         yield
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let :func:`end` end the work inside."""
+    clock = _current.get()
+    assert clock is not None
+    with _set(replace(clock, request=_Request())):
+        yield
+
+
+def end() -> None:
+    """End the work inside the innermost :func:`stoppable` at the next checkpoint."""
+    clock = _current.get()
+    assert clock is not None
+    clock.request.made = True
 
 
 @contextmanager
@@ -159,7 +197,7 @@ def interrupt() -> None:
     clock = _current.get()
     if clock is not None:
         clock.interruption.at = time.perf_counter()
-    raise CutShort(True)
+    raise CutShort(Ending.INTERRUPT)
 
 
 @contextmanager
@@ -190,10 +228,12 @@ def remaining() -> float:
     return math.inf if clock is None else clock.remaining()
 
 
-def interrupted() -> bool:
-    """Whether Ctrl-C came."""
+def ending() -> Ending:
+    """Return the reason why the work is to end, where it is."""
     clock = _current.get()
-    return clock is not None and clock.interruption.at < math.inf
+    if clock is not None and clock.request.made:
+        return Ending.REQUEST
+    return Ending.INTERRUPT if clock is not None and clock.interruption.at < math.inf else Ending.TIME
 
 
 def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
@@ -210,7 +250,7 @@ def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
     if left == math.inf:
         return
     if left <= seconds or (order and left < seconds_for(order)):
-        raise CutShort(interrupted())
+        raise CutShort(ending())
 
 
 def affords(order: int, decompositions: float = 1.0) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, Matrix
@@ -19,6 +20,7 @@ from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
+from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
@@ -103,14 +105,14 @@ class CrossCheck:
         return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def __str__(self) -> str:
-        table = [_TITLES, *map(_cells, self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        align = [str.ljust, str.ljust] + [str.rjust] * (len(_TITLES) - 2)
-        lines = [
-            "  ".join(put(cell, w) for put, cell, w in zip(align, cells, widths, strict=True))
-            for cells in table
-        ]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], self._verdict()])
+        return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._verdict()])
+
+    def _repr_html_(self) -> str:
+        return html_table(_TITLES, [*map(_cells, self.rows)], left=2, caption=self._verdict())
+
+    def _repr_latex_(self) -> str:
+        table = latex_table(_TITLES, [*map(_cells, self.rows)], left=2)
+        return f"$$\n{table}\n$$\n{self._verdict()}"
 
     def _verdict(self) -> str:
         if len(self.rows) < 2:
@@ -122,7 +124,9 @@ class CrossCheck:
         return f"ok: {len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
 
 
-def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: Any) -> CrossCheck:
+def cross_check(
+    problem: Any, solvers: Iterable[str] | None = None, *, progress: bool = False, **options: Any
+) -> CrossCheck:
     """Solve a problem by several routes and compare their certificates.
 
     Two answers agree if both are optimal (to tolerance or not) and their values differ by at most the errors
@@ -141,6 +145,8 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
         Names of routes, or of installed CVXPY solvers, such as "CLARABEL": the route `cvxpy` calls these, so
         that their answers are certified like all others. The default is every registered route that takes the
         problem.
+    progress : bool
+        Show a bar of the routes (needs tqdm).
     **options
         Options of :meth:`Problem.solve`. Each route gets the options that it knows; at least one route must
         know each option.
@@ -180,7 +186,10 @@ def cross_check(problem: Any, solvers: Iterable[str] | None = None, **options: A
     for name, known in own.items():
         check_options(asked[name][0], known)
     # The first comes last, so that its answer is the one the problem keeps.
-    found = {name: _solved(problem, asked[name][0], own[name]) for name in reversed(own)}
+    found = {
+        name: _solved(problem, asked[name][0], own[name])
+        for name in items_bar([*reversed(own)], "routes", progress)
+    }
     return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
 
 

@@ -1,5 +1,6 @@
 """Every route solves all problems of the library that it takes; certificate and answer are checked."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import problem_library
 import pytest
 
 import bregopt as bo
+from bregopt import clock
 from bregopt.routes import routing
 
 # A new route is tested by adding its name.
@@ -30,6 +32,12 @@ def solved(problem, route, options):
     if route == "cvxpy":  # a backend may miss the tolerance; the test checks its certificate
         return peers.reference(problem, within=1e-5, tol=TOL)
     return problem.solve(solver=route, tol=TOL, **options)
+
+
+def quietly(problem, route, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        return problem.solve(solver=route, tol=TOL, **options)
 
 
 def takes(problem, route, **options):
@@ -100,9 +108,7 @@ def test_answer_is_psd_and_in_order(name, route, options):
 @pytest.mark.parametrize(("name", "route", "options"), [pair for pair in PAIRS if pair.values[1] != "cvxpy"])
 def test_limit_of_one_iteration_never_claims_too_much(name, route, options):
     case = problem_library.CASES[name]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", bo.ConvergenceWarning)
-        sol = case.problem.solve(solver=route, max_iter=1, tol=TOL, **options)
+    sol = quietly(case.problem, route, max_iter=1, **options)
     if sol.status == "optimal" and case.value is not None:
         assert sol.value == pytest.approx(case.value, abs=1e-6 * max(1.0, abs(case.value)))
     if sol.status == "user_limit":
@@ -110,6 +116,55 @@ def test_limit_of_one_iteration_never_claims_too_much(name, route, options):
         if case.value is not None and np.isfinite(sol.dual_value):
             sign = case.problem.objective.sign
             assert sign * sol.dual_value <= sign * case.value + 1e-6 * max(1.0, abs(case.value))
+
+
+@pytest.mark.parametrize(("name", "route", "options"), PAIRS)
+def test_the_callback_sees_every_recorded_step(name, route, options):
+    case, steps = problem_library.CASES[name](), []
+    sol = quietly(case.problem, route, callback=steps.append, **options)
+    assert len(steps) == len(sol.history.get("iteration", ()))
+    recorded = {"iteration": "iteration", "value": "primal", "bound": "dual", "gap": "gap"}
+    for own, column in recorded.items():
+        np.testing.assert_array_equal([getattr(step, own) for step in steps], sol.history.get(column, []))
+    assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(steps))
+
+
+@pytest.mark.parametrize(("name", "route", "options"), PAIRS)
+def test_the_callback_may_end_the_solve(name, route, options):
+    case, steps = problem_library.CASES[name](), []
+
+    def first(step):
+        steps.append(step)
+        return True
+
+    sol = quietly(case.problem, route, callback=first, **options)
+    # A step of the interior-point method may prove that there is no answer before it is recorded.
+    if sol.status != "user_limit":
+        return
+    assert len(steps) == 1 or route == "cvxpy"
+    assert sol.stop_reason.startswith("The callback ended the solve")
+    for X in matrices(sol.X):
+        assert np.linalg.eigvalsh(X)[0] >= -1e-12 * max(np.trace(X), 1e-300)
+    if case.value is not None and case.status == "optimal" and np.isfinite(sol.dual_value):
+        sign = case.problem.objective.sign
+        assert sign * sol.dual_value <= sign * case.value + 1e-6 * max(1.0, abs(case.value))
+
+
+@pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, np.linalg.LinAlgError, clock.CutShort])
+@pytest.mark.parametrize(("name", "route", "options"), PAIRS[:: len(PAIRS) // 12])
+def test_exceptions_of_the_callback_propagate(name, route, options, error):
+    case, raised = problem_library.CASES[name](), []
+
+    def fails(step):
+        raised.append(error(clock.Ending.TIME if error is clock.CutShort else "of the callback"))
+        raise raised[0]
+
+    if not quietly(problem_library.CASES[name]().problem, route, **options).history:
+        pytest.skip("presolve answers the problem")
+    with pytest.raises(error) as found:
+        quietly(case.problem, route, callback=fails, **options)
+    assert found.value is raised[0]
+    assert len(raised) == 1
 
 
 def test_every_builtin_route_is_enrolled():

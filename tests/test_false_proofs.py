@@ -116,6 +116,25 @@ class TestGaps:
         assert sol.status == "optimal"
         assert sol.value == pytest.approx(0, abs=1e-6)
 
+    def test_bound_where_the_optimum_is_approached_only(self):
+        """X_11 >= 1 / X_22 has the infimum zero, and only zero multipliers prove a bound on it."""
+        X = bo.PSD(2)
+        p = program([X[0, 1] == 1], X[0, 0])
+        for t in 10.0 ** np.arange(0, 12, 0.5):
+            for y in 10.0 ** np.arange(-3, 3, 0.25) / t:
+                near = np.array([[1 / t, 1], [1, t]])
+                found = certify(PrimalDualPoint(p, (near,), np.zeros(0), np.array([y])))
+                assert found.dual <= found.error / 3
+                assert found.primal <= found.error * 4 / 3
+
+    @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+    @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+    def test_answer_where_the_optimum_is_approached_only(self, size):
+        X = bo.PSD(2)
+        solution = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == size]).solve(solver="path")
+        assert solution.dual_value <= solution.error / 3
+        assert solution.value <= solution.error * 4 / 3
+
     def test_nothing_to_minimize(self):
         X = bo.PSD(2)
         sol = bo.Problem(bo.Minimize(5), [X[0, 1] >= 1]).solve()
@@ -265,3 +284,50 @@ def test_inequalities_without_interior_get_no_false_answer(name, options):
         assert problem.status not in ("unbounded", "infeasible")
     else:
         assert problem.status not in ("unbounded", "optimal_inaccurate")
+
+
+def without_a_point():
+    """Infeasible problems with a ray: an entry of a psd matrix is at most zero and has to be positive."""
+    x, y, z, u = cp.Variable(), cp.Variable(), cp.Variable(), cp.Variable(2)
+    pair = cp.bmat([[x, 1], [1, y]]) >> 0
+    return {
+        "cone, not reached": cp.Problem(cp.Minimize(u[0]), [pair, cp.SOC(-y, u[1:2])]),
+        "cone": cp.Problem(cp.Minimize(-z), [pair, cp.SOC(-y, u)]),
+        "entry": cp.Problem(cp.Minimize(-x), [pair, cp.SOC(-y, u)]),
+        "row": cp.Problem(cp.Minimize(z), [pair, y <= 0]),
+        "two matrices": cp.Problem(cp.Minimize(z - x), [pair, cp.bmat([[z, 1], [1, -y]]) >> 0]),
+        "exponential": cp.Problem(cp.Minimize(z), [pair, y <= -1, cp.exp(x) <= 5]),
+        "square": cp.Problem(cp.Minimize(z + cp.sum_squares(u)), [pair, cp.SOC(-y - 1, u)]),
+    }
+
+
+@pytest.mark.parametrize("name", without_a_point())
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "BREGOPT"}, {"solver": "BREGOPT", "route": "cvxpy"}, {"method": "bregopt"}],
+    ids=["BREGOPT", "Clarabel", "method"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_rays_without_a_point_prove_nothing_unbounded(name, options):
+    """Clarabel calls five of them unbounded, and BREGOPT hands those over that no route decides."""
+    problem = without_a_point()[name]
+    try:
+        problem.solve(**options)
+    except cp.SolverError:
+        return
+    assert problem.status in ("infeasible", "infeasible_inaccurate", "infeasible_or_unbounded", "user_limit")
+
+
+@pytest.mark.parametrize("options", [{}, {"route": "cvxpy"}], ids=["own", "Clarabel"])
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_rays_with_a_point_do(options):
+    x, y, z, u = cp.Variable(), cp.Variable(), cp.Variable(), cp.Variable(2)
+    pair = cp.bmat([[x, 1], [1, y]]) >> 0
+    falling = [
+        cp.Problem(cp.Minimize(z), [pair, cp.SOC(y, u)]),
+        cp.Problem(cp.Minimize(-x), [pair, cp.SOC(y, u)]),
+        cp.Problem(cp.Minimize(z + cp.sum_squares(u)), [pair, cp.SOC(y, u)]),
+    ]
+    for problem in falling:
+        problem.solve(solver="BREGOPT", **options)
+        assert problem.status in ("unbounded", "unbounded_inaccurate")

@@ -335,7 +335,7 @@ def test_matrix_inequality_of_a_partial_transpose(d):
     S = ppt.dual_value
     assert np.allclose(S, S.conj().T)
     assert np.linalg.eigvalsh(S)[0] > -1e-7
-    assert "partial_transpose(X, axis=1) >> 0" in str(prob)
+    assert ppt.label == "partial_transpose(X, axis=1) >> 0"
 
 
 @pytest.mark.parametrize("write", [lambda X, B: X - B >> 0, lambda X, B: B << X[:, :], lambda X, B: X >> B])
@@ -384,7 +384,8 @@ def test_answers_pickle_and_start_the_next():
     assert prob.matrices == (X,)
     t.value = 1.01
     assert prob.solve(warm_start=True).status == "optimal"
-    assert "X 4 x 4 Hermitian psd" in str(prob)
+    assert "Hermitian" in str(prob)
+    assert "mathbb{H}_+^{4}" in prob._repr_latex_()
 
 
 def test_infeasible_rows_are_proven():

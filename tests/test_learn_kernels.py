@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from bregopt.learn import (
     KernelLearner,
     NearestCorrelation,
-    idealised_bounds,
+    idealized_bounds,
     pairs_from_labels,
     percentile_bounds,
     triplets_from_labels,
@@ -88,8 +88,8 @@ def test_triplets_are_of_nearest_points(seed, targets, impostors):
     assert {tuple(t) for t in some.tolist()} <= {tuple(t) for t in triplets.tolist()}
 
 
-def test_idealised_bounds_are_shares_of_the_distances():
-    upper, lower = idealised_bounds([[0.0], [1.0], [3.0]], [[0, 1]], [[0, 2], [1, 2]])
+def test_idealized_bounds_are_shares_of_the_distances():
+    upper, lower = idealized_bounds([[0.0], [1.0], [3.0]], [[0, 1]], [[0, 2], [1, 2]])
     assert np.allclose(upper, [0.75])
     assert np.allclose(lower, [11.25, 5.0])
 
@@ -107,9 +107,9 @@ def test_idealised_bounds_are_shares_of_the_distances():
         (lambda: percentile_bounds(np.zeros((9, 2))), "drop duplicates"),
         (lambda: percentile_bounds(POINTS[:1]), "minimum of 2"),
         (lambda: percentile_bounds(POINTS, (5, 101)), "percentiles"),
-        (lambda: idealised_bounds([[0.0], [0.0]], [[0, 1]], []), "pair 0, 1 of equal points"),
-        (lambda: idealised_bounds(POINTS, [[0, 1]], [], shrink=1.0), "shrink is 1"),
-        (lambda: idealised_bounds(POINTS, [[0, 1, 2]], []), r"expected \(k, 2\)"),
+        (lambda: idealized_bounds([[0.0], [0.0]], [[0, 1]], []), "pair 0, 1 of equal points"),
+        (lambda: idealized_bounds(POINTS, [[0, 1]], [], shrink=1.0), "shrink is 1"),
+        (lambda: idealized_bounds(POINTS, [[0, 1, 2]], []), r"expected \(k, 2\)"),
     ],
 )
 def test_what_gives_no_constraints_is_named(call, text):
@@ -127,7 +127,7 @@ def test_the_map_makes_the_learned_kernel(divergence):
     assert np.allclose(mapped @ mapped.T, learner.solution_.X.dense(), atol=1e-8)
     near, far = pairs_from_labels(LABEL[SOME], "auto")
     K = bo.PSD(30)
-    upper, lower = idealised_bounds(CENTERED[SOME], near, far)
+    upper, lower = idealized_bounds(CENTERED[SOME], near, far)
     gamma = 0.5 if divergence == "logdet" else 0.5 * np.sum(CENTERED[SOME] ** 2) / 4  # four eigenvalues
     rows = [
         bo.soft(bo.sq_distance(K, *near.T) / upper <= 1, gamma),
@@ -160,7 +160,7 @@ def test_new_points_agree_with_the_metric_of_the_same_problem():
     """With a linear kernel a new point moves by A = B B', learned as a metric from the same rows."""
     points = CENTERED[SOME]
     near, far = pairs_from_labels(LABEL[SOME])
-    upper, lower = idealised_bounds(points, near, far)
+    upper, lower = idealized_bounds(points, near, far)
     A = bo.PSD(4)
     rows = [
         bo.soft(bo.quad_form(points[near[:, 0]] - points[near[:, 1]], A) <= upper),

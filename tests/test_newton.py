@@ -26,7 +26,7 @@ from bregopt.routes.ipm import (
 )
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.groups import rows_of_blocks
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor, bordered, minimal_residual
+from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.projection.bounded_diagonal import simplex_shift
@@ -862,7 +862,7 @@ def test_where_the_first_start_leads_nowhere_the_central_path_does():
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_minimal_residual(seed):
+def test_corrections(seed):
     """Corrections by an inverse with a few wrong directions solve the system; none adds to the residual."""
     rng = np.random.default_rng(seed)
     n, wrong = 30, int(rng.integers(0, 4))
@@ -879,7 +879,30 @@ def test_minimal_residual(seed):
     for limit in (1, wrong, wrong + 2):
         if limit:
             tuning = InteriorPointTuning(refinements=limit)
-            (x,) = minimal_residual(right, [np.zeros(n)], correction, 0.0, tuning)
+            (x,) = Corrections(tuning).refined(right, [np.zeros(n)], correction, 0.0)
             left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
             assert left <= 1 + 1e-12
     assert left < 1e-8
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_corrections_serve_all_right_sides(seed):
+    """A right side that earlier corrections span needs no new one; new ones reduce the residual of others."""
+    rng = np.random.default_rng(seed)
+    n = 20
+    H = np.linalg.qr(rng.normal(size=(n, n)))[0] * rng.uniform(0.1, 10, n)
+    made = []
+
+    def correction(residual):
+        made.append(residual)
+        return [H @ residual, residual]
+
+    right, other = rng.normal(size=n), rng.normal(size=n)
+    shared = Corrections(InteriorPointTuning(refinements=4))
+    (x,) = shared.refined(right, [np.zeros(n)], correction, 0.0)
+    (again,) = shared.refined(H @ x, [np.zeros(n)], correction, 1e-8 * float(np.linalg.norm(H @ x)))
+    assert len(made) == 4
+    assert np.allclose(again, x)
+    (y,) = shared.refined(other, [np.zeros(n)], correction, 0.0)
+    (fewer,) = shared.refined(other, [np.zeros(n)], correction, np.inf)
+    assert np.linalg.norm(other - H @ y) <= np.linalg.norm(other - H @ fewer) * (1 + 1e-9)

@@ -268,13 +268,13 @@ class TestSolution:
         rows = [bo.diag(X) == 1, bo.soft(X[0, 1] >= 0.5), bo.sum(u) <= bo.trace(X)]
         lines = str(bo.Problem(bo.Maximize(-bo.logdet_div(X, np.eye(2)) + u[0]), rows)).splitlines()
         assert lines == [
-            "maximize    -logdet_div(X) + u[...]",
-            "subject to  diag(X) == 1   (2 rows)",
-            "            soft(X[0, 1] >= 0.5)",
-            "            sum(u) - trace(X) <= 0",
-            "over        X 2 x 2 psd, u (3,)",
+            "maximize    −D_LogDet(X, X₀) + u[…]",
+            "subject to  diag(X) = 1   (2 rows)",
+            "            X[0, 1] ≥ 0.5 (soft)",
+            "            Σ u − tr X ≤ 0",
+            "over        X ⪰ 0 (2 × 2), u (3)",
         ]
-        assert str(bo.Problem(bo.Minimize(bo.trace(X)))) == "minimize    trace(X)\nover        X 2 x 2 psd"
+        assert str(bo.Problem(bo.Minimize(bo.trace(X)))) == "minimize    tr X\nover        X ⪰ 0 (2 × 2)"
         mu = bo.Parameter(value=2.0, name="mu")
         weighed = bo.Minimize(0.5 * (mu * bo.frobenius_div(X, np.eye(2))) - X[0, 1])
         assert repr(weighed) == "Minimize(0.5 mu frobenius_div(X) - X[0, 1])"

@@ -10,7 +10,14 @@ import bregopt as bo
 from bregopt.presolve.revealed_faces import revealed_faces
 
 # Magnitudes of the optima from SDPLIB's table, and half a unit of their last digit.
-KNOWN = {"qap5": (436.0, 0.05), "hinf1": (2.0326, 5e-5), "hinf4": (274.76, 5e-3)}
+KNOWN = {
+    "qap5": (436.0, 0.05),
+    "hinf1": (2.0326, 5e-5),
+    "hinf3": (56.94, 5e-2),
+    "hinf4": (274.76, 5e-3),
+    "hinf5": (362.2, 1.0),
+    "hinf6": (448.9, 0.1),
+}
 
 
 def of_norm_one(S):

@@ -13,6 +13,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.program import LowRank
 from bregopt.program.rows import (
     FAMILIES,
+    Bilinear,
     Coordinates,
     DenseRows,
     Distances,
@@ -80,6 +81,18 @@ def examples(seed=0):
         "rank_one_pairs_parallel": (
             RankOnePairs(thin, 2 * thin, w),
             [5 * w[k] * np.outer(thin.toarray()[k], thin.toarray()[k]) for k in range(M)],
+        ),
+        "bilinear": (
+            Bilinear(Z[:3], W, i % 3, j % M, w),
+            [w[k] * sym(Z[i[k] % 3], W[j[k] % M]) for k in range(M)],
+        ),
+        "bilinear_sparse": (
+            Bilinear(thin, thin, i, i[::-1], w),
+            [w[k] * sym(thin.toarray()[i[k]], thin.toarray()[i[::-1][k]]) for k in range(M)],
+        ),
+        "bilinear_of_a_vector": (
+            Bilinear(sp.csr_array(sp.eye_array(N)), W[:1], i, 0 * i, w),
+            [w[k] * sym(unit(i[k]), W[0]) for k in range(M)],
         ),
         "sparse": (SparseRows.of(M, N, terms), sparse_stack),
         "dense": (DenseRows(stack), stack),

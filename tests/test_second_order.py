@@ -1,6 +1,7 @@
 """Second-order cones: their algebra, the method's steps, programs of known solution, the language, proofs."""
 
 import warnings
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -16,6 +17,7 @@ from bregopt.io.evaluate import evaluate
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
+from bregopt.program.scale import scale_of
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
@@ -490,7 +492,8 @@ def test_beside_divergences(divergence):
 def test_norms_in_specifications():
     names = {"x": bo.Variable(2, name="x"), "t": bo.Variable(name="t")}
     assert (
-        repr(evaluate("norm2(x - [1, 2]) <= t", names)) == "SecondOrderConstraint(norm2(x) <= t, dimension=3)"
+        repr(evaluate("norm2(x - [1, 2]) <= t", names))
+        == "SecondOrderConstraint(norm2(x + b) <= t, dimension=3)"
     )
     assert evaluate("sum_squares(x) <= 4", names).size == 3
 
@@ -587,6 +590,58 @@ def test_both_hooks_agree_with_clarabel(name, options):
     assert (extra["route"] if isinstance(extra, dict) else extra.solver) == "path"
     error = extra["error"] if isinstance(extra, dict) else extra.error
     peer.agrees(problem.value, error + 1e-7)
+
+
+def inequalities(seed, rows=1.0, bounds=1.0, costs=1.0):
+    """A matrix inequality, a cone and linear rows, with interiors on both sides, and scaled data."""
+    rng = np.random.default_rng(seed)
+    n, k, q, p = (int(rng.integers(2, 6)) for _ in range(4))
+    F, x0 = rng.normal(size=(k, n, n)), rng.normal(size=k)
+    F, B, Y = F + F.transpose(0, 2, 1), rng.normal(size=(n, n)), rng.normal(size=(n, n))
+    F_0 = B @ B.T + 0.1 * np.eye(n) - np.tensordot(x0, F, 1)
+    G, h, g, w = rng.normal(size=(q, k)), rng.normal(size=q), rng.normal(size=k), rng.normal(size=q)
+    radius = np.linalg.norm(G @ x0 + h) - g @ x0 + rng.random()
+    A = rng.normal(size=(p, k))
+    b = A @ x0 + rng.random(p)
+    c = np.tensordot(F, Y @ Y.T, 2) + (np.linalg.norm(w) + rng.random()) * g + G.T @ w - A.T @ rng.random(p)
+    x, s = cp.Variable(k), rows * bounds
+    matrix = s * F_0 + sum(x[i] * (rows * F[i]) for i in range(k))
+    cone = cp.SOC((rows * g) @ x + s * radius, (rows * G) @ x + s * h)
+    return cp.Problem(cp.Minimize((costs * c) @ x), [matrix >> 0, cone, (rows * A) @ x <= s * b])
+
+
+@pytest.mark.parametrize("data", ["rows", "bounds", "costs"])
+@pytest.mark.parametrize("options", [{"method": "bregopt", "solver": "path"}, {"solver": "BREGOPT"}])
+def test_scaled_inequalities_have_the_same_answer(data, options):
+    """With rows times 1e6 a fifth ended inaccurate: the scale of X depended on the units of variables."""
+    for seed in range(15):
+        plain = inequalities(seed)
+        plain.solve(**options)
+        assert plain.status == "optimal"
+        for factor in (1e-6, 1e6):
+            scaled = inequalities(seed, **{data: factor})
+            scaled.solve(**options)
+            assert scaled.status == "optimal"
+            expected = plain.value * (1.0 if data == "rows" else factor)
+            size = max(abs(expected), 1e-2 * factor if data != "rows" else 1e-2)
+            assert scaled.value == pytest.approx(expected, abs=1e-4 * size)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_units_of_variables_do_not_change_the_scales(seed):
+    program = bo.from_cvxpy(inequalities(seed)).program()
+    units = 10.0 ** np.random.default_rng(seed).integers(-6, 7, size=program.k)
+    units[program.cones.index] = 1.0
+    other = replace(
+        program,
+        B=sp.csr_array(program.B @ sp.diags_array(units)),
+        c=program.c * units,
+        u_lo=program.u_lo / units,
+        u_hi=program.u_hi / units,
+    )
+    assert scale_of(other).primal == pytest.approx(scale_of(program).primal, rel=1e-12)
+    assert scale_of(other).dual == pytest.approx(scale_of(program).dual, rel=1e-12)
+    np.testing.assert_allclose(other.row_units, program.row_units, rtol=1e-12)
 
 
 def test_variables_that_are_entries_of_an_affine_matrix_are_no_free_variables():

@@ -746,7 +746,7 @@ def test_keys_of_code_and_schema_agree():
     for kind, keys in KEYS.items():
         assert set(definitions[kind]["properties"]) == set(keys), kind
         assert definitions[kind]["additionalProperties"] is False
-    common = {"solver", *Settings.__dataclass_fields__} - {"tuning"}  # numbers of experts, not of files
+    common = {"solver", *Settings.__dataclass_fields__} - {"tuning", "callback"}  # no data of files
     assert set(SCHEMA["properties"]["solve"]["properties"]) == common
     for function in FUNCTIONS:
         assert function in SCHEMA["$defs"]["problem"]["description"]

@@ -4,7 +4,7 @@ from bregopt.certify.certificate import Certificate, certify, objective_size
 from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
-from bregopt.certify.point import Known, PrimalDualPoint
+from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor
 from bregopt.certify.proofs import is_farkas, is_ray
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
@@ -16,6 +16,7 @@ __all__ = [
     "certify",
     "check_families",
     "dimacs_errors",
+    "divergence_factor",
     "is_farkas",
     "is_ray",
     "lowest",

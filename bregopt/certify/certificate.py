@@ -30,7 +30,8 @@ class Certificate:
         Objective at ``X``, ``u``.
     dual : float
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is not
-        zero, it is the bound of the multipliers minus the first-order cost of the residual at ``X``, ``u``.
+        zero, it is the bound of the multipliers minus the cost of the residual at points up to four times as
+        large as ``X``, ``u``.
     gap : float
         `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
         hundredth of the objective's scale.

@@ -21,7 +21,7 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
@@ -31,7 +31,7 @@ from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 
-__all__ = ["DualBound", "Known", "PrimalDualPoint", "least_eigenvalue", "slack"]
+__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor", "least_eigenvalue", "slack"]
 
 # Computed once for each program; dropped with it.
 _sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
@@ -43,6 +43,7 @@ class Known(TypedDict, total=False):
     activity: Array
     magnitudes: Array
     costs: float
+    traces: Array
     penalties: float
     divergences: tuple[float, ...]
     cone_residual: float
@@ -61,7 +62,7 @@ class DualBound(NamedTuple):
     residual : float
         Distance of the multipliers from the domain of the bound, relative to the scale of the costs.
     cost : float
-        First-order cost of that residual at ``X`` and ``u``.
+        Cost of that residual at points up to four times as large as ``X`` and ``u``.
     """
 
     value: float
@@ -131,6 +132,11 @@ class PrimalDualPoint:
         return math.fsum(block.cost_value(X) for block, X in blocks)
 
     @cached_property
+    def traces(self) -> Array:
+        """The trace of each ``X``."""
+        return np.array([float(X.trace()) for X in self.X])
+
+    @cached_property
     def penalties(self) -> float:
         """The sum of the penalties of soft rows."""
         return float(self.program.bounds.penalty(self.activity).sum())
@@ -138,10 +144,12 @@ class PrimalDualPoint:
     @cached_property
     def divergences(self) -> tuple[float, ...]:
         """``D(X, X0)`` of each block, zero for a block without a divergence."""
-        return tuple(
-            0.0 if block.nearness is None else divergence_of(block.nearness).value(np.asarray(X))
-            for block, X in zip(self.program.blocks, self.X, strict=True)
-        )
+        program, values = self.program, [0.0] * len(self.program.blocks)
+        for b in program.curved:
+            nearness = program.blocks[b].nearness
+            if nearness is not None:
+                values[b] = divergence_of(nearness).value(np.asarray(self.X[b]))
+        return tuple(values)
 
     @cached_property
     def primal(self) -> float:
@@ -150,9 +158,10 @@ class PrimalDualPoint:
         terms = [self.penalties, self.costs]
         if program.k:
             terms.append(float(program.c @ self.u))
-        for block, divergence in zip(program.blocks, self.divergences, strict=True):
-            if block.nearness is not None:
-                terms.append(block.nearness.mu * divergence)
+        for b in program.curved:
+            nearness = program.blocks[b].nearness
+            if nearness is not None:
+                terms.append(nearness.mu * self.divergences[b])
         return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset
 
     @cached_property
@@ -175,7 +184,7 @@ class PrimalDualPoint:
         if program.k:
             residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
         if residual:
-            residual *= _divergence_factor(program, self.X, self.u)
+            residual *= divergence_factor(self)
         return max(residual, self.cone_residual, self.cap_violation.residual)
 
     @cached_property
@@ -200,8 +209,10 @@ class PrimalDualPoint:
     @cached_property
     def matrix_terms(self) -> tuple[float, ...]:
         """``min_X <C - A*(y), X> + mu D(X, X0)`` by blocks; zero for one without divergence and cap."""
-        blocks = enumerate(self.program.blocks)
-        return tuple(0.0 if _is_linear(block) else self._matrix_term(b) for b, block in blocks)
+        terms = [0.0] * len(self.program.blocks)
+        for b in self.program.curved:
+            terms[b] = self._matrix_term(b)
+        return tuple(terms)
 
     @cached_property
     def smallest_eigenvalues(self) -> tuple[float, ...]:
@@ -210,7 +221,7 @@ class PrimalDualPoint:
         Zero may also stand for a positive bound, where that has no use.
         """
         program = self.program
-        linear = [b for b, block in enumerate(program.blocks) if _is_linear(block)]
+        linear = sorted(set(range(len(program.blocks))).difference(program.curved))
         if not linear:
             return (0.0,) * len(program.blocks)
         traces = trace_bounds(program)
@@ -231,13 +242,13 @@ class PrimalDualPoint:
                 terms.append(trace.least(smallest))
             elif smallest < 0:
                 least = min(least, smallest)
-                cost -= smallest * float(self.X[b].trace())
+                cost -= smallest * float(self.traces[b])
         if least < 0:
             residual = _relative_to_costs(self.program, -least, self.y)
         box, miss, left = _box_minimum(self.program, self.u, self.y)
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
-        return DualBound(value, max(residual, miss), cost + left)
+        return DualBound(value, max(residual, miss), LARGEST_OPTIMUM * (cost + left))
 
     def _matrix_term(self, b: int) -> float:
         nearness, cap = self.program.blocks[b].nearness, self.program.blocks[b].cap
@@ -257,11 +268,6 @@ class PrimalDualPoint:
 
 def _is_exact(trace: TraceBound | None) -> bool:
     return trace is not None and trace.exact
-
-
-def _is_linear(block: Block) -> bool:
-    """Whether the objective is linear in a matrix whose eigenvalues have no upper bound."""
-    return block.nearness is None and block.cap is None
 
 
 def slack(
@@ -364,7 +370,7 @@ def _row_residual(point: PrimalDualPoint) -> float:
     program, missed = point.program, point.violations
     if not missed.any():
         return 0.0
-    norms, sizes, rho = program.row_sizes, program.bounds.sizes, scale_of(program).primal
+    norms, sizes, rho = program.row_units, program.bounds.sizes, scale_of(program).primal
     reach = np.maximum(sizes, ROW_NOISE * norms * rho)
     if program.k:
         reach = np.maximum(reach, program.absolute_B @ np.abs(point.u))
@@ -393,20 +399,18 @@ def _second_order_residual(program: Program, u: Array) -> float:
     return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
 
 
-def _divergence_factor(program: Program, X: Sequence[Matrix], u: Array) -> float:
+def divergence_factor(point: PrimalDualPoint) -> float:
     """Return the size of ``X`` and ``u`` as a multiple of ``DIVERGENT`` times their scale, at least one.
 
     Rows that only a divergent sequence meets in the limit are met to any accuracy by large enough matrices.
     """
+    program, traces = point.program, point.traces
     usual = DIVERGENT * scale_of(program).primal
-    variables = float((np.abs(u) * program.column_sizes).max()) if program.k else 0.0
-    largest = max([variables, *(float(X_b.trace()) for X_b in X)])
-    if largest <= usual:
+    variables = float((np.abs(point.u) * program.column_sizes).max()) if program.k else 0.0
+    if max(variables, float(traces.max(initial=0.0))) <= usual:
         return 1.0
-    traces = [
-        float(X_b.trace()) for X_b, bound in zip(X, trace_bounds(program), strict=True) if bound is None
-    ]
-    return max([1.0, variables / usual, *(trace / usual for trace in traces)])
+    free = np.array([bound is None for bound in trace_bounds(program)], dtype=bool)
+    return max(1.0, variables / usual, float(traces[free].max(initial=0.0)) / usual)
 
 
 def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy.settings as s
 import numpy as np
@@ -22,7 +22,15 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic import Conic, read_conic
 from bregopt.cvxpy.conic.quadratic import QuadraticCost, with_quadratic_cost
-from bregopt.cvxpy.conic.solve import Outcome, certified_status, solve_conic, status_of
+from bregopt.cvxpy.conic.solve import (
+    INFEASIBLE_OR_UNBOUNDED,
+    UNBOUNDED,
+    Outcome,
+    certified_status,
+    solve_conic,
+    status_of,
+    with_a_point,
+)
 from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Program
@@ -129,14 +137,35 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         tol = float(options.get("tol", _TOL))
         if conic is not None:  # our certificate is stricter, and Clarabel's last steps converge fast
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
+        found = self._by_clarabel(data, warm_start, verbose, options)
+        found = replace(found, stats={**found.stats, "reason": reason})
+        if conic is not None and found.z is not None:
+            x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
+            found = replace(found, status=certified_status(conic, found.status, x, z, tol))
+        return self._with_a_point(found, data, options, tol) if found.status in UNBOUNDED else found
+
+    def _by_clarabel(
+        self, data: Mapping[str, Any], warm_start: bool, verbose: bool, options: Mapping[str, Any]
+    ) -> Outcome:
         result = super().solve_via_data(data, warm_start, verbose, _clarabel_options(options))
-        z = None if result.z is None else np.array(result.z)
-        stats = {"route": "CLARABEL", "reason": reason}
-        x, status = np.array(result.x), str(result.status)
-        if conic is not None and z is not None:
-            x_all, z_all = (x, z) if quadratic is None else _extended(quadratic, status, x, z)
-            status = certified_status(conic, status, x_all, z_all, tol)
-        return Outcome(status, x, z, result.obj_val, result.solve_time, result.iterations, stats)
+        x, z = np.array(result.x), None if result.z is None else np.array(result.z)
+        stats = {"route": "CLARABEL"}
+        return Outcome(str(result.status), x, z, result.obj_val, result.solve_time, result.iterations, stats)
+
+    def _with_a_point(
+        self, unbounded: Outcome, data: Mapping[str, Any], options: Mapping[str, Any], tol: float
+    ) -> Outcome:
+        """Return the outcome "unbounded" if a feasible point is found, else what a ray alone proves."""
+        aimless = {name: value for name, value in data.items() if name != s.P}
+        aimless[s.C] = np.zeros(len(data[s.C]))
+        found = self._by_clarabel(aimless, False, False, options)
+        conic = None if _not_ours(data) else _conic(aimless)
+        return with_a_point(unbounded, found, conic, tol)
+
+    STATUS_MAP: ClassVar[dict[str, str]] = {
+        **CLARABEL.STATUS_MAP,
+        INFEASIBLE_OR_UNBOUNDED: s.INFEASIBLE_OR_UNBOUNDED,
+    }
 
     def invert(self, solution: Outcome, inverse_data: Any) -> Any:
         """Return the answer in the user's terms."""
@@ -245,9 +274,11 @@ def _shortened(found: Outcome, quadratic: QuadraticCost) -> Outcome:
     return replace(found, x=x, z=z, obj_val=quadratic.value(x))
 
 
-def _extended(quadratic: QuadraticCost, status: str, x: Array, z: Array) -> tuple[Array, Array]:
+def _extended(quadratic: QuadraticCost, found: Outcome) -> tuple[Array, Array]:
     """Return an answer of Clarabel to the given program as one to the program with a linear cost."""
-    return (quadratic.extended_proof if "Infeasible" in status else quadratic.extended)(x, z)
+    assert found.z is not None
+    extended = quadratic.extended_proof if "Infeasible" in found.status else quadratic.extended
+    return extended(found.x, found.z)
 
 
 def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bregopt.arrays import IntArray
 from bregopt.routes.solution import Solution
 
-__all__ = ["Labels", "aligned", "labeled", "labels_of"]
+__all__ = ["Labels", "aligned", "labeled", "labels_of", "pair_labels"]
 
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
@@ -60,6 +61,12 @@ def labeled(solution: Solution, labels: Labels) -> Solution:
         return solution
     pandas = importlib.import_module("pandas")
     return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))
+
+
+def pair_labels(labels: Labels, i: IntArray, j: IntArray) -> Labels:
+    """Return the labels of pairs of rows, a ``pandas.MultiIndex``."""
+    pandas = importlib.import_module("pandas")
+    return pandas.MultiIndex.from_arrays([labels[i], labels[j]])
 
 
 def _is_pandas(value: Any, *names: str) -> bool:

@@ -9,7 +9,7 @@ require("sklearn", "learn")
 
 from bregopt.learn.constraints import pairs_from_labels, triplets_from_labels  # noqa: E402
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
-from bregopt.learn.distance_bounds import idealised_bounds, percentile_bounds  # noqa: E402
+from bregopt.learn.distance_bounds import idealized_bounds, percentile_bounds  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
 from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402
@@ -22,7 +22,7 @@ __all__ = [
     "PairDefiniteBoost",
     "SoftMarginMetricLearner",
     "VonNeumannMetricLearner",
-    "idealised_bounds",
+    "idealized_bounds",
     "pairs_from_labels",
     "percentile_bounds",
     "triplets_from_labels",

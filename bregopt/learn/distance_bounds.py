@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.learn.constraints import generator, index_rows, random_pairs
 
-__all__ = ["idealised_bounds", "percentile_bounds", "sq_distances"]
+__all__ = ["idealized_bounds", "percentile_bounds", "sq_distances"]
 
 _PAIRS_FOR_PERCENTILES = 100_000  # size of the sample; of fewer pairs all are used
 
@@ -62,7 +62,7 @@ def percentile_bounds(
     return upper, lower
 
 
-def idealised_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25) -> tuple[Array, Array]:
+def idealized_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25) -> tuple[Array, Array]:
     """Return bounds that decrease or increase the squared distance of each pair by a share of itself.
 
     Parameters

@@ -12,7 +12,7 @@ from bregopt import PSD, soft, sq_distance
 from bregopt.arrays import Array, IntArray, finite_array, positive_number
 from bregopt.learn.base import softened
 from bregopt.learn.constraints import index_rows
-from bregopt.learn.distance_bounds import idealised_bounds, sq_distances
+from bregopt.learn.distance_bounds import idealized_bounds, sq_distances
 from bregopt.modeling.constraints import Constraint
 
 __all__ = ["KernelRows"]
@@ -37,7 +37,7 @@ class KernelRows:
         near = index_rows(similar, "similar", self.K.n, 2)
         far = index_rows(dissimilar, "dissimilar", self.K.n, 2)
         near = near[sq_distances(self.G0, near) > 0]  # equal points stay equal in any kernel of this range
-        upper, lower = idealised_bounds(self.G0, near, far, shrink)
+        upper, lower = idealized_bounds(self.G0, near, far, shrink)
         if len(near):
             yield softened(sq_distance(self.K, *near.T) / upper <= 1, self.gamma, self.scale)
         if len(far):

@@ -1,4 +1,4 @@
-"""Affine atoms of a matrix variable, each as one vectorized row family."""
+"""Affine atoms, of matrix variables as one vectorized row family each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from bregopt.arrays import (
     symmetrized,
 )
 from bregopt.modeling.complex_expressions import ComplexExpression
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
+from bregopt.modeling.products import product
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 
@@ -30,37 +31,45 @@ _SPARSE_SHARE = 0.2
 
 
 def diag(X: Any) -> Any:
-    """Return the diagonal of a matrix variable, or of a complex expression.
+    """Return the diagonal of a square matrix, or the diagonal matrix of a vector.
 
     Parameters
     ----------
-    X : PSD or ComplexExpression
+    X : PSD, or any expression of shape (n, n) or (n,)
 
     Returns
     -------
     Expression
-        Shape ``(n,)``; complex unless `X` is a variable.
+        Shape ``(n,)`` of a matrix, ``(n, n)`` of a vector. Complex for a complex expression, but real for a
+        Hermitian variable.
 
     Raises
     ------
-    TypeError
-        If `X` is no matrix variable.
+    TypeError, ValueError
+        If `X` is no square matrix and no vector.
     """
+    if isinstance(X, HermitianPSD):
+        return replace(X[np.diag_indices(X.n)].real, label=f"diag({X.name})")
     if isinstance(X, ComplexExpression):
-        entries = X[np.diag_indices(X.shape[0])]
-        return replace(entries.real, label=f"diag({X.label})") if isinstance(X, HermitianPSD) else entries
-    order = np.arange(_matrix(X, "diag").n)
-    return Expression(
-        (X.n,), np.zeros(X.n), {X: Entries(X.n, order, order, np.ones(X.n))}, label=f"diag({X.name})"
-    )
+        return ComplexExpression(diag(X.real), diag(X.imag), f"diag({X.label})")
+    if isinstance(X, PSD):
+        order = np.arange(X.n)
+        rows = Entries(X.n, order, order, np.ones(X.n))
+        return Expression((X.n,), np.zeros(X.n), {X: rows}, label=f"diag({X.name})")
+    e = _operand(X, "diag")
+    if len(e.shape) != 1:
+        return _diagonal(e, "diag")
+    n, order = e.size, np.arange(e.size)
+    S = sp.csr_array((np.ones(n), (order * (n + 1), order)), (n * n, n))
+    return e.combined(S, (n, n), f"diag({e.label})")
 
 
 def trace(X: Any) -> Any:
-    """Return the trace of a matrix variable, or of a complex expression.
+    """Return the trace of a square matrix; that of a Hermitian variable is real.
 
     Parameters
     ----------
-    X : PSD or ComplexExpression
+    X : PSD, or any expression of shape (n, n), such as ``M @ X``
 
     Returns
     -------
@@ -69,26 +78,29 @@ def trace(X: Any) -> Any:
 
     Raises
     ------
-    TypeError
-        If `X` is no matrix variable.
+    TypeError, ValueError
+        If `X` is no square matrix.
     """
     if isinstance(X, HermitianPSD):
-        return replace(sum(diag(X)), label=f"trace({X.name})")
+        return replace(diag(X).summed(), label=f"trace({X.name})")
     if isinstance(X, ComplexExpression):
-        return sum(diag(X))
-    order = np.arange(_matrix(X, "trace").n)
+        return ComplexExpression(trace(X.real), trace(X.imag), f"trace({X.label})")
+    if not isinstance(X, PSD):
+        e = _operand(X, "trace")
+        return replace(_diagonal(e, "trace").summed(), label=f"trace({e.label})")
+    order = np.arange(X.n)
     terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
     return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
 
 
-def inner(A: Any, X: PSD) -> Expression:
-    """Return ``<A, X> = tr(A X)``.
+def inner(A: Any, X: Any) -> Expression:
+    """Return ``<A, X>``, the sum of the products of the entries: ``tr(A X)`` for a symmetric ``X``.
 
     Parameters
     ----------
-    A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n)
-        Symmetric, or Hermitian for a Hermitian variable.
-    X : PSD
+    A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n); or Parameter
+        Symmetric if `X` is a variable, Hermitian if that is Hermitian.
+    X : PSD, or any expression of the shape of `A`
 
     Returns
     -------
@@ -98,9 +110,14 @@ def inner(A: Any, X: PSD) -> Expression:
     Raises
     ------
     TypeError, ValueError
-        If `A` is not symmetric, not of the order of `X`, not finite real numbers, or has no matrix.
+        If `A` is not of the shape of `X`, not finite real numbers, has no matrix, or is not symmetric for a
+        variable `X`.
     """
-    n = _matrix(X, "inner").n
+    if isinstance(A, Operand):
+        return _inner_of_expressions(A.expression(), as_expression(X, "X of inner"))
+    if not isinstance(X, PSD | HermitianPSD):
+        return _inner_of_expression(A, as_expression(X, "X of inner"))
+    n = X.n
     single, stack = _matrices(A)
     if not stack:
         raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {n}")
@@ -115,6 +132,34 @@ def inner(A: Any, X: PSD) -> Expression:
         if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
             rows = SparseRows.of(rows.m, X.n, rows.coordinates())
     return Expression(() if single else (rows.m,), np.zeros(rows.m), {X: rows}, label=f"inner(A, {X.name})")
+
+
+def _inner_of_expressions(A: Expression, e: Expression) -> Expression:
+    if A.shape != e.shape:
+        raise ValueError(f"A of inner has shape {A.shape}; expected {e.shape}")
+    return replace(product(A, e).summed(), label=f"inner({A.label}, {e.label})")
+
+
+def _inner_of_expression(A: Any, e: Expression) -> Expression:
+    if len(e.shape) != 2:
+        raise ValueError(f"X of inner has shape {e.shape}; expected a matrix")
+    single, stack = _matrices(A)
+    flat = [finite_array(a, "A of inner", ndim=2) for a in stack]
+    for matrix in flat:
+        if matrix.shape != e.shape:
+            raise ValueError(f"A of inner has shape {matrix.shape}; expected {e.shape}")
+    if not flat:
+        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of shape {e.shape}")
+    S = sp.csr_array(np.array([matrix.ravel() for matrix in flat]))
+    return e.combined(S, () if single else (len(flat),), f"inner(A, {e.label})")
+
+
+def _diagonal(e: Expression, atom: str) -> Expression:
+    if len(e.shape) != 2 or e.shape[0] != e.shape[1]:
+        expected = "a square matrix or a vector" if atom == "diag" else "a square matrix"
+        raise ValueError(f"X of {atom} has shape {e.shape}; expected {expected}")
+    n = e.shape[0]
+    return e.taken(np.arange(n) * (n + 1), (n,), f"diag({e.label})")
 
 
 def quad_form(Z: Any, X: PSD) -> Expression:
@@ -152,7 +197,12 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     m = matrix.shape[0]
     if m == 0:
         raise ValueError("Z of quad_form has no rows; expected at least one")
-    return Expression(shape, np.zeros(m), {X: RankOne(matrix, np.ones(m))}, label=f"quad_form(Z, {X.name})")
+    return Expression(
+        shape,
+        np.zeros(m),
+        {X: RankOne(matrix, np.ones(m))},
+        label=f"quad_form({'Z' if shape else 'z'}, {X.name})",
+    )
 
 
 def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
@@ -197,26 +247,43 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
-def sum(expression: Any) -> Any:
-    """Return the sum of all elements of an expression.
+def sum(expression: Any, axis: int | None = None) -> Any:
+    """Return the sum of all elements of an expression, or the sums along an axis.
 
     Parameters
     ----------
     expression : Expression, variable, parameter or array_like
+    axis : int, optional
+        The axis that is summed, as in NumPy; None for all.
 
     Returns
     -------
     Expression
-        A scalar.
+        A scalar, or an array without that axis.
 
     Raises
     ------
     TypeError, ValueError
-        If numbers are not finite and real, or there are none.
+        If numbers are not finite and real, there are none, or the expression has no such axis.
     """
     if isinstance(expression, ComplexExpression):
-        return ComplexExpression(sum(expression.real), sum(expression.imag), f"sum({expression.label})")
-    return as_expression(expression, "expression of sum").summed()
+        real, imag = (sum(part, axis) for part in (expression.real, expression.imag))
+        return ComplexExpression(real, imag, f"sum({expression.label})")
+    e = as_expression(expression, "expression of sum")
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer)):
+        raise TypeError(f"axis of sum is {axis!r}; expected an integer or None")
+    if axis is not None and not -len(e.shape) <= axis < len(e.shape):
+        raise ValueError(f"axis of sum is {axis}, but {e.label} has shape {e.shape}")
+    return e.summed(axis)
+
+
+def _operand(X: Any, atom: str) -> Expression:
+    if not isinstance(X, Operand):
+        raise TypeError(
+            f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable or an expression; for numbers "
+            f"there is np.{atom}"
+        )
+    return X.expression()
 
 
 def _matrix(X: Any, atom: str) -> PSD | HermitianPSD:

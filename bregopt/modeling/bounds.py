@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.naming import axes_of
 
 __all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
 
@@ -49,8 +49,10 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
         except ValueError:
             raise ValueError(f"{name} of between has shape {bound.shape}; expected {e.shape}") from None
     _check_order(e, *ends)
-    lower, upper = (end.plus(-e.constant_part()) for end in ends)
-    return Constraint(e.variable_part(), lower, upper, "between")
+    below, above = (end.plus(-e.constant_part()) for end in ends)
+    constraint = Constraint(e.variable_part(), below, above, "between")
+    constraint.axes = axes_of(lower, e.shape) or axes_of(upper, e.shape)
+    return constraint
 
 
 def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -> Constraint:
@@ -87,15 +89,18 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
         raise ValueError(f"{constraint.label} is soft already")
     if penalty is not None and penalty not in PENALTIES:
         raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
-    if isinstance(gamma, Parameter):
-        if gamma.shape not in ((), constraint.shape):
-            raise ValueError(f"gamma of soft has shape {gamma.shape}; expected () or {constraint.shape}")
-        weight: Array | Parameter = gamma
-    elif isinstance(gamma, Operand):
-        raise TypeError("gamma of soft is an expression; expected numbers or a Parameter")
+    weight: Array | Expression
+    if isinstance(gamma, Operand):
+        weight = gamma.expression()
+        if not weight.is_constant:
+            raise TypeError(
+                f"gamma of soft is {weight.label}, with variables; expected numbers or a Parameter"
+            )
+        if weight.shape not in ((), constraint.shape):
+            raise ValueError(f"gamma of soft has shape {weight.shape}; expected () or {constraint.shape}")
     else:
         weight = broadcast_gamma(finite_array(gamma, "gamma of soft"), constraint.shape)
-    return Constraint(
+    bent = Constraint(
         constraint.body,
         constraint.lower,
         constraint.upper,
@@ -103,6 +108,8 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
         SoftPenalty(weight, penalty),
         constraint.mirrored,
     )
+    bent.name, bent.axes = constraint.name, constraint.axes
+    return bent
 
 
 def broadcast_gamma(gamma: Array, shape: tuple[int, ...]) -> Array:

@@ -16,15 +16,17 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compiled import AffineBounds, Compiled, slices
+from bregopt.modeling.compiled import Compiled, slices
 from bregopt.modeling.cone_rows import rows_of_cones
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize, SquaresTerm
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
-from bregopt.program.rows import Rows, concatenate_rows
+from bregopt.program import Block, Bounds, LinearMap, Program, Term
+from bregopt.program.rows import Rows, concatenate_rows, storage
 
 __all__ = ["Compiled", "compile_problem"]
 
@@ -33,30 +35,39 @@ _SIDES = (("lower", -np.inf), ("upper", np.inf))
 
 
 def compile_problem(
-    objective: Minimize, declared: Sequence[Constraint | EigenvalueBound | SecondOrderConstraint]
+    objective: Minimize,
+    declared: Sequence[Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint],
 ) -> Compiled:
     """Return the compiled problem.
 
     Raises
     ------
     ValueError
-        If there is no matrix variable, two divergences of one variable, or two variables of one name.
+        If there is no psd matrix, two divergences of one variable, or two variables of one name.
     """
     constraints = [c for c in declared if isinstance(c, Constraint)]
     caps = [c for c in declared if isinstance(c, EigenvalueBound)]
     cones = tuple(c for c in declared if isinstance(c, SecondOrderConstraint))
     squares = [_soft_square(term, objective.sign) for term in objective.expression.squares]
-    bodies = [*(c.body for c in (*constraints, *squares)), *(c.body for c in cones)]
+    inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
+    bodies = [c.body for c in (*constraints, *squares)]
+    bodies += [*(c.body for c in cones), *(c.body for c in inequalities)]
     expressions = [objective.expression.affine, *bodies]
-    mentioned = [*(e.psd.keys() for e in expressions), [c.X for c in caps]]
-    matrices = _ordered([t.X for t in objective.expression.terms], *mentioned)
-    variables = _ordered(*(e.variables.keys() for e in expressions))
+    mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
+    found = _ordered([t.X for t in objective.expression.terms], *mentioned)
+    own_matrices, slacks = (tuple(X for X in found if X.is_slack is side) for side in (False, True))
+    variables = _ordered(*(e.operands("variables") for e in expressions))
+    in_matrices = rows_of_inequalities(inequalities, PSD)
+    matrices = (*own_matrices, *slacks, *in_matrices.matrices)
     if not matrices:
-        raise ValueError("the problem has no bo.PSD variable; for problems without one use CVXPY itself")
+        raise ValueError(
+            "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
+            "itself"
+        )
     _check_names([*matrices, *variables])
-    blocks = tuple(_block(X, objective, caps) for X in matrices)
+    blocks = tuple(_block(X, objective) for X in matrices)
     in_cones = rows_of_cones(variables, cones)
-    constraints += [*in_cones.rows, *squares]
+    constraints += [*in_matrices.rows, *in_cones.rows, *squares]
     own, variables = variables, (*variables, *in_cones.variables)
     template = Program(
         blocks=blocks,
@@ -66,24 +77,28 @@ def compile_problem(
         c=_variable_cost(variables, objective),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
-        labels=tuple((c.label, c.size) for c in constraints),
+        labels=tuple((c.declared.title, c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(objective, constraints)
+    parameters = _parameters(objective, constraints, caps)
     lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
+    number = {X: b for b, X in enumerate(matrices)}
     return Compiled(
-        matrices,
+        own_matrices,
         own,
         parameters,
         tuple(constraints),
         cones,
+        tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
+        tuple(caps),
         objective,
         lower,
         upper,
         parameter_slopes,
+        _parametric_parts(matrices, variables, parameters, constraints, objective),
         template,
     )
 
@@ -92,20 +107,21 @@ def _soft_square(term: SquaresTerm, sign: float) -> Constraint:
     """Return soft rows that pay the sum of squares in the objective."""
     e = term.argument
     bound = -e.constant_part()
-    penalty = SoftPenalty(np.full(e.size, sign * term.weight), "square")
+    weight = sign * term.weight
+    gamma = np.full(e.size, weight) if term.parameter is None else term.parameter.times(weight)
+    penalty = SoftPenalty(gamma, "square")
     return Constraint(e.variable_part(), bound, bound, "==", penalty)
 
 
-def _block(X: PSD, objective: Minimize, caps: Sequence[EigenvalueBound]) -> Block:
+def _block(X: PSD, objective: Minimize) -> Block:
+    """Return the block of a matrix variable; its divergence and its cap may depend on parameters."""
     terms = [t for t in objective.expression.terms if t.X is X]
     if len(terms) > 1:
         raise ValueError(f"{X.name} has {len(terms)} divergences in the objective; expected at most one")
-    nearness = Nearness(terms[0].divergence, terms[0].X0, parameters=terms[0].parameters) if terms else None
     cost = objective.expression.affine.psd.get(X)
     if cost is not None and objective.sign < 0:
         cost = cost.scale(np.array([-1.0]))
-    cap = min((c.cap for c in caps if c.X is X), default=None)
-    return Block(X.name, X.n, cost, nearness, cap=cap)
+    return Block(X.name, X.n, cost)
 
 
 def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
@@ -117,9 +133,11 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     start = 0
     for c in constraints:
+        parametric = multiplied_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
-            factor = getattr(rows, "Z", getattr(rows, "U", None))
-            key = (number[X], type(rows), sp.issparse(factor))
+            if X in parametric:
+                continue
+            key = (number[X], type(rows), storage(rows))
             at, rows = _mentioned(rows)
             if len(at):
                 grouped.setdefault(key, []).append((start + at, rows))
@@ -135,6 +153,25 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
     return LinearMap(start, tuple(X.n for X in matrices), terms)
 
 
+def _parametric_parts(
+    matrices: tuple[PSD, ...],
+    variables: tuple[Variable, ...],
+    parameters: tuple[Parameter, ...],
+    constraints: Sequence[Constraint],
+    objective: Minimize,
+) -> ParametricParts:
+    """Return the coefficients that depend on parameters."""
+    if not any(e.products for e in (objective.expression.affine, *(c.body for c in constraints))):
+        return ParametricParts()
+    return ParametricParts.of(
+        {X: b for b, X in enumerate(matrices)},
+        {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
+        dict(zip(parameters, slices(parameters), strict=True)),
+        [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)],
+        objective.expression.affine.times(objective.sign),
+    )
+
+
 def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
     """Return the indices of the nonzero rows of a family, and these rows."""
     at = rows.nonzero()
@@ -142,14 +179,23 @@ def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
 
 
 def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
-    m = sum(c.size for c in constraints)
-    k = sum(u.size for u in variables)
-    if not constraints or not variables:
+    """Return the coefficients of the ordinary variables in all rows."""
+    columns = dict(zip(variables, slices(variables), strict=True))
+    entries = [
+        (
+            np.repeat(np.arange(rows.start, rows.stop), np.diff(matrix.indptr)),
+            columns[u].start + matrix.indices,
+            matrix.data,
+        )
+        for c, rows in zip(constraints, slices(constraints), strict=True)
+        for u, matrix in c.body.variables.items()
+    ]
+    m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
+    if not entries:
         return _nothing(m, k)
-    rows = [sp.hstack([_columns(c.body, u) for u in variables], format="csr") for c in constraints]
-    B = sp.csr_array(sp.vstack(rows, format="csr"))
-    B.eliminate_zeros()
-    return B
+    row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    kept = np.flatnonzero(value)
+    return sp.csr_array((value[kept], (row[kept], column[kept])), (m, k))
 
 
 @lru_cache(maxsize=64)
@@ -158,30 +204,29 @@ def _nothing(m: int, k: int) -> Any:
     return sp.csr_array((m, k))
 
 
-def _columns(e: Affine, u: Variable) -> Any:
-    return e.variables.get(u, sp.csr_array((e.size, u.size)))
-
-
 def _variable_cost(variables: tuple[Variable, ...], objective: Minimize) -> Array:
-    affine = objective.expression.affine
-    parts = [_columns(affine, u).toarray().ravel() for u in variables]
+    given = objective.expression.affine.variables
+    parts = [given[u].toarray().ravel() if u in given else np.zeros(u.size) for u in variables]
     cost: Array = objective.sign * np.concatenate([np.zeros(0), *parts])
     return cost
 
 
-def _parameters(objective: Minimize, constraints: Sequence[Constraint]) -> tuple[Parameter, ...]:
-    found: list[Iterable[Parameter]] = [objective.expression.affine.parameters.keys()]
-    found.append([t.parameter for t in objective.expression.terms if t.parameter is not None])
+def _parameters(
+    objective: Minimize, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
+) -> tuple[Parameter, ...]:
+    expression = objective.expression
+    parts: list[Any] = [expression.affine, *(t.parameter for t in expression.terms)]
+    parts += [s.parameter for s in expression.squares]
     for c in constraints:
-        found.extend(end.parameters.keys() for end in (c.lower, c.upper) if end is not None)
-        if c.penalty is not None and isinstance(c.penalty.gamma, Parameter):
-            found.append([c.penalty.gamma])
-    return _ordered(*found)
+        parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
+    parts += [c.cap for c in caps]
+    found = [part.operands("parameters") for part in parts if isinstance(part, Affine)]
+    return _ordered(*found, *(t.data for t in expression.terms))
 
 
 def _bounds_of_side(
     parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, missing: float
-) -> AffineBounds:
+) -> AffineNumbers:
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
     columns = dict(zip(parameters, slices(parameters), strict=True))
     m = sum(c.size for c in constraints)
@@ -195,13 +240,13 @@ def _bounds_of_side(
                 coo = slope.tocoo()
                 terms.append((rows.start + coo.coords[0], columns[p].start + coo.coords[1], coo.data))
     if not terms:
-        return AffineBounds(constant, None)
+        return AffineNumbers(constant, None)
     row, at, value = (np.concatenate(part) for part in zip(*terms, strict=True))
-    return AffineBounds(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
+    return AffineNumbers(constant, sp.csr_array((value, (row, at)), (m, sum(p.size for p in parameters))))
 
 
 def _parameter_slopes(
-    parameters: tuple[Parameter, ...], lower: AffineBounds, upper: AffineBounds
+    parameters: tuple[Parameter, ...], lower: AffineNumbers, upper: AffineNumbers
 ) -> Iterator[tuple[Parameter, Any, Any]]:
     """Yield each parameter that occurs in bounds, with its columns of their slopes."""
     start = 0

@@ -3,46 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.divergences import DIVERGENCES, SCALARS
+from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import DivergenceTerm, Minimize
+from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program import Block, Bounds, ParameterSlope, Penalty, Program
+from bregopt.program import (
+    Block,
+    Bounds,
+    Declaration,
+    LinearMap,
+    Nearness,
+    ParameterSlope,
+    Penalty,
+    Program,
+)
 
-__all__ = ["AffineBounds", "Compiled", "slices"]
+__all__ = ["Compiled", "slices"]
 
-
-@dataclass(frozen=True, eq=False)
-class AffineBounds:
-    """The lower or upper bounds of all rows: constants, infinite where there is no bound, plus parameters.
-
-    `slope` maps the values of all parameters to their part of the bounds; None without parameters.
-    """
-
-    constant: Array
-    slope: Any
-
-    def at(self, values: Array) -> Array:
-        """Return the bounds at the concatenated values of all parameters."""
-        ends: Array = self.constant if self.slope is None else self.constant + self.slope @ values
-        return ends
+_NO_INDEX = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A compiled problem: its variables in order, and a program without the values of parameters.
 
-    The variables of the program are `variables` and, after them, those of second-order cones. Its rows are
-    `constraints`: the declared ones, those of the cones, and a soft row for each square in the objective.
+    The variables of the program are `variables` and, after them, those of second-order cones; its matrices
+    are `matrices` and, after them, those of matrix inequalities. Its rows are `constraints`: the declared
+    ones, those of the inequalities and cones, and a soft row for each square in the objective.
     """
 
     matrices: tuple[PSD, ...]
@@ -50,11 +51,15 @@ class Compiled:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
     cones: tuple[SecondOrderConstraint, ...]
+    inequalities: tuple[tuple[MatrixInequality, int], ...]  # with the numbers of their blocks
+    caps: tuple[EigenvalueBound, ...]
     objective: Minimize
-    lower: AffineBounds
-    upper: AffineBounds
+    lower: AffineNumbers
+    upper: AffineNumbers
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
+    parts: ParametricParts
     template: Program
+    _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
 
     def program(self) -> Program:
         """Return the program at the current values of the parameters.
@@ -67,15 +72,19 @@ class Compiled:
         for p in self.parameters:
             if p.value is None:
                 raise ValueError(f"parameter {p.name} has no value; set .value before solving")
-        sign = self.objective.sign
-        affine = self.objective.expression.affine
-        offset = affine.constant_part().value
-        blocks = tuple(self._with_nearness(block) for block in self.template.blocks)
+        for inequality, _ in self.inequalities:
+            if inequality.body.parameters or inequality.body.products:
+                inequality.check_symmetric({p: np.asarray(p.value) for p in self.parameters})
+        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+        offset = self.objective.expression.affine.constant_part().value
         return replace(
             self.template,
-            blocks=blocks,
-            bounds=self._bounds(),
-            offset=sign * float(np.asarray(offset)),
+            blocks=tuple(self._block(b, values) for b in range(len(self.template.blocks))),
+            A=self._linear_map(values),
+            B=self.template.B if self.parts.B is None else self.parts.B.at(values),
+            c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
+            bounds=self._bounds(values),
+            offset=self.objective.sign * float(np.asarray(offset)),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
@@ -94,17 +103,56 @@ class Compiled:
         """Return each constraint with its slice of the rows."""
         return list(zip(self.constraints, slices(self.constraints), strict=True))
 
-    def _with_nearness(self, block: Block) -> Block:
-        for t in self.objective.expression.terms:
-            if t.X.name == block.name and block.nearness is not None:
-                mu = _weight(t, self.objective.sign)
-                # With the same weight the nearness object stays the same, so X0 is not factorized again.
-                same = mu == block.nearness.mu
-                return block if same else replace(block, nearness=replace(block.nearness, mu=mu))
-        return block
+    def _linear_map(self, values: Array) -> LinearMap:
+        """Return the linear map; terms without parameters are those of the template."""
+        A = self.template.A
+        return replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values))) if self.parts.rows else A
 
-    def _bounds(self) -> Bounds:
-        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+    def declarations(self, declared: Sequence[Named]) -> tuple[Declaration, ...]:
+        """Return each declared constraint with its part of the program."""
+        rows: dict[Named, list[IntArray]] = {}
+        for c, place in self.constraint_slices():
+            rows.setdefault(c.declared, []).append(np.arange(place.start, place.stop))
+        ends = np.cumsum([0, *(len(cone.dimensions) for cone in self.cones)])
+        cones: dict[Named, IntArray] = {c: np.arange(ends[k], ends[k + 1]) for k, c in enumerate(self.cones)}
+        blocks = {X: b for b, X in enumerate(self.matrices)}
+        return tuple(
+            Declaration(
+                number=number,
+                label=c.label,
+                name=c.name,
+                shape=c.shape if isinstance(c, Constraint) else None,
+                rows=np.concatenate([_NO_INDEX, *rows.get(c, ())]),
+                cones=cones.get(c, _NO_INDEX),
+                block=blocks[c.X] if isinstance(c, EigenvalueBound) else None,
+                axes=c.axes if isinstance(c, Constraint) else None,
+            )
+            for number, c in enumerate(declared)
+        )
+
+    def _block(self, b: int, values: Array) -> Block:
+        block = self.template.blocks[b]  # without the parts that depend on parameters
+        if b in self.parts.costs:
+            table = self.parts.costs[b].at(values)
+            block = replace(block, cost=sparse_rows(table, block.n) if table.nnz else None)
+        caps = [c.value for c in self.caps if c.X.name == block.name]
+        cap = min(caps, default=None)
+        near = [self._nearness(b, t) for t in self.objective.expression.terms if t.X.name == block.name]
+        return replace(block, cap=cap, nearness=near[0] if near else None) if caps or near else block
+
+    def _nearness(self, b: int, term: DivergenceTerm) -> Nearness:
+        """Return the divergence of a block, the same object while its parameters keep their values."""
+        mu, values = _weight(term, self.objective.sign), tuple(p.value for p in term.data)
+        known, known_values = self._anchors.get(b, (None, ()))
+        same = known is not None and all(old is new for old, new in zip(known_values, values, strict=True))
+        if known is None or not same:
+            known = term.nearness(mu)
+        elif known.mu != mu:
+            known = replace(known, mu=mu)
+        self._anchors[b] = known, values
+        return known
+
+    def _bounds(self, values: Array) -> Bounds:
         lo, hi = self.lower.at(values), self.upper.at(values)
         kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
         own = _own_penalty(self.objective)
@@ -133,7 +181,7 @@ def _weight(term: DivergenceTerm, sign: float) -> float:
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:
-        name = term.parameter.name if term.parameter is not None else term.divergence
+        name = term.parameter.label if term.parameter is not None else term.divergence
         raise ValueError(f"the {term.divergence} divergence has weight {weight:g} ({name}); expected above 0")
     return weight
 
@@ -142,7 +190,7 @@ def _gamma(c: Constraint) -> Array:
     """Return the penalty weight of each row of a soft constraint."""
     assert c.penalty is not None
     gamma = c.penalty.gamma
-    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Parameter) else gamma
+    return broadcast_gamma(np.asarray(gamma.value), c.shape) if isinstance(gamma, Affine) else gamma
 
 
 def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Array) -> Penalty:
@@ -176,4 +224,4 @@ def _own_penalty(objective: Minimize) -> Penalty | None:
 
 def _name(number: int, c: Constraint) -> str:
     """Return the name of a constraint in messages."""
-    return f"constraint {number} ({c.label})"
+    return f"constraint {number} ({c.title})"

@@ -38,6 +38,7 @@ class ComplexExpression(Operand):
         The two parts, of one shape.
     """
 
+    __array_ufunc__: Any = None  # NumPy defers to the operators of this class
     absorbs_expressions = True  # sums of a real and a complex expression are made here
 
     def __init__(self, real: Expression, imag: Expression, label: str) -> None:
@@ -145,16 +146,16 @@ class ComplexExpression(Operand):
             f"{self.label} >= ... compares complex numbers, which have no order; compare .real or .imag"
         )
 
-    def __rshift__(self, other: Any) -> Constraint:
+    def __rshift__(self, other: Any) -> Any:
         return _psd(self - other, f"{self.label} >> {_text(other)}")
 
-    def __lshift__(self, other: Any) -> Constraint:
+    def __lshift__(self, other: Any) -> Any:
         return _psd(other - self, f"{self.label} << {_text(other)}")
 
-    def __rrshift__(self, other: Any) -> Constraint:
+    def __rrshift__(self, other: Any) -> Any:
         return _psd(other - self, f"{_text(other)} >> {self.label}")
 
-    def __rlshift__(self, other: Any) -> Constraint:
+    def __rlshift__(self, other: Any) -> Any:
         return _psd(self - other, f"{_text(other)} << {self.label}")
 
     def __repr__(self) -> str:
@@ -197,8 +198,8 @@ class ComplexEquality(Constraint):
         super().__init__(rows.body, rows.lower, rows.upper, "==")
 
     @property
-    def label(self) -> str:
-        """The name of the constraint in messages."""
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
         return self._label
 
     def dual_from_multiplier(self, y: Array) -> Any:

@@ -7,12 +7,12 @@ equated with a new variable, by a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import IntArray, Mask
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.second_order import SecondOrderConstraint
@@ -59,16 +59,15 @@ def _own_variables(body: Affine, first: dict[Variable, int], free: Mask) -> IntA
     plain = body.constant == 0
     for rows in body.psd.values():
         plain[rows.nonzero()] = False
-    for slope in body.parameters.values():
+    for slope in (*body.parameters.values(), *(product.weights for product in body.products)):
         plain &= np.diff(slope.indptr) == 0
     count = sum(
         (np.diff(matrix.indptr) for matrix in body.variables.values()), np.zeros(body.size, dtype=int)
     )
     for u, matrix in body.variables.items():
-        entries = sp.coo_array(matrix)
-        row, column = entries.coords
-        single = plain[row] & (count[row] == 1) & (entries.data == 1) & free[first[u] + column]
-        members[row[single]] = first[u] + column[single]
+        row, number = np.repeat(np.arange(body.size), np.diff(matrix.indptr)), first[u] + matrix.indices
+        single = plain[row] & (count[row] == 1) & (matrix.data == 1) & free[number]
+        members[row[single]] = number[single]
     _, at = np.unique(members, return_index=True)
     once = np.zeros(body.size, dtype=bool)
     once[at] = True  # of equal elements the first one is the variable
@@ -80,8 +79,9 @@ def _equated(constraint: SecondOrderConstraint, left: IntArray, u: Variable) -> 
     part = constraint.body.taken(left, (len(left),), constraint.label)
     bound: Affine = part.constant_part().times(-1.0)
     own = part.variable_part()
-    minus: Array = -sp.eye_array(len(left), format="csr")
-    body = Affine(
-        own.shape, own.constant, own.psd, {**own.variables, u: sp.csr_array(minus)}, label=own.label
-    )
-    return Constraint(body, bound, bound, "==")
+    n = len(left)
+    minus = sp.csr_array((-np.ones(n), np.arange(n), np.arange(n + 1)), (n, n))
+    body = replace(own, variables={**own.variables, u: minus})
+    rows = Constraint(body, bound, bound, "==")
+    rows.source = constraint
+    return rows

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
+from bregopt.modeling.naming import Named
 
 __all__ = ["Constraint", "SoftPenalty", "compare"]
 
@@ -15,11 +16,11 @@ __all__ = ["Constraint", "SoftPenalty", "compare"]
 class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
-    gamma: Any  # array of one weight per row, or Parameter
+    gamma: Any  # array of one weight per row, or an Affine of parameters
     kind: str | None  # "divergence", "hinge" or "square"; None for the default of the objective
 
 
-class Constraint:
+class Constraint(Named):
     """``lower <= body <= upper``, elementwise; built by comparisons, :func:`between` and :func:`soft`.
 
     Attributes
@@ -28,6 +29,8 @@ class Constraint:
         The part with variables.
     lower, upper : Expression or None
         Constants and parameters, of the shape of the body; one object for an equality.
+    name : str or None
+        The name given by :meth:`named`.
     dual_value : float or array of that shape, or None
         Set by :meth:`bregopt.Problem.solve`, with CVXPY's signs. For inequalities it is not negative. For
         ``left == right`` it is the ``v`` of the Lagrangian ``f + v (left - right)``, for two-sided
@@ -51,6 +54,8 @@ class Constraint:
         self.penalty = penalty
         self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
+        self.source: Named | None = None  # the declared constraint that needs these rows, if not this one
+        self.axes: tuple[Any, ...] | None = None  # labels of the rows, one pandas index for each axis
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,13 +68,18 @@ class Constraint:
         return self.body.size
 
     @property
-    def label(self) -> str:
-        """The name of the constraint in messages."""
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
         if self.sense == "between":
             text = f"{_text(self.lower)} <= {self.body.label} <= {_text(self.upper)}"
         else:
             text = f"{self.body.label} {self.sense} {_text(self.lower if self.upper is None else self.upper)}"
         return text if self.penalty is None else f"soft({text})"
+
+    @property
+    def declared(self) -> Named:
+        """The declared constraint that these rows belong to."""
+        return self if self.source is None else self.source
 
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""
@@ -84,7 +94,7 @@ class Constraint:
         )
 
     def __repr__(self) -> str:
-        return f"Constraint({self.label}, rows={self.size})"
+        return f"Constraint({self.title}, rows={self.size})"
 
 
 def compare(left: Affine, right: Affine, sense: str) -> Constraint:

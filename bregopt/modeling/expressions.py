@@ -10,12 +10,40 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, finite_array
-from bregopt.modeling.affine import Affine
+from bregopt.modeling.affine import Affine, check_shapes
 from bregopt.modeling.constraints import Constraint, compare
+from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
+from bregopt.modeling.naming import axes_of
+from bregopt.modeling.products import matrix_product, multiplied, product
 
 __all__ = ["Expression", "Operand", "as_expression"]
 
-_ATOMS = ("trace", "diag", "sum", "inner", "quad_form", "sq_distance")  # bregopt's atoms, for messages
+# Functions of other packages, by name, that have an equivalent here, for messages.
+_OWN = {
+    **{
+        name: f"bo.{name}"
+        for name in ("trace", "diag", "sum", "inner", "quad_form", "sq_distance", "vstack", "hstack", "bmat")
+    },
+    **{
+        "block": "bo.bmat",
+        "concatenate": "bo.hstack or bo.vstack",
+        "stack": "bo.vstack",
+        "sum_entries": "bo.sum",
+    },
+    **{"dot": "the operator @", "matmul": "the operator @", "multiply": "the operator *"},
+    **{"transpose": "its attribute T", "add": "the operator +", "subtract": "the operator -"},
+    **{"einsum": "the operator @ and bo.inner", "vdot": "bo.inner", "ravel": "e[i, j] with index arrays"},
+    **{"mean": "bo.sum and the operator /"},
+}
+_ATOMS = [own for name, own in _OWN.items() if own == f"bo.{name}"]
+# The operator of the right operand for each function that NumPy calls for an operator of an array.
+_REFLECTED = {
+    **{"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "matmul": "__rmatmul__"},
+    **{"less_equal": "__ge__", "greater_equal": "__le__", "equal": "__eq__"},
+    **{"less": "__gt__", "greater": "__lt__", "not_equal": "__ne__"},
+    **{"right_shift": "__rrshift__", "left_shift": "__rlshift__", "true_divide": "__rtruediv__"},
+    **{"divide": "__rtruediv__"},
+}
 
 
 class _NoNumber:
@@ -28,24 +56,31 @@ class _NoNumber:
 class Operand:
     """An object with affine arithmetic and comparisons."""
 
-    # With this NumPy defers `array + operand` and `array <= operand` to this class. scipy.sparse defers too,
-    # as the class has no length.
-    __array_ufunc__ = None
+    # scipy.sparse defers `matrix @ operand` to this class, as it has no length.
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
+        reflected = _REFLECTED.get(function.__name__)
+        if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
+            if reflected != "__rmatmul__":
+                _pair(*inputs)  # here they still stand as the user wrote them
+            return getattr(self, reflected)(inputs[0])
+        raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
         raise TypeError(f"{type(self).__name__} is not an affine expression")
 
     def __add__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().plus(as_expression(other))
+        return NotImplemented if _absorbs(other) else _sum(self, other)
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> Any:
+        return NotImplemented if _absorbs(other) else _sum(other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().plus(-as_expression(other))
+        return NotImplemented if _absorbs(other) else _difference(self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else (-self.expression()).plus(as_expression(other))
+        return NotImplemented if _absorbs(other) else _difference(other, self)
 
     def __neg__(self) -> Expression:
         return self.expression().times(-1.0)
@@ -54,15 +89,32 @@ class Operand:
         return self.expression()
 
     def __mul__(self, other: Any) -> Any:
-        return NotImplemented if _absorbs(other) else self.expression().times(_numbers(other, "factor"))
+        if _absorbs(other):
+            return NotImplemented
+        if isinstance(other, Operand):
+            return product(*_pair(self, other))
+        return _multiple(self, _numbers(other, "factor"))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Expression:
+        if isinstance(other, Operand):
+            raise TypeError(
+                f"{self!r} / {other!r}: the divisor is an expression; expected numbers. For a parameter, "
+                "declare another bo.Parameter for its inverse, and multiply by it (DPP)"
+            )
         divisor = _numbers(other, "divisor")
         if (divisor == 0).any():
             raise ValueError("division of an expression by zero")
-        return self.expression().times(1 / divisor)
+        return _multiple(self, 1 / divisor)
+
+    def __rtruediv__(self, other: Any) -> NoReturn:
+        raise TypeError(f"{other!r} / {self!r}: the divisor is an expression; expected numbers")
+
+    @property
+    def T(self) -> Any:
+        """The transpose."""
+        return self.expression().T
 
     def __array_function__(self, function: Any, *_: Any) -> NoReturn:
         raise TypeError(_refusal(f"{function.__module__}.{function.__name__}", function.__name__))
@@ -71,10 +123,12 @@ class Operand:
         return np.array(_NoNumber(), dtype=object)
 
     def __rmatmul__(self, matrix: Any) -> Expression:
-        return self.expression().mapped(_factor(matrix))
+        return multiplied(self.expression(), _factor(matrix))
 
-    def __matmul__(self, matrix: Any) -> Expression:
-        return self.expression().mapped(_factor(matrix), left=False)
+    def __matmul__(self, other: Any) -> Expression:
+        if isinstance(other, Operand):
+            return matrix_product(self.expression(), other.expression())
+        return multiplied(self.expression(), _factor(other), left=False)
 
     def __le__(self, other: Any) -> Constraint:
         return NotImplemented if _absorbs(other) else _compare(self, other, "<=")
@@ -84,6 +138,18 @@ class Operand:
 
     def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
         return _compare(self, other, "==")
+
+    def __rshift__(self, other: Any) -> MatrixInequality:
+        return _inequality(self, other, ">>")
+
+    def __lshift__(self, other: Any) -> MatrixInequality:
+        return _inequality(self, other, "<<")
+
+    def __rrshift__(self, other: Any) -> MatrixInequality:
+        return _inequality(other, self, ">>")
+
+    def __rlshift__(self, other: Any) -> MatrixInequality:
+        return _inequality(other, self, "<<")
 
     def __lt__(self, other: Any) -> Constraint:
         raise TypeError("strict inequalities are not closed sets: write <= instead of <")
@@ -148,10 +214,7 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
 
 def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Array:
     if isinstance(value, Operand):
-        raise TypeError(
-            f"{name} is an expression ({value!r}); expected numbers. Products of variables are not affine, "
-            "and a Parameter may be added, or weigh a divergence or gamma, but not multiply a variable"
-        )
+        raise TypeError(f"{name} is an expression ({value!r}); expected numbers")
     return finite_array(value, name, ndim)
 
 
@@ -162,7 +225,7 @@ def _factor(matrix: Any) -> Any:
 
 def _refusal(function: str, name: str = "") -> str:
     """Return the message that a function of another package takes no expression, with alternatives."""
-    own = f"use bo.{name}" if name in _ATOMS else "there are " + ", ".join(f"bo.{atom}" for atom in _ATOMS)
+    own = f"use {_OWN[name]}" if name in _OWN else f"there are {', '.join(_ATOMS)}"
     return f"{function} takes no expression of bregopt; {own}"
 
 
@@ -171,5 +234,42 @@ def _absorbs(other: Any) -> bool:
     return getattr(other, "absorbs_expressions", False)
 
 
+def _pair(left: Any, right: Any, name: str = "constant") -> tuple[Expression, Expression]:
+    """Return both sides of an operator as expressions whose shapes go together."""
+    first, second = as_expression(left, name), as_expression(right, name)
+    check_shapes(first, second)
+    return first, second
+
+
+def _multiple(operand: Operand, factor: Array) -> Expression:
+    e = _pair(operand, factor)[0] if factor.ndim else operand.expression()
+    return e.times(factor)
+
+
+def _sum(left: Any, right: Any) -> Expression:
+    first, second = _pair(left, right)
+    return first.plus(second)
+
+
+def _difference(left: Any, right: Any) -> Expression:
+    first, second = _pair(left, right)
+    return first.plus(second.times(-1.0))
+
+
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
-    return compare(as_expression(left), as_expression(right), sense)
+    constraint = compare(*_pair(left, right), sense)
+    constraint.axes = axes_of(right, constraint.shape)
+    return constraint
+
+
+def _inequality(left: Any, right: Any, sign: str) -> MatrixInequality:
+    first, second = _pair(left, right)
+    label = f"{_named(left)} {sign} {_named(right)}"
+    return matrix_inequality(*((first, second) if sign == ">>" else (second, first)), label)
+
+
+def _named(side: Any) -> str:
+    """Return the text of one side of a comparison."""
+    if isinstance(side, Operand):
+        return side.expression().label
+    return f"{side:g}" if np.ndim(side) == 0 and not sp.issparse(side) else "B"

@@ -39,7 +39,7 @@ class HermitianPSD(ComplexExpression):
         semidefinite; it is copied.
     """
 
-    kind = "Hermitian psd"
+    is_hermitian = True
 
     def __init__(self, block: Any) -> None:
         self.block = block

@@ -49,8 +49,8 @@ class HermitianInequality(Constraint):
         super().__init__(rows.body, rows.lower, rows.upper, "==")
 
     @property
-    def label(self) -> str:
-        """The name of the constraint in messages."""
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
         return self._label
 
     def dual_from_multiplier(self, y: Array) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from bregopt.arrays import positive_number
-from bregopt.modeling.expressions import Operand
+from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.hermitian import HermitianPSD
-from bregopt.modeling.variables import PSD, Parameter
+from bregopt.modeling.naming import Named
+from bregopt.modeling.variables import PSD
 
 __all__ = ["EigenvalueBound", "LargestEigenvalue", "lambda_max"]
 
-_RULE = "expected bo.lambda_max(X) <= c with a number c above 0, alone on its side"
+_RULE = "expected bo.lambda_max(X) <= c with a number or parameter c above 0, alone on its side"
 
 
 def lambda_max(X: PSD) -> LargestEigenvalue:
@@ -34,7 +35,7 @@ def lambda_max(X: PSD) -> LargestEigenvalue:
     return LargestEigenvalue(X)
 
 
-class EigenvalueBound:
+class EigenvalueBound(Named):
     """The constraint ``X <= cap I``, built by ``bo.lambda_max(X) <= cap``.
 
     It is no row, so it has no multiplier: `dual_value` stays None.
@@ -42,41 +43,45 @@ class EigenvalueBound:
     Attributes
     ----------
     X : PSD
-    cap : float
+    cap : float or Expression
+        A number, or a scalar of parameters.
     """
 
     size = 0  # rows
     dual_value = None
 
-    def __init__(self, X: PSD, cap: float) -> None:
+    def __init__(self, X: PSD, cap: float | Expression) -> None:
         self.X, self.cap = X, cap
+        text = cap.label if isinstance(cap, Expression) else f"{cap:g}"
+        self.label = f"lambda_max({X.name}) <= {text}"
 
     @property
-    def label(self) -> str:
-        """The constraint in messages."""
-        return f"lambda_max({self.X.name}) <= {self.cap:g}"
+    def value(self) -> float:
+        """The bound at the current values of parameters."""
+        cap = self.cap.value if isinstance(self.cap, Expression) else self.cap
+        return positive_number(cap, f"the bound of lambda_max({self.X.name})")
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"EigenvalueBound({self.label})"
+        return f"EigenvalueBound({self.title})"
 
 
 class LargestEigenvalue(Operand):
     """The largest eigenvalue of a variable, for an upper bound."""
 
+    __array_ufunc__ = None  # type: ignore[assignment] # NumPy leaves comparisons to this class
+
     def __init__(self, X: PSD) -> None:
         self.X = X
 
     def __le__(self, cap: Any) -> EigenvalueBound:  # type: ignore[override]
-        if isinstance(cap, Parameter):
-            raise TypeError(
-                f"lambda_max({self.X.name}) <= a Parameter is not supported; {_RULE}, and a new Problem for "
-                "each value of it"
-            )
         if isinstance(cap, Operand):
-            self.expression()
+            e = cap.expression()
+            if not e.is_constant or e.shape:
+                self.expression()
+            return EigenvalueBound(self.X, e)
         return EigenvalueBound(self.X, positive_number(cap, f"the bound of lambda_max({self.X.name})"))
 
     def __ge__(self, other: Any) -> NoReturn:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,8 +13,11 @@ from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_numbe
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.complex_expressions import ComplexExpression
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, embedded
+from bregopt.modeling.labels import as_factor
+from bregopt.modeling.naming import Formula
+from bregopt.modeling.products import product
 from bregopt.modeling.second_order import SecondOrderConstraint, squares_bounded, stacked
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
@@ -44,25 +48,40 @@ _SQUARES_RULE = (
 
 @dataclass(frozen=True, eq=False)
 class DivergenceTerm:
-    """``weight * D(X, X0)``, where the weight is a number times at most one scalar parameter.
+    """``weight * D(X, X0)``, where the weight is a number times at most one scalar of parameters.
 
-    If the variable is Hermitian, ``X`` and ``X0`` are real forms, with `copies` of each eigenvalue.
+    `X0` and the `parameters` of the divergence may be a :class:`Parameter`; `current` then makes the term
+    with their values. If the variable is Hermitian, ``X`` and ``X0`` are real forms, with `copies` of each
+    eigenvalue.
     """
 
     divergence: str
     X: PSD
-    X0: Matrix
+    X0: Matrix | Parameter
     weight: float = 1.0
-    parameter: Parameter | None = None
+    parameter: Expression | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     copies: int = 1
+    current: Callable[[], ObjectiveExpression] | None = None
+
+    @property
+    def data(self) -> tuple[Parameter, ...]:
+        """The parameters among ``X0`` and the parameters of the divergence."""
+        return tuple(p for p in (self.X0, *self.parameters.values()) if isinstance(p, Parameter))
+
+    def nearness(self, mu: float) -> Nearness:
+        """Return the divergence with a weight, at the current values of parameters."""
+        term = self if self.current is None else self.current().terms[0]
+        assert not isinstance(term.X0, Parameter)
+        return Nearness(term.divergence, term.X0, mu, term.parameters)
 
     @property
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        parameter = "" if self.parameter is None else f"{self.parameter.name} "
-        return f"{factor}{parameter}{self.divergence}_div({self.X.name})"
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
+        further = "".join(f", {name}" for name in self.parameters)
+        return f"{factor}{parameter}{self.divergence}_div({self.X.name}{further})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +90,18 @@ class SquaresTerm:
 
     argument: Expression
     weight: float = 1.0
+    parameter: Expression | None = None
 
     @property
     def label(self) -> str:
         """The name of the term in messages."""
         factor = {1.0: "", -1.0: "-"}.get(self.weight, f"{self.weight:g} ")
-        return f"{factor}sum_squares({self.argument.label})"
+        parameter = "" if self.parameter is None else f"{as_factor(self.parameter.label)} "
+        return f"{factor}{parameter}sum_squares({self.argument.full_label})"
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectiveExpression:
+class ObjectiveExpression(Formula):
     """Divergences, sums of squares and a scalar affine expression; adds and scales as in CVXPY.
 
     Without divergences it may be bounded from above: ``bo.sum_squares(x) <= t``.
@@ -109,8 +130,8 @@ class ObjectiveExpression:
         return (-self) + other
 
     def __mul__(self, factor: Any) -> ObjectiveExpression:
-        if isinstance(factor, Parameter):
-            return self._weighed_by(factor)
+        if isinstance(factor, Operand):
+            return self._weighed_by(factor.expression())
         number = float(finite_array(factor, "factor of an objective", ndim=0))
         terms = tuple(replace(t, weight=t.weight * number) for t in self.terms)
         squares = tuple(replace(t, weight=t.weight * number) for t in self.squares)
@@ -124,20 +145,34 @@ class ObjectiveExpression:
             raise ValueError("division of an objective by zero")
         return self * (1 / number)
 
-    def _weighed_by(self, parameter: Parameter) -> ObjectiveExpression:
-        affine = self.affine
-        if not affine.is_constant or affine.parameters or affine.constant[0] != 0:
-            raise TypeError(f"parameter {parameter.name} may weigh a divergence alone, not an affine term")
-        if self.squares:
-            raise TypeError(f"parameter {parameter.name} may weigh a divergence alone, not a sum of squares")
-        if parameter.shape != () or any(t.parameter is not None for t in self.terms):
-            raise TypeError(f"parameter {parameter.name}: a divergence takes one scalar parameter as weight")
-        return replace(self, terms=tuple(replace(t, parameter=parameter) for t in self.terms))
+    def _weighed_by(self, weight: Expression) -> ObjectiveExpression:
+        """Return the product with a scalar of parameters, by the rules of DPP."""
+        if not weight.is_constant or weight.shape:
+            raise TypeError(
+                f"{weight.label} * ({self!r}): expected a scalar number or parameter as the weight"
+            )
+        weighed = [t.parameter for t in self.terms] + [s.parameter for s in self.squares]
+        if any(parameter is not None for parameter in weighed):
+            raise TypeError(
+                f"{weight.label} * ({self!r}) is a product of two parameters; by the rules of disciplined "
+                "parametrized programming (DPP) one factor must be without: declare one bo.Parameter for the "
+                "product of the two, and set its value"
+            )
+        return ObjectiveExpression(
+            tuple(replace(t, parameter=weight) for t in self.terms),
+            product(weight, self.affine),
+            tuple(replace(t, parameter=weight) for t in self.squares),
+        )
 
     def __le__(self, bound: Any) -> SecondOrderConstraint:
         self._check_convex(f"{self!r} <= ...")
         if isinstance(bound, ObjectiveExpression):
             raise TypeError(f"{self!r} <= {bound!r}: {_SQUARES_RULE}")
+        if any(t.parameter is not None for t in self.squares):
+            raise TypeError(
+                f"{self!r} <= ...: a parameter may weigh a sum of squares in an objective only; "
+                "multiply the bound by another bo.Parameter for its inverse"
+            )
         weighted = [t.argument.times(np.sqrt(t.weight)) for t in self.squares]
         left = bound - self.affine if self.affine.constant.any() or not self.affine.is_constant else bound
         return squares_bounded(stacked(weighted), left, self.label)
@@ -160,11 +195,11 @@ class ObjectiveExpression:
             raise TypeError(f"{written} is not convex; {_SQUARES_RULE}")
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         parts = [*(t.label for t in self.terms), *(s.label for s in self.squares)]
-        if not self.affine.is_constant:
-            parts.append(self.affine.label)
+        if not self.affine.is_constant or self.affine.constant.any():
+            parts.append(self.affine.full_label)
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def __repr__(self) -> str:
@@ -177,20 +212,21 @@ class ObjectiveExpression:
         for t in self.terms:
             if t.X.value is None or total is None:
                 return None
-            weight = (
-                t.weight / t.copies * (1.0 if t.parameter is None else float(np.asarray(t.parameter.value)))
-            )
-            nearness = Nearness(t.divergence, np.asarray(t.X0), parameters=t.parameters)
-            total = total + weight * divergence_of(nearness).value(np.asarray(t.X.value))
+            weight = t.weight / t.copies
+            weight *= 1.0 if t.parameter is None else float(np.asarray(t.parameter.value))
+            total = total + weight * divergence_of(t.nearness(1.0)).value(np.asarray(t.X.value))
         for square in self.squares:
             e = square.argument.value
             if e is None or total is None:
                 return None
-            total = total + square.weight * float(np.sum(np.square(e)))
+            weight = square.weight * (
+                1.0 if square.parameter is None else float(np.asarray(square.parameter.value))
+            )
+            total = total + weight * float(np.sum(np.square(e)))
         return None if total is None else float(total)
 
 
-class Minimize:
+class Minimize(Formula):
     """Minimize a convex objective.
 
     Parameters
@@ -219,7 +255,7 @@ class Minimize:
                 )
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
         return self.expression.label
 
@@ -419,6 +455,8 @@ def _divergence(
         X0, parameters = _in_real_form(X, X0, atom, parameters)
         X, copies = X.block, 2
     X = _variable(X, atom)
+    if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
+        return _divergence_at_parameters(name, X, X0, complement, rank_tol, parameters or {})
     start: Matrix
     if isinstance(X0, LowRank) and not kind.keeps_range:
         raise TypeError(f"X0 of {atom} is LowRank, whose range it does not keep: pass X0.dense()")
@@ -464,6 +502,33 @@ def _in_real_form(
         name: np.tile(finite_array(value, name, 2), (2, 2)) for name, value in (parameters or {}).items()
     }
     return embedded(hermitian_matrix(X0, f"X0 of {atom}", X.n)), doubled
+
+
+def _divergence_at_parameters(
+    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+) -> ObjectiveExpression:
+    """Return a divergence whose ``X0`` or parameters are a Parameter; their values are checked later."""
+    for argument, value in (("X0", X0), *parameters.items()):
+        if not isinstance(value, Operand):
+            continue
+        if not isinstance(value, Parameter) or value.shape != X.shape:
+            found = f"has shape {value.shape}" if isinstance(value, Parameter) else f"is {value!r}"
+            raise TypeError(
+                f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape {X.shape}"
+            )
+    current = partial(_current_divergence, name, X, X0, complement, rank_tol, parameters)
+    term = DivergenceTerm(name, X, X0, parameters=parameters, current=current)
+    return ObjectiveExpression((term,), as_expression(0.0))
+
+
+def _current_divergence(
+    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+) -> ObjectiveExpression:
+    values = {
+        key: value.value if isinstance(value, Parameter) else value for key, value in parameters.items()
+    }
+    start = X0.value if isinstance(X0, Parameter) else X0
+    return _divergence(name, X, start, complement, rank_tol, values)
 
 
 def _variable(X: Any, atom: str) -> PSD:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,20 @@ from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
+from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
+from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
+from bregopt.routes.contradiction import with_largest
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | EigenvalueBound | SecondOrderConstraint
+Declared = Constraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 
 
 class Problem:
@@ -35,7 +40,7 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of Constraint, EigenvalueBound and SecondOrderConstraint, optional
+    constraints : iterable of Constraint, MatrixInequality, EigenvalueBound, ..., optional
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -64,6 +69,7 @@ class Problem:
             )
         self.objective = objective
         self.constraints: tuple[Declared, ...] = tuple(dict.fromkeys(_flattened(constraints)))
+        _check_names(self.constraints)
         self._compiled: Compiled = compile_problem(objective, self.constraints)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -71,7 +77,7 @@ class Problem:
     @property
     def matrices(self) -> tuple[Any, ...]:
         """The matrix variables, in the order in which they occur."""
-        return tuple(X.whole for X in self._compiled.matrices if not X.is_slack)
+        return tuple(X.whole for X in self._compiled.matrices)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -108,8 +114,9 @@ class Problem:
             True starts from this problem's last answer; a :class:`Solution` of a problem with the same
             variables and rows starts from that solution. The start includes the multipliers.
         **options
-            Every route has ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``seed`` and
-            ``rank_tol``. The page of a route lists its own options. Unknown names raise a TypeError.
+            Every route has ``tol`` (1e-6), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``callback``,
+            ``progress``, ``seed`` and ``rank_tol``. The page of a route lists its own options. Unknown names
+            raise a TypeError.
 
         Returns
         -------
@@ -122,7 +129,8 @@ class Problem:
         InfeasibleRowError
             If one row alone contradicts ``X psd`` or the range of ``X0``.
         TypeError, ValueError
-            If the solver or an option is unknown, or has a bad value.
+            If the solver or an option is unknown, or has a bad value. Exceptions of the callback reach the
+            caller, too.
 
         Warns
         -----
@@ -178,40 +186,70 @@ class Problem:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
         blocks = self._compiled.matrices
-        X = tuple(
-            block.set_answer(value)  # read-only, as the answer and the next warm start share it
-            for block, value in zip(blocks, raw.X if found else [None] * len(blocks), strict=True)
-            if not block.is_slack
-        )
+        given = raw.X[: len(blocks)] if found else [None] * len(blocks)
+        # The arrays are read-only, as the answer and the next warm start share them.
+        answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
+        own = answers if found else None
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            part = raw.u[place].reshape(u.shape) if found else None
-            u._value = float(part) if part is not None and u.shape == () else part
+            u._value = _shaped(raw.u[place], u.shape) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
             c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
         z = _multipliers_of_cones(raw)
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
+        self._set_duals_of_inequalities(raw)
         sign = self.objective.sign
+        declarations = None if found else self._compiled.declarations(self.constraints)
+        stop_reason = raw.stop_reason
+        if raw.status == "infeasible" and declarations is not None and raw._program is not None:
+            stop_reason = with_largest(stop_reason, raw._program, declarations, raw.duals)
         return replace(
             raw,
+            stop_reason=stop_reason,
             value=sign * raw.value,
             dual_value=sign * raw.dual_value,
-            X=(X[0] if len(X) == 1 else X) if found else None,
+            X=_one_or_all(own),
             u=values,
             duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
+            duals_by_name={c.name: _with_labels(c) for c in self.constraints if c.name is not None},
             _raw=raw,
+            ray=self._ray(raw),
+            _declarations=declarations,
         )
 
+    def _set_duals_of_inequalities(self, raw: Solution) -> None:
+        program = raw._program
+        for inequality, b in self._compiled.inequalities:
+            inequality.dual_value = None
+            if raw.duals is not None and program is not None:
+                X, S = (None if part is None else part[b] for part in (raw.X, raw._S))
+                inequality.dual_value = multiplier_of_cone(program, b, X, raw.duals, S)
+
+    def _ray(self, raw: Solution) -> Ray | None:
+        """Return the ray of an unbounded problem, with the names of variables."""
+        if raw._ray is None:
+            return None
+        u = {u.name: _shaped(raw.u[place], u.shape) for u, place in self._compiled.variable_slices()}
+        X = tuple(X.of_block(part) for X, part in zip(self._compiled.matrices, raw._ray, strict=False))
+        return Ray(_one_or_all(X), u)
+
     def __str__(self) -> str:
-        """Return the problem as text: the objective, a line for each constraint, and the variables."""
-        constraints = [f"{c.label}{f'   ({c.size} rows)' if c.size > 1 else ''}" for c in self.constraints]
-        matrices = [f"{X.name} {X.n} x {X.n} {X.kind}" for X in self.matrices]
-        variables = [f"{u.name}{f' {u.shape}' if u.shape else ''}" for u in self.variables]
-        lines = [f"{type(self.objective).__name__.lower():<12}{self.objective.label}"]
-        lines += [f"{'' if k else 'subject to':<12}{text}" for k, text in enumerate(constraints)]
-        return "\n".join([*lines, f"{'over':<12}{', '.join(matrices + variables)}"])
+        """Return the problem as text, in mathematical symbols if the terminal has them."""
+        from bregopt.modeling.display import as_text  # only those who print problems wait for it
+
+        return as_text(self)
+
+    def _repr_latex_(self) -> str:
+        from bregopt.modeling.display import as_latex
+
+        return f"$$\n{as_latex(self)}\n$$"
+
+    def _repr_html_(self) -> str:
+        from bregopt.modeling.display import as_html
+
+        return as_html(self)
 
     def __repr__(self) -> str:
         rows = _counted(sum(c.size for c in self.constraints), "row")
@@ -229,6 +267,31 @@ def _multipliers_of_cones(raw: Solution) -> Array | None:
     costs = program.c if raw.X is not None else np.zeros(program.k)
     reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
     return reduced
+
+
+def _check_names(constraints: Sequence[Named]) -> None:
+    names = sorted(c.name for c in constraints if c.name is not None)
+    for name, following in pairwise(names):
+        if name == following:
+            raise ValueError(f"two constraints are called {name!r}; expected different names")
+
+
+def _with_labels(c: Any) -> Any:
+    """Return the dual of a constraint, with the labels of the data that it was declared with."""
+    axes = getattr(c, "axes", None)
+    if axes is None or c.dual_value is None:
+        return c.dual_value
+    pandas = importlib.import_module("pandas")
+    return (pandas.Series if len(axes) == 1 else pandas.DataFrame)(np.array(c.dual_value), *axes)
+
+
+def _one_or_all(X: Any) -> Any:
+    """Return the matrix, a tuple of several, or None."""
+    return X if X is None else X[0] if len(X) == 1 else tuple(X)
+
+
+def _shaped(part: Array, shape: tuple[int, ...]) -> Array | float:
+    return part.reshape(shape) if shape else float(part[0])
 
 
 def _counted(number: int, noun: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.naming import Named
 
 __all__ = ["EuclideanNorm", "SecondOrderConstraint", "norm2", "squares_bounded", "stacked"]
 
@@ -38,7 +38,7 @@ def norm2(x: Any) -> EuclideanNorm:
     return EuclideanNorm(e)
 
 
-class SecondOrderConstraint:
+class SecondOrderConstraint(Named):
     """Vectors ``(t, v)`` of affine forms with ``||v|| <= t``.
 
     Attributes
@@ -74,13 +74,14 @@ class SecondOrderConstraint:
         raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
-        return f"SecondOrderConstraint({self.label}, dimension={int(self.dimensions.sum())})"
+        return f"SecondOrderConstraint({self.title}, dimension={int(self.dimensions.sum())})"
 
 
 class EuclideanNorm(Operand):
     """The Euclidean norm of an expression, for an upper bound."""
 
     absorbs_expressions = True
+    __array_ufunc__ = None  # type: ignore[assignment] # NumPy leaves comparisons to this class
 
     def __init__(self, argument: Expression) -> None:
         self.argument = argument
@@ -108,7 +109,7 @@ class EuclideanNorm(Operand):
     __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
 
     def __repr__(self) -> str:
-        return f"norm2({self.argument.label})"
+        return f"norm2({self.argument.full_label})"
 
 
 def squares_bounded(x: Expression, bound: Any, label: str) -> SecondOrderConstraint:
@@ -133,17 +134,7 @@ def squares_bounded(x: Expression, bound: Any, label: str) -> SecondOrderConstra
 
 def stacked(parts: list[Expression]) -> Expression:
     """Return the elements of several expressions as one vector."""
-    ends = np.cumsum([0, *(part.size for part in parts)])
-    m, total = int(ends[-1]), None
-    for part, start in zip(parts, ends, strict=False):
-        place = sp.csr_array(
-            (np.ones(part.size), (start + np.arange(part.size), np.arange(part.size))), (m, part.size)
-        )
-        own = Expression((part.size,), part.constant, part.psd, part.variables, part.parameters)
-        moved = own.mapped(place)
-        total = moved if total is None else total.plus(moved)
-    assert total is not None
-    return total
+    return Expression.concatenated(parts)
 
 
 def _scalar(value: Any, name: str) -> Expression:

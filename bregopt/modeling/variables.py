@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class PSD(Operand):
         not such a matrix.
     """
 
-    kind = "psd"
+    is_hermitian = False
     is_slack = False  # of a matrix inequality, which has no place in answers
 
     def __new__(cls, *args: Any, hermitian: bool = False, **named: Any) -> Any:
@@ -89,6 +90,10 @@ class PSD(Operand):
     def block(self) -> PSD:
         """The real matrix in the program: this one."""
         return self
+
+    def of_block(self, value: Any) -> Any:
+        """Return the matrix of the declared variable that belongs to one of the program."""
+        return value
 
     def set_answer(self, value: Array | LowRank | None) -> Any:
         """Set the value without a check or a copy; return that of the declared variable."""
@@ -151,9 +156,13 @@ class _RealForm(PSD):
             self._whole = HermitianPSD(self)
         return self._whole
 
+    def of_block(self, value: Any) -> ComplexArray:
+        """Return the Hermitian matrix of the nearest real form."""
+        return compressed(np.asarray(value))
+
     def set_answer(self, value: Array | LowRank | None) -> ComplexArray | None:
         """Set the value to the nearest real form; return it as a complex matrix."""
-        X = None if value is None else compressed(np.asarray(value))
+        X = None if value is None else self.of_block(value)
         self._value = None if X is None else embedded(X)
         return X
 
@@ -242,6 +251,10 @@ class Variable(Operand):
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
+        return self._expression
+
+    @cached_property
+    def _expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), variables={self: eye}, label=self.name)
 
@@ -320,6 +333,10 @@ class Parameter(Operand):
 
     def expression(self) -> Expression:
         """Return this operand as an affine expression."""
+        return self._expression
+
+    @cached_property
+    def _expression(self) -> Expression:
         eye = sp.csr_array(sp.eye_array(self.size))
         return Expression(self.shape, np.zeros(self.size), parameters={self: eye}, label=self.name)
 

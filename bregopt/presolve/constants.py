@@ -62,6 +62,14 @@ EXPOSING_NOISE = 1e-12
 # Least positive eigenvalue of F, for w of norm one.
 LEAST_EXPOSED = 1e-4
 
+# Recession.
+
+# Singular values of rows, of norm one, that count as zero.
+RECEDING_RANK = 1e-11
+# Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
+# second, as even good answers are searched that are large.
+LARGEST_RECEDING = 200_000
+
 # Independent rows.
 
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.

@@ -111,6 +111,8 @@ class Equalities:
             if miss >= least:
                 break
             nearest, least = w, miss
+            if miss <= TURNED:  # round-off of the equalities, of which a step would take the half
+                break
             w = _nearer(w, K, miss)
             size = float(np.linalg.norm(w))
             if size < 0.5:  # not nearby

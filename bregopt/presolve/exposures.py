@@ -45,11 +45,14 @@ class Exposure:
 
 
 def exposures_of(program: Program) -> tuple[Exposure, ...]:
-    """Return the exposures, one after the other, until no row exposes a smaller face."""
+    """Return the exposures, one after the other, until no row exposes a smaller face.
+
+    Only rows that depend on one matrix alone expose faces.
+    """
     removed = [np.zeros((block.n, 0)) for block in program.blocks]
     exposures: list[Exposure] = []
     used = np.zeros(program.m, dtype=bool)
-    searched = list(range(len(program.blocks)))
+    searched = sorted({t.block for t in program.A.terms if program.in_one_matrix[t.place].any()})
     while searched:
         b = searched.pop()
         exposure = _exposure(program, b, removed[b], used)

@@ -23,7 +23,7 @@ from bregopt.presolve.faces import OnFaces, on_faces
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
 
-__all__ = ["OnRevealedFaces", "revealed_faces"]
+__all__ = ["OnRevealedFaces", "revealed_faces", "shortfall"]
 
 _KEY = "revealed faces"  # among the cached reductions
 
@@ -55,7 +55,7 @@ class OnRevealedFaces(OnFaces):
         turning = s > TURN_RANK  # the corner of F is zero, up to round-off
         y += unit @ (Q[turning].T @ (P[:, turning].T @ self._corner(y) / s[turning]))
         lifted = [self._lifted(y, costs=True, noise=noise) for noise in LIFTING_SLACKS]
-        least = int(np.argmin([self._shortfall(answer, each) for each in lifted]))
+        least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
         return replace(answer, y=lifted[least], y_on_faces=y)
 
     def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
@@ -72,13 +72,6 @@ class OnRevealedFaces(OnFaces):
         return replace(
             proven, dual=proven.dual - loss, error=proven.error + loss, gap=proven.gap + loss / size
         )
-
-    def _shortfall(self, answer: Answer, y: Array) -> float:
-        """Return the largest of gap and residuals, times the largest DIMACS error where that is defined."""
-        worst = certify(PrimalDualPoint(self.whole, answer.X, answer.u, y)).worst
-        if not self.whole.bounds.all_hard:
-            return worst
-        return worst * float(np.abs(dimacs_errors(self.whole, answer.X, answer.u, y)).max())
 
     def _corner(self, y: Array) -> Array:
         """Return ``V'ZU`` of all blocks, as a vector."""
@@ -103,6 +96,17 @@ class OnRevealedFaces(OnFaces):
             V, _ = bases[e.block]
             bases[e.block] = V, np.column_stack([e.before, e.directions])
         return bases
+
+
+def shortfall(program: Program, answer: Answer) -> float:
+    """Return the largest of gap and residuals, times the largest DIMACS error where that is defined.
+
+    Where multipliers diverge, each of the two alone may be small by chance.
+    """
+    worst = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
+    if not program.bounds.all_hard:
+        return worst
+    return worst * float(np.abs(dimacs_errors(program, answer.X, answer.u, answer.y)).max())
 
 
 def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:

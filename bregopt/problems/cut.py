@@ -69,10 +69,17 @@ class Cut(Solution):
     largest: bool = False
 
     def __repr__(self) -> str:
+        return f"{self._sentence}\n{super().__repr__()}"
+
+    @property
+    def _sentence(self) -> str:
         sizes = " and ".join(str(len(side)) for side in self.sides)
         proven = "most" if self.largest else "least"
         verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
-        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}\n{super().__repr__()}"
+        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
 
 
 def min_balanced_cut(
@@ -126,7 +133,9 @@ def min_balanced_cut(
         relaxed = _relaxed(
             Problem(Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, balance]), options
         )
-        side = best_partition(parsed.adjacency, _matrix(relaxed, n, rng), sizes, rng)
+        side = best_partition(
+            parsed.adjacency, _matrix(relaxed, n, rng), sizes, rng, bool(options.get("progress"))
+        )
     cut = parsed.cut(side)
     return _rounded(relaxed, parsed, side, min(max(relaxed.dual_value, 0.0), cut))
 
@@ -158,7 +167,9 @@ def max_cut(graph: Any, weights: Any = None, *, seed: Seed = 0, **options: Any) 
         parsed = read_graph(graph, weights, signed=True)
         X = PSD(parsed.n, name="X")
         relaxed = _relaxed(Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), options)
-        side = best_partition(-parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng)
+        side = best_partition(
+            -parsed.adjacency, _matrix(relaxed, parsed.n, rng), None, rng, bool(options.get("progress"))
+        )
     return _rounded(relaxed, parsed, side, max(relaxed.dual_value, parsed.cut(side)), largest=True)
 
 

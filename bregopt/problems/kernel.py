@@ -107,11 +107,15 @@ def learn_kernel(
     check_pair_bounds(upper, lower)
     rows: list[Constraint] = []
     if len(near):
-        rows.append(sq_distance(K, *near.T) <= _bounds(upper, "upper", near, start, 1 - step))
+        rows.append(
+            (sq_distance(K, *near.T) <= _bounds(upper, "upper", near, start, 1 - step)).named("similar")
+        )
     elif upper is not None:
         raise ValueError("upper is given but similar has no pairs")
     if len(far):
-        rows.append(sq_distance(K, *far.T) >= _bounds(lower, "lower", far, start, 1 + step))
+        rows.append(
+            (sq_distance(K, *far.T) >= _bounds(lower, "lower", far, start, 1 + step)).named("dissimilar")
+        )
     elif lower is not None:
         raise ValueError("lower is given but dissimilar has no pairs")
     if gamma is not None:

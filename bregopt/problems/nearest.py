@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array, symmetric_matrix
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
+from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
@@ -183,7 +183,7 @@ def nearest_correlation(
         else:
             objective = nearness(divergence, Y, target, "A")
         kept = fixed_entries(pairs, target, 1 - t)
-        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t))
+        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t), labels)
         if kind.quadratic:
             _expect_correlations(target.diagonal(), labels)
         problem = Problem(Minimize(objective), rows)
@@ -229,15 +229,21 @@ def _with_reason(solution: Solution, kept: BoundedEntries, t: float, labels: Lab
 
 
 def _correlation_rows(
-    Y: PSD, t: float, s: Array, fixed: BoundedEntries, bounded: BoundedEntries
+    Y: PSD, t: float, s: Array, fixed: BoundedEntries, bounded: BoundedEntries, labels: Labels
 ) -> list[Constraint]:
-    """Return the rows on the entries of ``X`` in terms of ``Y = S (X - t I) S``."""
-    rows = [diag(Y) / s**2 == 1 - t]
+    """Return the named rows on the entries of ``X`` in terms of ``Y = S (X - t I) S``."""
+    rows = [(diag(Y) / s**2 == 1 - t).named("diagonal")]
     if len(fixed.i):
-        rows.append(Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j]) == fixed.lo)
+        entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
+        rows.append((entries == fixed.lo).named("fixed"))
     if len(bounded.i):
         entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
-        rows.append(between(entries, bounded.lo, bounded.hi))
+        rows.append(between(entries, bounded.lo, bounded.hi).named("bounds"))
+    if labels is not None:
+        pairs = {"fixed": fixed, "bounds": bounded}
+        for row in rows:
+            own = pairs.get(row.name or "")
+            row.axes = (labels if own is None else pair_labels(labels, own.i, own.j),)
     return rows
 
 

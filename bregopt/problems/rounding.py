@@ -6,13 +6,14 @@ cut, and their negatives for a large cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.bars import items_bar
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import turned
 from bregopt.program import LowRank
@@ -28,7 +29,9 @@ _IMPROVED = 5  # number of the best roundings that local search improves
 _PATIENCE, _PATIENCE_SHARE = 200, 0.02
 
 
-def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Generator) -> IntArray:
+def best_partition(
+    W: Any, X: Matrix, sizes: range | None, rng: np.random.Generator, progress: bool = False
+) -> IntArray:
     """Return the best of several roundings of the relaxation's answer, each improved by local search.
 
     Parameters
@@ -40,6 +43,8 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
     sizes : range, optional
         The allowed numbers of vertices on the first side; any number by default.
     rng : numpy.random.Generator
+    progress : bool
+        Show a bar for each of the two loops.
 
     Returns
     -------
@@ -50,22 +55,23 @@ def best_partition(W: Any, X: Matrix, sizes: range | None, rng: np.random.Genera
         F = _principal(X)
         normals = rng.normal(size=(F.shape[1], _HYPERPLANES)).T
         normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
-        found = (_split(W, F @ normal, sizes) for normal in _in_time(normals))
+        found = (
+            _split(W, F @ normal, sizes) for normal in _in_time(items_bar(normals, "roundings", progress))
+        )
         sides = {np.packbits(side > 0).tobytes(): side for side in found}
     gain = {key: float(side @ (W @ side)) for key, side in sides.items()}
     best = [sides[key] for key in sorted(sides, key=lambda key: (-gain[key], key))[:_IMPROVED]]
     rounds = [_swapped] if sizes is not None else []
     if sizes is None or len(sizes) > 1:
         rounds.append(partial(_flipped, sizes=sizes))
-    improved = (_improved(W, side, rounds) for side in _in_time(best))
+    improved = (_improved(W, side, rounds) for side in _in_time(items_bar(best, "local searches", progress)))
     return max(improved, key=lambda side: float(side @ (W @ side)))
 
 
-def _in_time(rows: Sequence[Any] | Array) -> Iterator[Any]:
+def _in_time(rows: Iterable[Any]) -> Iterator[Any]:
     """Yield the first row, and the others while there is time."""
-    yield rows[0]
-    for row in rows[1:]:
-        if remaining() <= 0:
+    for k, row in enumerate(rows):
+        if k and remaining() <= 0:
             return
         yield row
 

@@ -1,9 +1,10 @@
 """The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
 from bregopt.program.anchor import divergence_of
-from bregopt.program.answer import Answer, Start, StopReason
+from bregopt.program.answer import ENDED, Answer, Start, StopReason
 from bregopt.program.bounds import Bounds, Penalty, Target
 from bregopt.program.cones import NO_CONES, SecondOrderCones
+from bregopt.program.declaration import Declaration
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
@@ -18,10 +19,12 @@ from bregopt.program.sparse_plus_low_rank import (
 )
 
 __all__ = [
+    "ENDED",
     "NO_CONES",
     "Answer",
     "Block",
     "Bounds",
+    "Declaration",
     "Face",
     "LinearMap",
     "LowRank",

@@ -13,7 +13,7 @@ from bregopt.arrays import Array
 from bregopt.program.lowrank import Matrix
 from bregopt.program.program import Program
 
-__all__ = ["Answer", "Start", "StopReason"]
+__all__ = ["ENDED", "Answer", "Start", "StopReason"]
 
 
 class StopReason(StrEnum):
@@ -23,10 +23,15 @@ class StopReason(StrEnum):
     MAX_ITER = "max_iter was reached; raise it, loosen tol, or try another solver or method."
     TIME_LIMIT = "time_limit was reached; raise it, loosen tol, or try another solver or method."
     INTERRUPTED = "Interrupted from the keyboard; the best iterate is returned."
+    CALLBACK = "The callback ended the solve; the best iterate is returned."
     STALLED = "No further progress in floating point; loosen tol or rescale the problem."
     INFEASIBLE = "No X meets the hard rows: a combination of them contradicts X psd. Make some soft."
     UNBOUNDED = "The objective falls without end along a ray; add a bound or a trace constraint."
     INACCURATE = "The solver stopped, but the certificate of its answer does not meet tol."
+
+
+ENDED = frozenset({StopReason.TIME_LIMIT, StopReason.INTERRUPTED, StopReason.CALLBACK})
+"""The reasons that come from outside a route."""
 
 
 @dataclass(frozen=True, eq=False)

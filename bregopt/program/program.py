@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
@@ -179,6 +179,12 @@ class Program:
         return tuple(None if b.nearness is None else b.nearness.divergence for b in self.blocks)
 
     @cached_property
+    def curved(self) -> tuple[int, ...]:
+        """The blocks with a divergence or an upper bound on their eigenvalues."""
+        blocks = enumerate(self.blocks)
+        return tuple(b for b, block in blocks if block.nearness is not None or block.cap is not None)
+
+    @cached_property
     def faces(self) -> tuple[Face, ...]:
         """The face that each matrix is on; the whole cone where the rows leave it an interior."""
         return tuple(Face.whole(b.n) if b.face is None else b.face for b in self.blocks)
@@ -208,9 +214,23 @@ class Program:
         return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
 
     @cached_property
+    def row_units(self) -> Array:
+        """The change of each row by ``X`` of norm one, or by as much of its variables, shape ``(m,)``.
+
+        Rows with matrices change by ``||A_k||``, whatever the units of their variables, others by the largest
+        ``|B_kj|`` relative to the size of the column.
+        """
+        norms, columns = self.A.norms(), self.column_sizes
+        if self.k == 0:
+            return norms
+        per_size = np.divide(1.0, columns, out=np.zeros(self.k), where=columns > 0)
+        shares = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
+        return np.where(norms > 0, norms, shares)
+
+    @cached_property
     def bound_scale(self) -> float:
-        """The largest bound of a row relative to its norm; one where all bounds are zero."""
-        ends, size = self.bounds.sizes, self.row_sizes
+        """The largest bound of a row relative to its unit; one where all bounds are zero."""
+        ends, size = self.bounds.sizes, self.row_units
         largest = float((ends[size > 0] / size[size > 0]).max(initial=0.0))
         return largest if largest > 0 else 1.0
 
@@ -246,7 +266,8 @@ class Program:
         sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
         while (known := sizes > 0).any() and not known.all():
             per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
-            rows = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
+            rows = np.zeros(self.m)
+            np.maximum.at(rows, self._row_of_coefficient, np.abs(self.B.data) * per_size[self.B.indices])
             shared = self._largest_share(np.where((norms == 0) & (rows > 0), rows, np.inf))
             if not shared[~known].any():
                 break
@@ -266,8 +287,14 @@ class Program:
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""
-        share = abs(sp.diags_array(1 / sizes) @ self.B)
-        return np.asarray(share.max(axis=0).todense()).ravel()
+        share = np.zeros(self.k)
+        np.maximum.at(share, self.B.indices, np.abs(self.B.data) / sizes[self._row_of_coefficient])
+        return share
+
+    @cached_property
+    def _row_of_coefficient(self) -> IntArray:
+        """The row of each stored coefficient in ``B``."""
+        return np.repeat(np.arange(self.m), np.diff(self.B.indptr))
 
     def activity(self, X: Sequence[Matrix], u: Array) -> Array:
         """Return ``A(X) + B u``, shape ``(m,)``."""

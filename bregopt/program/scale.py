@@ -93,7 +93,7 @@ def _stated_sizes(program: Program) -> tuple[float, float]:
     A bound demands its violation at ``X = 0``, ``u = 0``. Variables are measured by their columns.
     """
     bounds = program.bounds
-    norms, columns = program.row_sizes, program.column_sizes
+    norms, columns = program.row_units, program.column_sizes
     rows, boxes = norms > 0, columns > 0
     lo = np.concatenate([bounds.lo[rows] / norms[rows], program.u_lo[boxes] * columns[boxes]])
     hi = np.concatenate([bounds.hi[rows] / norms[rows], program.u_hi[boxes] * columns[boxes]])
@@ -112,7 +112,7 @@ def _dual_size(program: Program, primal: float) -> float:
 
     A squared penalty has the cost of its slope at the activity zero. Its price is that at the scale of ``X``.
     """
-    bounds, row_sizes = program.bounds, program.row_sizes
+    bounds, row_units = program.bounds, program.row_units
     sizes = [float(b.cost.norms()[0]) for b in program.blocks if b.cost is not None]
     if program.k:
         column = program.column_sizes
@@ -120,12 +120,12 @@ def _dual_size(program: Program, primal: float) -> float:
         sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
     square = bounds.kind == int(Penalty.SQUARE)
     relaxed = np.maximum(np.maximum(bounds.lo, -bounds.hi), 0.0)[square]
-    sizes.append(float((2 * bounds.gamma[square] * relaxed * row_sizes[square]).max(initial=0.0)))
+    sizes.append(float((2 * bounds.gamma[square] * relaxed * row_units[square]).max(initial=0.0)))
     largest = max(sizes, default=0.0)
     if largest > 0 or any(program.divergences):
         return largest
-    soft = ~bounds.hard & (row_sizes > 0)
-    price = bounds.gamma[soft] * row_sizes[soft] * np.where(square, 2 * row_sizes * primal, 1.0)[soft]
+    soft = ~bounds.hard & (row_units > 0)
+    price = bounds.gamma[soft] * row_units[soft] * np.where(square, 2 * row_units * primal, 1.0)[soft]
     return float(price.min()) if soft.any() else 0.0
 
 

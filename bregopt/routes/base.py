@@ -17,7 +17,7 @@ from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.tuning import Tuning
 
 __all__ = ["Capabilities", "Seed", "Settings", "Solver", "make_settings"]
@@ -124,6 +124,11 @@ class Settings:
         Limit on the time in seconds.
     verbose : bool
         Print a table of the progress.
+    callback : callable or None
+        Called with a :class:`~bregopt.routes.progress.Step` whenever the certificate is evaluated; True ends
+        the solve. Its exceptions reach the caller.
+    progress : bool
+        Show a bar of the digits of the gap (needs tqdm).
     seed : int, numpy.random.Generator or SeedSequence
         Seed of every random choice; a generator continues from its current state.
     rank_tol : float
@@ -136,6 +141,8 @@ class Settings:
     max_iter: int | None = None
     time_limit: float | None = None
     verbose: bool = False
+    callback: Watcher | None = None
+    progress: bool = False
     seed: Seed = 0
     rank_tol: float = RANK_TOL
     tuning: Tuning = Tuning()
@@ -163,8 +170,11 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
             if int(value) > largest:
                 raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
-        if not isinstance(self.verbose, bool):
-            raise TypeError(f"verbose is {self.verbose!r}; expected True or False")
+        for name in ("verbose", "progress"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; expected True or False")
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback is {self.callback!r}; expected a function of one argument")
         own = type(type(self).__dataclass_fields__["tuning"].default)
         if not isinstance(self.tuning, own):
             found = type(self.tuning).__name__

@@ -5,20 +5,34 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt import clock
+from bregopt.bars import digits_bar
 from bregopt.certify import Certificate, PrimalDualPoint, certify, check_families, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
 from bregopt.presolve.revealed_faces import revealed_faces
-from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start, StopReason, pays, stored_terms
+from bregopt.program import (
+    ENDED,
+    Answer,
+    Block,
+    LowRank,
+    Matrix,
+    Program,
+    Start,
+    StopReason,
+    pays,
+    stored_terms,
+)
+from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution, Status
 
@@ -30,7 +44,7 @@ _NO_INTERIOR = (
     "small changes of the data may change the value by much more."
 )
 
-logger = logging.getLogger("bregopt")
+logger = logging.getLogger(__name__)
 
 _RESTATING = ("range space",)  # reductions before the certificate, as low-rank blocks are dense after them
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
@@ -43,29 +57,38 @@ def run(
     solver: Solver, program: Program, settings: Settings, start: Solution | None, warn: bool = True
 ) -> Solution:
     """Solve a program by one route and return the certified answer, in the program's terms."""
-    with clock.limited(settings.time_limit):
-        solution = _run(solver, program, settings, start)
+    with clock.limited(settings.time_limit), digits_bar(solver.name, settings.tol, settings.progress) as bar:
+        watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
+        solution = _run(solver, program, settings, start, watchers)
     if warn:
         _warn(solution, settings)
     return solution
 
 
-def _run(solver: Solver, program: Program, settings: Settings, start: Solution | None) -> Solution:
+def _run(
+    solver: Solver,
+    program: Program,
+    settings: Settings,
+    start: Solution | None,
+    watchers: Sequence[Watcher],
+) -> Solution:
     begin = time.perf_counter()
     given, program = program, settings.completed(program)
     check_families(program)
     restated = presolve(program, reductions(_RESTATING), settings)
-    for summary in restated.summaries:
-        logger.info(summary)
-    progress = Progress(_title(solver, restated), settings.verbose, program.maximize)
+    if logger.isEnabledFor(logging.INFO):
+        for summary in reductions_of(type(solver), given, settings):
+            logger.info("%s: after %s", solver.name, summary)
+    progress = Progress(_title(solver, restated), settings.verbose, program.maximize, watchers)
     first = _started(start, restated, given.m)
     ready = time.perf_counter()
-    with clock.reserving(_seconds_to_certify(restated.program)):
+    with clock.reserving(_seconds_to_certify(restated.program)), clock.stoppable():
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
     solved = time.perf_counter()
     with clock.finishing():
         answer, certificate = _certified(restated.program, answer, settings)
+        answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
     status = _judged(restated.program, answer, certificate, settings.tol)
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
@@ -77,7 +100,13 @@ def _run(solver: Solver, program: Program, settings: Settings, start: Solution |
         "certify": done - solved,
         "total": done - begin,
     }
-    return _solution(solver, given, answer, certificate, status, timings, progress)
+    solution = _solution(solver, given, answer, certificate, status, timings, progress)
+    logger.info(
+        "%s: %s after %d iterations and %.3g s, value %.8g, gap %.1e, residuals %.1e and %.1e",
+        *(solver.name, solution.status, solution.iterations, timings["total"], solution.value),
+        *(solution.gap, solution.primal_residual, solution.dual_residual),
+    )
+    return solution
 
 
 def _solved(
@@ -151,7 +180,7 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
         return answer, _unproven(program, answer)
     # A factorization alone seldom proves the answer of a route that was cut short.
-    sharp = answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+    sharp = answer.stop in ENDED
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, sharp=sharp, S=answer.S))
     if certificate.meets(tol):
         return answer, certificate
@@ -228,7 +257,7 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     if certificate.meets(tol):
         return Status.OPTIMAL
-    cut_short = answer.stop in (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+    cut_short = answer.stop in (StopReason.MAX_ITER, *ENDED)
     near = certificate.meets(max(tol, _NEAR))
     return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
 

@@ -141,14 +141,14 @@ class Monitor:
         step : int
             The number of the first point, which counts earlier steps.
         """
-        best, least, progressed, before = at, np.inf, step, at.y
+        best, least, mark, progressed, before = at, np.inf, np.inf, step, at.y
         try:
             while True:
                 best = best if method.keeps_best else at
                 certificate = method.certificate(at)
                 error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
-                if error <= self._tuning.progress_ratio * least:
-                    progressed = step
+                if error <= self._progress_ratio(mark) * mark:
+                    progressed, mark = step, error
                 if error <= least:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
@@ -170,6 +170,10 @@ class Monitor:
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
             return Followed(best, reason(cut), step)
+
+    def _progress_ratio(self, error: float) -> float:
+        """Return the ratio to the `error` of the last progress at which a smaller one is progress again."""
+        return self._tuning.near_ratio if error <= self._tuning.near_error else self._tuning.progress_ratio
 
     def _is_slow(self, waited: int, least: float) -> bool:
         """Whether round-off may be the reason for steps without progress, from the least error."""

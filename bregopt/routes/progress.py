@@ -6,20 +6,21 @@ import copy
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, is_farkas, is_ray
-from bregopt.clock import CutShort
+from bregopt.clock import CutShort, Ending
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
 
-__all__ = ["Progress", "reason"]
+__all__ = ["CallbackError", "Progress", "Step", "Watcher", "reason"]
 
-logger = logging.getLogger("bregopt")
+logger = logging.getLogger(__name__)
 
 _COLUMNS = (
     ("iteration", "{:>9.0f}", 9),
@@ -29,12 +30,54 @@ _COLUMNS = (
     ("primal_residual", "{:>9.1e}", 9),
     ("seconds", "{:>9.3f}", 9),
 )
+_REASONS = {
+    Ending.TIME: StopReason.TIME_LIMIT,
+    Ending.INTERRUPT: StopReason.INTERRUPTED,
+    Ending.REQUEST: StopReason.CALLBACK,
+}
 _TITLES = ("iteration", "primal", "bound", "gap", "residual", "seconds")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The state of a solve when its certificate was evaluated, in the user's sign of the objective.
+
+    Parameters
+    ----------
+    iteration : int
+        Cycles, rounds or steps so far.
+    value, bound : float
+        The objective at the iterate, and the bound that its multipliers prove. The value of a point that
+        violates rows may be better than the optimum.
+    gap, primal_residual, dual_residual : float
+        As in :class:`bregopt.Solution`; the route stops where all are within the tolerance.
+    seconds : float
+        Since the start of the route.
+    """
+
+    iteration: int
+    value: float
+    bound: float
+    gap: float
+    primal_residual: float
+    dual_residual: float
+    seconds: float
+
+
+Watcher = Callable[[Step], object]
+
+
+class CallbackError(Exception):
+    """Carries an exception of a callback through a route, whose handlers are for its own failures."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.error = error
 
 
 def reason(cut: CutShort) -> StopReason:
     """Return the reason why work ended at a checkpoint."""
-    return StopReason.INTERRUPTED if cut.interrupted else StopReason.TIME_LIMIT
+    return _REASONS[cut.ending]
 
 
 class Progress:
@@ -47,10 +90,14 @@ class Progress:
     verbose : bool
     maximize : bool
         Whether values are reported for a maximization.
+    watchers : sequence of callables
+        Called at each record; one that returns True ends the work.
     """
 
-    def __init__(self, title: str, verbose: bool = False, maximize: bool = False) -> None:
-        self._title, self._verbose = title, verbose
+    def __init__(
+        self, title: str, verbose: bool = False, maximize: bool = False, watchers: Sequence[Watcher] = ()
+    ) -> None:
+        self._title, self._verbose, self._watchers = title, verbose, watchers
         self._sign = -1.0 if maximize else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
@@ -62,6 +109,12 @@ class Progress:
         inside = copy.copy(self)
         inside._outside = presolved, self
         inside._of_dual = self._of_dual != (presolved.program.maximize != presolved.whole.maximize)
+        return inside
+
+    def of_another_program(self) -> Progress:
+        """Return the progress for a program that is not reduced from this one, with the same records."""
+        inside = copy.copy(self)
+        inside._outside = None
         return inside
 
     def behind(self, kind: type[Reduced]) -> bool:
@@ -101,7 +154,7 @@ class Progress:
         """Return the reason to stop, None if there is time left and no interrupt."""
         if clock.remaining() > 0:
             return None
-        return StopReason.INTERRUPTED if clock.interrupted() else StopReason.TIME_LIMIT
+        return _REASONS[clock.ending()]
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one record: a certificate and further quantities, with the same names each time."""
@@ -124,7 +177,32 @@ class Progress:
             cells = [form.format(values[name]) for name, form, _ in _COLUMNS]
             cells += [f"{value:>{max(len(name), 9)}.4g}" for name, value in more.items()]
             sys.stdout.write("  ".join(cells) + "\n")
-        logger.debug("%s iteration %d gap %.2e", self._title, iteration, certificate.gap)
+        logger.debug(
+            "%s: iteration %d, value %.8g, bound %.8g, gap %.1e, residual %.1e",
+            *(self._title, iteration, values["primal"], values["dual"]),
+            *(certificate.gap, certificate.primal_residual),
+        )
+        if self._watchers:
+            self._tell(iteration, values, certificate.dual_residual)
+
+    def _tell(self, iteration: int, values: Mapping[str, float], dual_residual: float) -> None:
+        """Call the watchers; end the work if one of them asks for it."""
+        step = Step(
+            iteration=iteration,
+            value=values["primal"],
+            bound=values["dual"],
+            gap=values["gap"],
+            primal_residual=values["primal_residual"],
+            dual_residual=dual_residual,
+            seconds=values["seconds"],
+        )
+        for watcher in self._watchers:
+            try:
+                ends = bool(watcher(step))
+            except Exception as error:
+                raise CallbackError(error) from error
+            if ends:
+                clock.end()
 
     def history(self) -> dict[str, Array]:
         """Return one array for each recorded quantity."""

@@ -8,6 +8,7 @@ its diagonal, ``lowrank`` comes before ``path``, unless all entries of cost and 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,15 @@ from bregopt.program import Program
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.options import check_options, has_option, own_settings, time_limit
+from bregopt.routes.progress import CallbackError
 from bregopt.routes.registry import load, resolve, route, route_names
 from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for
 
 __all__ = ["Route", "choose", "explain", "routes", "solve", "takes", "translate"]
+
+logger = logging.getLogger(__name__)
 
 # Floating-point operations of a Newton step on all rows. Above it, generating matrices is faster than `path`:
 # 4 times at 4e11 operations (100,000 comparisons of order 64 in benchmarks/margins.py), equal at 1e10.
@@ -65,8 +69,13 @@ def solve(
     """
     with clock.limited(time_limit(options)), threads_for(_order(program)):
         cls = choose(program, solver, options)
+        if logger.isEnabledFor(logging.INFO):
+            method = cls().choice(program, own_settings(cls, options))
+            logger.info("route %s%s", cls.name, method and f": {method}")
         try:
             return driver.run(cls(), program, cls.Settings(**options), start, warn)
+        except CallbackError as failed:
+            raise failed.error from failed.error.__cause__
         except (ArithmeticError, LinAlgError) as error:
             advice = "take units in which the numbers of the problem are nearer to one"
             raise SolverError(f"{cls.name} left the range of doubles ({error}); {advice}") from error

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import dimacs_errors
 from bregopt.plotting import plot_convergence
-from bregopt.program import LowRank, Program, StopReason
+from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.routes.contradiction import Conflict
+from bregopt.tables import html_table, latex_table
 
-__all__ = ["Solution", "Status"]
+__all__ = ["Ray", "Solution", "Status"]
 
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
@@ -37,6 +39,26 @@ class Status(StrEnum):
     USER_LIMIT = "user_limit"
 
 
+class Ray(NamedTuple):
+    """A direction along which all rows stay satisfied and the objective improves without end.
+
+    Parameters
+    ----------
+    X : array of shape (n, n), or a tuple of those
+        Positive semidefinite.
+    u : dict from str to float or array
+        Ordinary variables by name.
+    """
+
+    X: Any
+    u: dict[str, Any]
+
+    @property
+    def rank(self) -> Any:
+        """The rank of the direction, or of each of its matrices."""
+        return tuple(map(_rank, self.X)) if isinstance(self.X, tuple) else _rank(self.X)
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """An answer and its certificate.
@@ -53,13 +75,16 @@ class Solution:
     value : float
         Objective at the answer; ``inf`` (``-inf`` for a maximization) if it is infeasible.
     X : array of shape (n, n), LowRank, or a tuple of those
-        The matrix, or one for each matrix variable; None if there is none. ``LowRank`` if the problem started
+        The matrix, or one for each matrix variable; None without an answer, ``()`` if no matrix is a variable
+        (the problem has matrix inequalities only). ``LowRank`` if the problem started
         from one.
     u : dict from str to float or array
         Ordinary variables by name.
     duals : tuple of float or array
         One for each constraint, in CVXPY's signs; if the problem is infeasible, the Farkas vector that proves
         it. None if it is unbounded.
+    duals_by_name : dict from str to float, array, Series or DataFrame
+        The duals of the constraints with names; with the labels of a pandas bound.
     dual_value : float
         The proven bound on the optimal value.
     gap : float
@@ -80,6 +105,8 @@ class Solution:
         Reference of the method that ran.
     iteration_bound : float or None
         Bound on the iterations of the route for the tolerance, if its theory has one.
+    ray : Ray or None
+        If the problem is unbounded, a direction ``X``, ``u`` along which the objective improves without end.
     dimacs : array of shape (6,) or None
         The errors of the 7th DIMACS challenge, the standard comparison of semidefinite solvers. None if not
         defined: for divergences, soft rows, and without an answer.
@@ -102,11 +129,14 @@ class Solution:
     history: dict[str, Array]
     citation: str
     iteration_bound: float | None = None
+    duals_by_name: dict[str, Any] = field(default_factory=dict)
+    ray: Ray | None = None
     _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
-    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # with `u`, the ray if it is unbounded
+    _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
+    _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
 
     def __post_init__(self) -> None:
         _protect(vars(self))
@@ -140,24 +170,73 @@ class Solution:
         errors.setflags(write=False)
         return errors
 
+    def conflict(self, solver: Any = "auto", **options: Any) -> Conflict:
+        """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.
+
+        A deletion filter solves a problem for each constraint that may be in the conflict, and leaves it out
+        if a Farkas vector of the rest is found. Each row of an array is a constraint of its own.
+
+        Parameters
+        ----------
+        solver, **options
+            Of these solves, as for :meth:`bregopt.Problem.solve`. `time_limit` is that of all of them.
+
+        Returns
+        -------
+        Conflict
+
+        Raises
+        ------
+        ValueError
+            If the answer is not infeasible, or no contradiction is proven.
+        """
+        raw = self if self._raw is None else self._raw
+        if self._declarations is None or raw._program is None or raw.duals is None:
+            raise ValueError(f"the answer is {self.status}; expected an infeasible problem")
+        from bregopt.routes.conflict import find_conflict  # it solves problems, so it is above this module
+
+        return find_conflict(raw._program, self._declarations, raw.duals, solver, options)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
         return plot_convergence(self.history, self.solver, ax)
 
     def __repr__(self) -> str:
-        certified = [
-            f"  value      {self.value:.8g}   bound {self.dual_value:.8g}   certified gap {self.gap:.1e}",
-            f"  residuals  primal {self.primal_residual:.1e}   dual {self.dual_residual:.1e}",
-        ]
+        facts = self._facts()
+        lines = [f"bregopt solution: {facts['status']}"]
+        if self.X is None:
+            lines.append(f"  value      {facts['value']}")
+        else:
+            gap, residuals = facts["certified gap"], (facts["primal residual"], facts["dual residual"])
+            lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
+            lines.append("  residuals  primal {}   dual {}".format(*residuals))
+        shown = [name for name in ("answer", "ray", "effort", "stopped") if name in facts]
+        return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
+
+    def _facts(self) -> dict[str, str]:
+        """Return the facts that a card shows, by name."""
         noun = "iteration" if self.iterations == 1 else "iterations"
-        lines = [
-            f"bregopt solution: {self.status} ({self.solver})",
-            *([f"  value      {self.value:.8g}"] if self.X is None else certified),
-            f"  answer     {_shape_text(self.X, self.rank)}",
-            f"  effort     {self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s",
-            f"  stopped    {self.stop_reason}",
-        ]
-        return "\n".join(lines)
+        facts = {"status": f"{self.status} ({self.solver})", "value": f"{self.value:.8g}"}
+        if self.X is not None:
+            facts |= {
+                "bound": f"{self.dual_value:.8g}",
+                "certified gap": f"{self.gap:.1e}",
+                "primal residual": f"{self.primal_residual:.1e}",
+                "dual residual": f"{self.dual_residual:.1e}",
+            }
+        facts["answer"] = _shape_text(self.X, self.rank)
+        if self.ray is not None:
+            facts["ray"] = _shape_text(self.ray.X, self.ray.rank)
+        facts["effort"] = f"{self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s"
+        facts["stopped"] = self.stop_reason
+        return facts
+
+    def _repr_html_(self) -> str:
+        return html_table((), list(self._facts().items()), left=2)
+
+    def _repr_latex_(self) -> str:
+        facts = [fact for fact in self._facts().items() if fact[0] != "stopped"]  # LaTeX does not wrap it
+        return f"$$\n{latex_table((), facts, left=2)}\n$$"
 
 
 def _protect(value: Any) -> None:
@@ -181,6 +260,8 @@ def _rank(X: Matrix) -> int:
 def _shape_text(X: Any, rank: Any) -> str:
     if X is None:
         return "none"
+    if isinstance(X, tuple) and not X:
+        return "no matrix variable"
     if isinstance(X, tuple):
         return "; ".join(_shape_text(part, r) for part, r in zip(X, rank, strict=True))
     return f"X {X.shape[0]} x {X.shape[1]}, rank {rank}"

@@ -33,7 +33,7 @@ class Tuning:
     stall_change : float
         Relative change of the objective that counts as none.
     progress_ratio : float
-        Ratio of the error to that of the best iterate that counts as progress.
+        Ratio of the error to that at the last progress that counts as progress.
     fall_back_steps : int
         Steps without progress after which a method falls back to its slower form, and after which a method
         stops whose best iterate meets the whole tolerance.
@@ -42,9 +42,12 @@ class Tuning:
         still although the iterates move on, and no digits are lost yet: 3,000 comparisons in 20 dimensions
         take 15 s instead of 0.4 s in the slower form from the start.
     near_error : float
-        Error of the best iterate below which a method waits for progress for `near_steps` steps only: what is
-        left there is round-off. Far from the solution progress may resume after many steps.
+        Error of the best iterate below which `near_ratio` counts as progress, and a method waits for it for
+        `near_steps` steps only: what is left there is round-off. Far from the solution progress may resume
+        after many steps.
     near_steps : int
+    near_ratio : float
+        At a larger one, the quadratic assignments of SDPLIB take half of their steps for the last half digit.
     divergence_ratio : float
         Ratio of the error to that of the best iterate above which a method is stopped.
     """
@@ -57,7 +60,8 @@ class Tuning:
     fall_back_steps: int = 4
     fall_back_error: float = 1e-2
     near_error: float = 1e-4
-    near_steps: int = 8
+    near_steps: int = 6
+    near_ratio: float = 0.5
     divergence_ratio: float = 1e3
 
     def __post_init__(self) -> None:

@@ -19,14 +19,14 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.clock import CutShort
-from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import Method
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
-_CUT_SHORT = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+_CUT_SHORT = (StopReason.MAX_ITER, *ENDED)
 
 
 @dataclass(frozen=True, eq=False)

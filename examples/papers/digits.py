@@ -22,7 +22,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregopt as bo
-from bregopt.learn import KernelLearner, idealised_bounds, pairs_from_labels
+from bregopt.learn import KernelLearner, idealized_bounds, pairs_from_labels
 
 DIVERGENCES = {"LogDet": "logdet", "von Neumann": "von_neumann"}
 SUBSET = 317
@@ -118,7 +118,7 @@ def convergence(points, label, size):
     for name, divergence in DIVERGENCES.items():
         for count in size.cycled:
             near, far = pairs_from_labels(y, count)
-            bounds = idealised_bounds(X, near, far)
+            bounds = idealized_bounds(X, near, far)
             learner = KernelLearner(
                 None, divergence=divergence, solver_options={"method": "cyclic"}, tol=1e-3
             )

@@ -27,7 +27,7 @@ from bregopt.arrays import Array
 from bregopt.cvxpy.conic.direct import pivots_of, read_directly
 from bregopt.cvxpy.conic.dual import read_dual
 from bregopt.cvxpy.conic.form import Conic
-from bregopt.cvxpy.conic.implied import distribution, needed, with_rows
+from bregopt.cvxpy.conic.implied import distribution, needed, parallel_rows, with_rows
 from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
@@ -69,8 +69,9 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
 
     The other reading follows if it is not much larger: it may have an interior where the first has none.
     """
-    kept = needed(conic)
-    smaller, shared = with_rows(conic, kept), distribution(conic, kept)
+    parallel = parallel_rows(conic)
+    kept = needed(conic, parallel)
+    smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)
     pivots = pivots_of(smaller)
     (m, k), gone = smaller.A.shape, len(pivots.rows)
     boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)

@@ -66,7 +66,7 @@ class Conic:
         ends = np.cumsum([first, *self.soc])
         return SecondOrderCones.of([np.arange(*pair) for pair in pairwise(ends.tolist())])
 
-    @property
+    @cached_property
     def spans(self) -> list[slice]:
         """The rows of each psd matrix."""
         ends = np.cumsum([self.first_psd, *(n * (n + 1) // 2 for n in self.orders)])
@@ -75,28 +75,33 @@ class Conic:
     @cached_property
     def places(self) -> Places:
         """The block, entry and weight of each psd row."""
-        triangles = [triangle(n) for n in self.orders]
+        of_order = {n: triangle(n) for n in set(self.orders)}
+        triangles = [of_order[n] for n in self.orders]
         i, j, weight = (np.concatenate(part) for part in zip(*triangles, strict=True))
         block = np.repeat(np.arange(len(self.orders)), [len(part.i) for part in triangles])
         return Places(block, i, j, weight)
 
+    @cached_property
+    def _entries(self) -> tuple[IntArray, IntArray]:
+        """The number of each psd row's entry, and of its mirror image, among the entries of all matrices."""
+        block, i, j, _ = self.places
+        orders = np.array(self.orders)
+        n, first = orders[block], (np.cumsum(orders**2) - orders**2)[block]
+        return first + i * n + j, first + j * n + i
+
     def matrices(self, triangles: Array) -> list[Array]:
         """Return the symmetric matrices whose psd rows are given."""
-        block, i, j, weight = self.places
-        S = [np.zeros((n, n)) for n in self.orders]
-        for b, S_b in enumerate(S):
-            own = block == b
-            S_b[i[own], j[own]] = S_b[j[own], i[own]] = (triangles / weight)[own]
-        return S
+        ends = np.cumsum([n * n for n in self.orders])
+        flat = np.zeros(ends[-1])
+        at, mirrored = self._entries
+        flat[at] = flat[mirrored] = triangles / self.places.weight
+        return [part.reshape(n, n) for part, n in zip(np.split(flat, ends[:-1]), self.orders, strict=True)]
 
     def triangles(self, S: Sequence[Array]) -> Array:
         """Return the psd rows of matrices."""
-        block, i, j, weight = self.places
-        values = np.zeros(len(block))
-        for b, S_b in enumerate(S):
-            own = block == b
-            values[own] = weight[own] * S_b[i[own], j[own]]
-        return values
+        at, _ = self._entries
+        rows: Array = self.places.weight * np.concatenate([np.ravel(S_b) for S_b in S])[at]
+        return rows
 
 
 def others(chosen: IntArray, count: int) -> IntArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,18 +10,64 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic.form import Conic
 
-__all__ = ["distribution", "needed", "with_rows"]
+__all__ = ["distribution", "needed", "parallel_rows", "with_rows"]
 
 _PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
 _SAME = 1e-13  # relative to the largest number: numbers that differ by less are equal up to round-off
 
 
-def needed(conic: Conic) -> Mask:
+class Parallel(NamedTuple):
+    """The linear rows that are multiples of another one.
+
+    Parameters
+    ----------
+    rows : int array
+    group : int array
+        A number for each, the same for parallel rows.
+    size : array
+        Their first entries.
+    """
+
+    rows: IntArray
+    group: IntArray
+    size: Array
+
+
+def parallel_rows(conic: Conic) -> Parallel:
+    """Return the linear rows that are multiples of another one."""
+    A = conic.A[: conic.linear]
+    used = np.flatnonzero(np.diff(A.indptr))
+    size = A.data[A.indptr[used]]
+    place = np.repeat(np.arange(len(used)), np.diff(A.indptr)[used])
+    scaled = A.data / size[place]
+    key = np.bincount(place, scaled * _numbers(A.shape[1])[A.indices], len(used))
+    order = np.argsort(key, kind="stable")
+    round_off = _SAME * np.bincount(place, np.abs(scaled), len(used))
+    apart = np.diff(key[order], prepend=-np.inf) > round_off[order]
+    group = np.empty(len(used), dtype=np.intp)
+    group[order] = np.cumsum(apart) - 1
+    several = np.flatnonzero(np.bincount(group)[group] > 1)
+    if not len(several):
+        return Parallel(several, several, np.zeros(0))
+    first = order[np.flatnonzero(apart)]
+    rows = sp.csr_array((scaled, A.indices, A.indptr), A.shape)[used]
+    own, group = rows[several], group[several]
+    left = abs(own - rows[first[group]])
+    same = _largest(left) <= _SAME * _largest(abs(own))
+    return Parallel(used[several[same]], group[same], size[several[same]])
+
+
+def _largest(A: Any) -> Array:
+    """Return the largest entry of each row."""
+    return np.asarray(A.max(axis=1).todense()).ravel()
+
+
+def needed(conic: Conic, parallel: Parallel) -> Mask:
     """Return the mask of the rows that others do not imply."""
-    return _needed_rows(conic) & _needed_matrices(conic)
+    return _needed_rows(conic, parallel) & _needed_matrices(conic)
 
 
-def distribution(conic: Conic, kept: Mask) -> Any:
+def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
     """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
     Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal parts.
@@ -32,10 +78,10 @@ def distribution(conic: Conic, kept: Mask) -> Any:
     """
     m, place = len(kept), np.cumsum(kept) - 1
     alone = sp.csr_array((np.ones(place[-1] + 1), (np.flatnonzero(kept), place[kept])), (m, place[-1] + 1))
-    if conic.A[: conic.linear].nnz == 0:
+    rows, _, size = parallel
+    if not len(rows):
         return alone
-    rows, group, size = _parallel(conic.A[: conic.linear])
-    same = _said_by(conic, rows, group, size)
+    same = _said_by(conic, parallel)
     count, holder = np.bincount(same), np.full(len(rows), -1)
     left = np.flatnonzero(kept[rows])
     holder[same[left]] = left
@@ -62,16 +108,16 @@ def with_rows(conic: Conic, kept: Mask) -> Conic:
     )
 
 
-def _needed_rows(conic: Conic) -> Mask:
+def _needed_rows(conic: Conic, parallel: Parallel) -> Mask:
     """Return the mask of the rows without linear rows that a parallel one implies.
 
     CVXPY bounds both of two mirrored entries, which are equal. A program with the same row twice has no
     interior.
     """
     kept = np.ones(len(conic.b), dtype=bool)
-    if conic.A[: conic.linear].nnz == 0:
+    rows, group, size = parallel
+    if not len(rows):
         return kept
-    rows, group, size = _parallel(conic.A[: conic.linear])
     end, kind = _ends(conic, rows, size)
     implied = _repeated(group, kind, end)
     lowest, highest = np.full((2, int(group.max()) + 1), np.inf)
@@ -96,30 +142,12 @@ def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
     return end, np.where(rows < conic.zero, 0, np.where(size > 0, 1, 2))
 
 
-def _said_by(conic: Conic, rows: IntArray, group: IntArray, size: Array) -> IntArray:
+def _said_by(conic: Conic, parallel: Parallel) -> IntArray:
     """Return a number for each row; equivalent rows have the same number."""
+    rows, group, size = parallel
     end, kind = _ends(conic, rows, size)
     _, said = np.unique(np.array([group, kind, end]), axis=1, return_inverse=True)
     return np.ravel(said)
-
-
-def _parallel(A: Any) -> tuple[IntArray, IntArray, Array]:
-    """Return the nonzero rows, a number for each (the same for parallel rows), and their first entries."""
-    used = np.flatnonzero(np.diff(A.indptr))
-    size = A.data[A.indptr[used]]
-    scaled = sp.csr_array(sp.diags_array(1 / size) @ A[used])
-    key = scaled @ _numbers(A.shape[1])
-    order = np.argsort(key, kind="stable")
-    apart = np.diff(key[order], prepend=-np.inf) > _SAME * (abs(scaled) @ np.ones(A.shape[1]))[order]
-    group = np.empty(len(used), dtype=np.intp)
-    group[order] = np.cumsum(apart) - 1
-    first = order[np.flatnonzero(apart)]
-    left = abs(scaled - scaled[first[group]])
-    same = (
-        np.asarray(left.max(axis=1).todense()).ravel()
-        <= _SAME * np.asarray(abs(scaled).max(axis=1).todense()).ravel()
-    )
-    return used[same], group[same], size[same]
 
 
 def _repeated(group: IntArray, kind: IntArray, end: Array) -> Mask:
@@ -143,12 +171,15 @@ def _needed_matrices(conic: Conic) -> Mask:
 
     This happens when a psd variable is required to be psd again, or to exceed a multiple of the identity.
     """
-    kept = np.ones(len(conic.b), dtype=bool)
+    kept, A = np.ones(len(conic.b), dtype=bool), conic.A
     alike: dict[tuple[Any, ...], list[int]] = {}
     S = conic.matrices(conic.b[conic.first_psd :])
     for b, span in enumerate(conic.spans):
-        A = conic.A[span]
-        others = alike.setdefault((A.data.tobytes(), A.indices.tobytes(), A.indptr.tobytes()), [])
+        ends = A.indptr[span.start : span.stop + 1]
+        own = slice(ends[0], ends[-1])
+        others = alike.setdefault(
+            (A.data[own].tobytes(), A.indices[own].tobytes(), np.diff(ends).tobytes()), []
+        )
         if any(_psd(S[b] - S[other]) for other in others):
             kept[span] = False
             continue

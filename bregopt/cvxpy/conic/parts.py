@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,8 +39,10 @@ def _sparse(
     """Yield each block that has entries, the numbers of its rows, and these rows as a family."""
     block, i, j, weight = conic.places
     block, i, j, value = block[place], i[place], j[place], value * weight[place]
-    for b, n in enumerate(conic.orders):
-        own = np.flatnonzero(block == b)
+    order = np.argsort(block, kind="stable")
+    ends = np.searchsorted(block[order], np.arange(len(conic.orders) + 1))
+    for b, (n, span) in enumerate(zip(conic.orders, pairwise(ends.tolist()), strict=True)):
+        own = order[slice(*span)]
         if len(own):
             at, local = np.unique(row[own], return_inverse=True)
             yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))

@@ -12,13 +12,25 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError
-from bregopt.program import Program, StopReason
+from bregopt.program import ENDED, Program, StopReason
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Outcome", "certified_status", "solve_conic", "status_of"]
+__all__ = [
+    "INFEASIBLE_OR_UNBOUNDED",
+    "UNBOUNDED",
+    "Outcome",
+    "certified_status",
+    "solve_conic",
+    "status_of",
+    "with_a_point",
+]
+
+# Clarabel's statuses of rays, and ours of a ray without a feasible point, for which it has none.
+UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
+INFEASIBLE_OR_UNBOUNDED = "InfeasibleOrUnbounded"
 
 _START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
 _REFERENCE = "cvxpy"
@@ -95,6 +107,31 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
         proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
         return status if proven else _PROOFS[status]
     return status
+
+
+def with_a_point(unbounded: Outcome, aimless: Outcome, conic: Conic | None, tol: float) -> Outcome:
+    """Return the outcome "unbounded" if a point is feasible, else what a ray alone proves.
+
+    Parameters
+    ----------
+    unbounded : Outcome
+        Clarabel's.
+    aimless : Outcome
+        Clarabel's for the same problem without objective.
+    conic : Conic or None
+        That problem, if our certificates take it: they then decide on the point and on its infeasibility.
+    tol : float
+    """
+    status, x, z = aimless.status, aimless.x, aimless.z
+    if conic is not None and z is not None:
+        z = 0 * z if status in _ANSWERS else z  # without objective these are optimal multipliers
+        status = certified_status(conic, status, x, z, tol)
+    if status == "Solved":
+        return unbounded
+    if status == "PrimalInfeasible":
+        return replace(aimless, z=z, stats=unbounded.stats)
+    proven = unbounded.status == "DualInfeasible"
+    return replace(unbounded, status=INFEASIBLE_OR_UNBOUNDED if proven else "NumericalError")
 
 
 def _with_a_point(conic: Conic, unbounded: Outcome, options: dict[str, Any]) -> Outcome | str:
@@ -179,9 +216,7 @@ def _of_all_rows(program: Program, solution: Solution) -> Certificate:
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
     """Whether a route stopped without an answer for another reason than a limit of the user's."""
     unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
-    limits = {StopReason.TIME_LIMIT, StopReason.INTERRUPTED}
-    if options.get("max_iter") is not None:
-        limits.add(StopReason.MAX_ITER)
+    limits = ENDED | ({StopReason.MAX_ITER} if options.get("max_iter") is not None else set())
     return solution.status in unproven and solution._stop not in limits
 
 

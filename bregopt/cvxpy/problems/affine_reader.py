@@ -10,8 +10,8 @@ computes the Jacobian.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -28,7 +28,7 @@ from bregopt.cvxpy.problems.coefficients import (
 )
 from bregopt.errors import UnsupportedProblemError
 
-__all__ = ["rows_of"]
+__all__ = ["joint_rows", "rows_of"]
 
 
 def rows_of(
@@ -60,10 +60,22 @@ def rows_of(
         If a parameter has no value.
     """
     m = expression.size if m is None else m
+    elements = every_element(expression) if elements is None else elements
+    return joint_rows([(expression, elements)], m, convex, parametric)
+
+
+def joint_rows(
+    parts: Sequence[tuple[Any, Elements]], m: int, convex: bool = False, parametric: bool = False
+) -> Coefficients:
+    """Return the coefficients of `m` rows that contain elements of several expressions.
+
+    Parameters and errors are those of :func:`rows_of`.
+    """
     rows = Coefficients(
         m, np.zeros(m), convex_terms=[] if convex else None, parameters={} if parametric else None
     )
-    _read(expression, every_element(expression) if elements is None else elements, rows)
+    for expression, elements in parts:
+        _read(expression, elements, rows)
     weights = [e.weight for parts in rows.elements.values() for e in parts]
     if not all(np.isfinite(part).all() for part in (rows.constant, *weights)):
         raise UnsupportedProblemError("NaN or Inf among its numbers")
@@ -170,11 +182,11 @@ def _product(atom: Any, elements: Elements, rows: Coefficients) -> None:
     if _sandwiched(atom, elements, rows, i, j):
         return None
     if _is_factor(left, right):
-        matrix = _sparse_rows(rows.numbers(left, keep_sparse=True))
-        k, at, weight = _nonzeros_in_rows(matrix, i)
-        return _read(right, elements.taken(k, at + matrix.shape[1] * j[k], weight), rows)
-    matrix = _sparse_rows(rows.numbers(_affine_factor(atom, right), keep_sparse=True).T)
-    k, at, weight = _nonzeros_in_rows(matrix, j)
+        matrix = rows.numbers(left, keep_sparse=True)
+        k, at, weight = _nonzeros(matrix).of_rows(i)
+        return _read(right, elements.taken(k, at + matrix.shape[-1] * j[k], weight), rows)
+    matrix = rows.numbers(_affine_factor(atom, right), keep_sparse=True)
+    k, at, weight = _nonzeros(matrix.T).of_rows(j)
     return _read(left, elements.taken(k, i[k] + p * at, weight), rows)
 
 
@@ -217,7 +229,7 @@ def _by_jacobian(atom: Any, elements: Elements, rows: Coefficients) -> None:
     for number, stand_in in inner.items():
         slope = slopes[stand_in]
         slope = slope if sp.issparse(slope) else np.reshape(slope, (stand_in.size, atom.size))
-        k, at, weight = _nonzeros_in_rows(sp.csr_array(sp.csr_array(slope).T), elements.at)
+        k, at, weight = _nonzeros(slope.T).of_rows(elements.at)
         _read(atom.args[number], elements.taken(k, at, weight), rows)
     rows.frozen.update(alone.parameters())
     rows.add_constant(elements, np.ravel(alone.value, order="F"))
@@ -275,14 +287,26 @@ def _affine_factor(atom: Any, factor: Any) -> Any:
     return factor
 
 
-def _nonzeros_in_rows(matrix: Any, row: IntArray) -> tuple[IntArray, IntArray, Array]:
-    """Return the nonzeros of some rows of a CSR matrix: the position of the row in `row`, column, value."""
-    count = np.diff(matrix.indptr)[row]
-    k = np.repeat(np.arange(len(row)), count)
-    at = np.arange(len(k)) + np.repeat(matrix.indptr[row] - np.cumsum(count) + count, count)
-    return k, matrix.indices[at].astype(np.intp), matrix.data[at]
+class _Nonzeros(NamedTuple):
+    """The nonzeros of a matrix, row by row, as CSR stores them."""
+
+    indptr: IntArray
+    indices: IntArray
+    data: Array
+
+    def of_rows(self, row: IntArray) -> tuple[IntArray, IntArray, Array]:
+        """Return the nonzeros of some rows: the position of the row in `row`, column, value."""
+        count = np.diff(self.indptr)[row]
+        k = np.repeat(np.arange(len(row)), count)
+        at = np.arange(len(k)) + np.repeat(self.indptr[row] - np.cumsum(count) + count, count)
+        return k, self.indices[at].astype(np.intp), self.data[at]
 
 
-def _sparse_rows(matrix: Any) -> Any:
-    """Return a matrix in CSR form; a vector is one row."""
-    return sp.csr_array(matrix if sp.issparse(matrix) else np.atleast_2d(matrix))
+def _nonzeros(matrix: Any) -> _Nonzeros:
+    """Return the nonzeros of a dense or sparse matrix; a vector is one row."""
+    if sp.issparse(matrix):
+        rows = sp.csr_array(matrix)
+        return _Nonzeros(rows.indptr, rows.indices, rows.data)
+    matrix = np.atleast_2d(matrix)
+    row, column = np.nonzero(matrix)
+    return _Nonzeros(np.searchsorted(row, np.arange(len(matrix) + 1)), column, matrix[row, column])

@@ -180,6 +180,7 @@ def _rows(
     Parameters whose values are substituted in rows are added to `written`.
     """
     rows, symmetric, trivial = {}, set(), []
+    counts = Counter(getattr(c, "label", None) for c in problem.constraints)  # CVXPY's names may repeat
     for number, c in enumerate(problem.constraints):
         kind = type(c).__name__
         if kind not in SENSES:
@@ -192,6 +193,8 @@ def _rows(
         body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
             rows[c] = compared(body, SENSES[kind])
+            if counts[label := getattr(c, "label", None)] == 1 and label:
+                rows[c].named(label)
             if is_symmetric_map(found, c.shape):
                 symmetric.add(c)
         elif _holds(body.constant, SENSES[kind]):

@@ -15,10 +15,10 @@ from bregopt.cvxpy.problems.soft_rows import RelaxedBound
 from bregopt.cvxpy.problems.variables import VariableForm
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.matrix_inequalities import multiplier_of_cone
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.program.anchor import divergence_of
 from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered"]
@@ -117,27 +117,13 @@ class Lowered:
         return duals
 
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
-        """Return ``C + mu grad D(X) - A*(y)`` of each matrix: the multiplier of ``X psd``.
-
-        It is zero for essentially smooth divergences, whose optimum is in the interior of the cone. For a
-        Farkas vector ``y`` the objective is left out.
-        """
-        assert solution._raw is not None
-        program, y = self.problem.program(), solution._raw.duals
-        slacks = {}
-        for b, (X, block) in enumerate(zip(self.problem.matrices, program.blocks, strict=True)):
-            if solution._raw.X is None:
-                slack = -program.A.adjoint(y, b)
-            elif solution._raw._S is not None and solution._raw._S[b] is not None:
-                slack = np.asarray(solution._raw._S[b])
-            elif block.nearness is None:
-                slack = block.C - program.A.adjoint(y, b)
-            elif block.nearness.kind.essentially_smooth:
-                slack = np.zeros((block.n, block.n))
-            else:
-                gradient = divergence_of(block.nearness).gradient(np.asarray(X.block.value))
-                slack = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
-            slacks[X.block] = slack
+        """Return the multiplier of ``X psd`` of each matrix."""
+        raw = solution._raw
+        assert raw is not None
+        program, slacks = self.problem.program(), {}
+        for b, X in enumerate(self.problem.matrices):
+            value, S = (None if part is None else part[b] for part in (raw.X, raw._S))
+            slacks[X.block] = multiplier_of_cone(program, b, value, raw.duals, S)
         return slacks
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import IntArray
-from bregopt.cvxpy.problems.affine_reader import rows_of
+from bregopt.cvxpy.problems.affine_reader import joint_rows
+from bregopt.cvxpy.problems.coefficients import Elements
 from bregopt.cvxpy.problems.variables import VariableForm, expression_of
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.second_order import SecondOrderConstraint, stacked
+from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Parameter
 
 __all__ = ["second_order"]
@@ -35,19 +36,17 @@ def second_order(
     UnsupportedProblemError
         If it has no variable.
     """
-    label, parts = "second-order cone", []
-    for argument in c.args:
-        found = rows_of(argument, parametric=True)
-        written |= found.frozen
-        parts.append(expression_of(found, forms, label, parameters))
-    body = stacked(parts)
-    if body.is_constant:
-        raise UnsupportedProblemError("it has no variable")
     t, X = c.args
     order = _vectors(t.size, X.shape, c.axis)
-    body = body.taken(order.ravel(), (order.size,), label)
+    row = np.argsort(order.ravel())
+    own = (Elements(part, np.arange(len(part)), np.ones(len(part))) for part in np.split(row, [t.size]))
+    found = joint_rows([*zip(c.args, own, strict=True)], order.size, parametric=True)
+    written |= found.frozen
+    body = expression_of(found, forms, "second-order cone", parameters)
+    if body.is_constant:
+        raise UnsupportedProblemError("it has no variable")
     dimensions = np.full(t.size, order.shape[1])
-    return SecondOrderConstraint(body, dimensions, label, np.zeros(order.size))
+    return SecondOrderConstraint(body, dimensions, body.label, np.zeros(order.size))
 
 
 def _vectors(count: int, shape: tuple[int, ...], axis: int) -> IntArray:

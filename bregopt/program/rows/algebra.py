@@ -1,4 +1,4 @@
-"""Sums, linear combinations and concatenations of row families, in the most structured family that fits."""
+"""Sums, combinations, products and stacks of row families, in the most structured family that fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import dense
+from bregopt.memory import check_memory
 from bregopt.program.rows.base import Coordinates, Rows
+from bregopt.program.rows.bilinear import Bilinear
 from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
@@ -20,7 +22,20 @@ from bregopt.program.rows.rank_one_pairs import RankOnePairs
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
-__all__ = ["add_rows", "combine_rows", "concatenate_rows", "dense_stack", "upper_triangles"]
+__all__ = [
+    "add_rows",
+    "combine_rows",
+    "concatenate_rows",
+    "dense_stack",
+    "stacked_rows",
+    "storage",
+    "upper_triangles",
+]
+
+# Rows with more than `_FEW_TERMS` terms and this fraction of nonzeros are stored dense, as a term takes four
+# times an entry's memory.
+_DENSE_SHARE, _FEW_TERMS = 0.25, 100_000
+_ENTRY = 24  # bytes of an entry of dense rows, with copies
 
 
 def add_rows(a: Rows, b: Rows) -> Rows:
@@ -28,7 +43,9 @@ def add_rows(a: Rows, b: Rows) -> Rows:
     first, second = _quadratic_forms(a), _quadratic_forms(b)
     if first is not None and second is not None and _opposite(first.weight, second.weight):
         return _comparison(first, second)
-    if isinstance(a, DenseRows) or isinstance(b, DenseRows):
+    if isinstance(a, Entries) and isinstance(b, Entries) and _same_places(a, b):
+        return replace(a, weight=a.weight + b.weight)
+    if isinstance(a, DenseRows) or isinstance(b, DenseRows) or _are_many(a.count() + b.count(), a.m, a.n):
         return DenseRows(dense_stack(a) + dense_stack(b))
     s, t = a.coordinates(), b.coordinates()
     joined = Coordinates(*(np.concatenate(pair) for pair in zip(_fields(s), _fields(t), strict=True)))
@@ -38,8 +55,14 @@ def add_rows(a: Rows, b: Rows) -> Rows:
 def combine_rows(S: Any, rows: Rows) -> Rows:
     """Return the rows ``sum_k S[l, k] A_k`` for a sparse matrix `S` of shape ``(new m, m)``."""
     S = sp.csr_array(S)
+    m, n = S.shape[0], rows.n
     if isinstance(rows, DenseRows):
-        return DenseRows((S @ rows.stack.reshape(rows.m, -1)).reshape(S.shape[0], rows.n, rows.n))
+        return DenseRows((S @ rows.stack.reshape(rows.m, -1)).reshape(m, n, n))
+    if S.nnz == m and (np.diff(S.indptr) == 1).all():
+        return rows.slice(S.indices.astype(np.intp)).scale(S.data)
+    if isinstance(rows, Bilinear) and rows.count() > _DENSE_SHARE * m * n * n:
+        check_memory(_ENTRY * m * n * n, f"a combination of products, {m} rows of order {n},")
+        return DenseRows(np.array([rows.adjoint(S[[k]].toarray()[0]) for k in range(m)]))
     t = rows.coordinates()
     by_row = sp.csc_array(S)
     count = np.diff(by_row.indptr)[t.row]
@@ -49,7 +72,22 @@ def combine_rows(S: Any, rows: Rows) -> Rows:
     spread = Coordinates(
         by_row.indices[at].astype(np.intp), t.i[term], t.j[term], t.value[term] * by_row.data[at]
     )
-    return SparseRows.of(S.shape[0], rows.n, spread)
+    return SparseRows.of(m, n, spread)
+
+
+def stacked_rows(m: int, n: int, parts: Sequence[tuple[int, Rows]]) -> Rows:
+    """Return `m` rows in which each family starts at the given row; the other rows are zero."""
+    alike = len({(type(rows), storage(rows)) for _, rows in parts}) == 1
+    if alike and sum(rows.m for _, rows in parts) == m:
+        return concatenate_rows([rows for _, rows in parts])
+    if _are_many(sum(rows.count() for _, rows in parts), m, n):
+        stack = np.zeros((m, n, n))
+        for start, rows in parts:
+            stack[start : start + rows.m] = dense_stack(rows)
+        return DenseRows(stack)
+    terms = [(start, rows.coordinates()) for start, rows in parts]
+    shifted = [_fields(replace(t, row=t.row + start)) for start, t in terms]
+    return SparseRows.of(m, n, Coordinates(*(np.concatenate(f) for f in zip(*shifted, strict=True))))
 
 
 def concatenate_rows(families: Sequence[Rows]) -> Rows:
@@ -69,6 +107,8 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
         parts = ("Z", "weight") if isinstance(first, RankOne) else ("U", "W", "weight")
         stacked = {name: _stack([getattr(f, name) for f in families]) for name in parts}
         return replace(first, **stacked)
+    if isinstance(first, Bilinear):
+        return _joined_products([f for f in families if isinstance(f, Bilinear)])
     starts = np.cumsum([0, *(f.m for f in families)])
     terms = [f.coordinates() for f in families]
     shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
@@ -76,6 +116,38 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
     joined = Coordinates(*(np.concatenate(f) for f in fields))
     m, n = int(starts[-1]), first.n
     return SparseRows(m, n, joined) if isinstance(first, SparseRows) else SparseRows.of(m, n, joined)
+
+
+def storage(rows: Rows) -> tuple[bool, ...]:
+    """Return which of the factors of a family are sparse; families with equal answers can be joined."""
+    if isinstance(rows, Bilinear):
+        return sp.issparse(rows.L), sp.issparse(rows.R)
+    return (sp.issparse(getattr(rows, "Z", getattr(rows, "U", None))),)
+
+
+def _are_many(terms: int, m: int, n: int) -> bool:
+    """Whether rows are stored dense: they have many terms, also relative to their entries."""
+    many = terms > max(_FEW_TERMS, _DENSE_SHARE * m * n * n)
+    if many:
+        check_memory(_ENTRY * m * n * n, f"a sum or stack of {m} rows with a matrix of order {n} each")
+    return many
+
+
+def _same_places(a: Entries, b: Entries) -> bool:
+    return (np.array_equal(a.i, b.i) and np.array_equal(a.j, b.j)) or (
+        np.array_equal(a.i, b.j) and np.array_equal(a.j, b.i)
+    )
+
+
+def _joined_products(families: Sequence[Bilinear]) -> Bilinear:
+    """Return the rows of several families, with their factors one below the other."""
+    left = np.cumsum([0, *(f.L.shape[0] for f in families)])
+    right = np.cumsum([0, *(f.R.shape[0] for f in families)])
+    i = np.concatenate([f.i + start for f, start in zip(families, left, strict=False)])
+    j = np.concatenate([f.j + start for f, start in zip(families, right, strict=False)])
+    L = _stack([f.L for f in families])
+    R = L if all(f.L is f.R for f in families) else _stack([f.R for f in families])
+    return Bilinear(L, R, i, j, np.concatenate([f.weight for f in families]))
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:
@@ -98,7 +170,7 @@ def _opposite(a: Array, b: Array) -> bool:
 def _comparison(a: RankOne, b: RankOne) -> RankTwo:
     """Return ``|a| z1'X z1 - |b| z2'X z2`` as products, with the sign of the first in the weight."""
     if sp.issparse(a.Z) != sp.issparse(b.Z):
-        a, b = replace(a, Z=_to_dense(a.Z)), replace(b, Z=_to_dense(b.Z))
+        a, b = replace(a, Z=dense(a.Z)), replace(b, Z=dense(b.Z))
     first, second = _row_scaled(a.Z, np.sqrt(np.abs(a.weight))), _row_scaled(b.Z, np.sqrt(np.abs(b.weight)))
     return RankTwo(first - second, first + second, np.sign(a.weight))
 
@@ -107,15 +179,16 @@ def _row_scaled(Z: Any, weight: Array) -> Any:
     return sp.csr_array(sp.diags_array(weight) @ Z) if sp.issparse(Z) else weight[:, None] * Z
 
 
-def _to_dense(Z: Any) -> Array:
-    dense: Array = Z.toarray() if sp.issparse(Z) else Z
-    return dense
-
-
 def dense_stack(rows: Rows) -> Array:
     """Return the matrices ``A_k`` of a family as one array of shape ``(m, n, n)``."""
     if isinstance(rows, DenseRows):
         return rows.stack
+    forms = rows.products()
+    if forms is not None:
+        half = (forms.weight[:, None] * dense(forms.U))[:, :, None] * dense(forms.W)[:, None, :]
+        half += half.transpose(0, 2, 1).copy()
+        half /= 2
+        return half
     t = rows.coordinates()
     flat = np.bincount((t.row * rows.n + t.i) * rows.n + t.j, weights=t.value, minlength=rows.m * rows.n**2)
     stack = flat.reshape(rows.m, rows.n, rows.n)

@@ -89,5 +89,8 @@ class Entries(RowFamily):
     def count(self) -> int:
         return self.m
 
+    def nonzero(self) -> IntArray:
+        return np.flatnonzero(self.weight)
+
     def definite_signs(self, asked: Mask | None = None) -> Array:
         return np.where(self.i == self.j, np.sign(self.weight), 0.0)

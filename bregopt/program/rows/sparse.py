@@ -44,10 +44,13 @@ class SparseRows(RowFamily):
 
     def apply(self, X: Matrix) -> Array:
         t = self.terms
-        if not isinstance(X, LowRank):
+        if isinstance(X, LowRank):
+            entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
+        elif len(t.row) <= _MANY_TERMS:
+            entry = X[t.i, t.j]
+        else:
             activity: Array = self._table @ X.ravel(order="K")  # a symmetric matrix in either order
             return activity
-        entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
         return np.bincount(t.row, weights=t.value * entry, minlength=self.m).astype(float)
 
     def adjoint(self, y: Array) -> Array:
@@ -68,6 +71,10 @@ class SparseRows(RowFamily):
         t = self.terms
         ends = np.searchsorted(t.row, np.arange(self.m + 1))
         return sp.csr_array((t.value, t.i * self.n + t.j, ends), shape=(self.m, self.n**2))
+
+    @cached_property
+    def _absolute_table(self) -> Any:
+        return abs(self._table)
 
     @cached_property
     def _table_transposed(self) -> Any:
@@ -103,7 +110,7 @@ class SparseRows(RowFamily):
     def magnitude(self, s: Array) -> Array:
         t = self.terms
         if self._many_terms:
-            magnitude: Array = abs(self._table) @ np.outer(s, s).ravel()
+            magnitude: Array = self._absolute_table @ np.outer(s, s).ravel()
             return magnitude
         part = np.abs(t.value) * s[t.i] * s[t.j]
         return np.bincount(t.row, weights=part, minlength=self.m).astype(float)

@@ -15,7 +15,7 @@ from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify, lowest, objective_size
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import turned
-from bregopt.program import Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
+from bregopt.program import ENDED, Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
 from bregopt.routes.burer_monteiro.lagrangian import lagrangian
 from bregopt.routes.burer_monteiro.start import first_factor
 from bregopt.routes.burer_monteiro.surface import Surface
@@ -24,8 +24,6 @@ from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Staircase", "first_columns"]
-
-_CUT_SHORT = (StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
 
 
 class Staircase:
@@ -74,7 +72,7 @@ class Staircase:
                 self._y = self._multipliers()
         # If the surface satisfies all rows the last point has the lowest value.
         R = self._at.R
-        if self._best is not None and (stop not in _CUT_SHORT or len(self._L.y)):
+        if self._best is not None and (stop not in ENDED or len(self._L.y)):
             R = self._best[1]
         return Answer((LowRank(_truncated(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
 

@@ -68,7 +68,11 @@ class _CentralPath(Method):
         known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=(smallest,) * len(X))
         if len(at.pairs) < len(X):  # one pass over the groups instead of one over the blocks
             arrays = [pair.X for pair in at.pairs]
-            known |= Known(magnitudes=self._engine.magnitudes(arrays), costs=self._engine.costs(arrays))
+            known |= Known(
+                magnitudes=self._engine.magnitudes(arrays),
+                costs=self._engine.costs(arrays),
+                traces=self._engine.traces(arrays),
+            )
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
@@ -127,7 +131,8 @@ class _CentralPath(Method):
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
-        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
+        variables = np.abs(at.u) * self._program.column_sizes
+        largest = max(float(variables.max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
         return self._program.bound_scale < self._tuning.primal_divergence * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:

@@ -12,7 +12,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import factorized, symmetrize
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["DefiniteFactor", "bordered", "conjugate_gradients", "minimal_residual"]
+__all__ = ["Corrections", "DefiniteFactor", "bordered", "conjugate_gradients"]
 
 
 class DefiniteFactor:
@@ -37,7 +37,7 @@ class DefiniteFactor:
         self._S, self._tuning, extra = S, tuning, 0.0
         sizes = _sizes(S, tuning)
         while len(S):
-            self._root, definite = factorized(S + np.diag(extra * sizes) if extra else S)
+            self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
             if definite and (repair or (self._root.diagonal() > tuning.least_pivot * np.sqrt(sizes)).all()):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
@@ -56,6 +56,17 @@ class DefiniteFactor:
                 break
             x += lapack.dpotrs(self._root, residual, lower=1)[0]
         return x
+
+
+def _factorized_with(S: Array, extra: Array) -> tuple[Array, bool]:
+    """Return :func:`factorized` of the matrix with its diagonal increased."""
+    diagonal = np.einsum("ii->i", S)  # a view: a copy of the matrix costs a tenth of its factorization
+    given = diagonal.copy()
+    diagonal += extra
+    try:
+        return factorized(S)
+    finally:
+        diagonal[:] = given
 
 
 def _sizes(S: Array, tuning: InteriorPointTuning) -> Array:
@@ -97,46 +108,68 @@ def conjugate_gradients(
     return x
 
 
-def minimal_residual(
-    residual: Array,
-    solution: Sequence[Array],
-    correction: Callable[[Array], list[Array]],
-    enough: float,
-    tuning: InteriorPointTuning,
-) -> list[Array]:
-    """Return a solution refined by the combination of corrections that leaves the least residual.
+class Corrections:
+    """Corrections to the solutions of one system, which all its right-hand sides share.
 
     Plain refinement converges slowly, or diverges, once the factorization has lost the digits of the least
     eigenvalues. These are few, and the method of generalized conjugate residuals (Eisenstat, Elman, Schultz
     1983) takes about one correction for each. The images of corrections are computed from the corrections
-    themselves, with their round-off. So no correction increases the residual.
+    themselves, with their round-off. So no correction increases the residual. The corrections of one
+    right-hand side already contain most of what the next one needs.
 
     Parameters
     ----------
-    residual : array of shape (m,)
-        Of the `solution`.
-    solution : sequence of arrays
-    correction : callable
-        Returns the image of an approximate solution for a residual, followed by that solution.
-    enough : float
-        Norm of a residual that is not refined.
     tuning : InteriorPointTuning
     """
-    refined, earlier = list(solution), list[list[Array]]()
-    for _ in range(tuning.refinements):
-        if not np.linalg.norm(residual) > enough:
-            break
-        new = correction(residual)
-        for old in earlier:
-            new = _plus(new, -float(old[0] @ new[0]), old)
+
+    def __init__(self, tuning: InteriorPointTuning) -> None:
+        self._tuning = tuning
+        self._made: list[list[Array]] = []  # their images are orthonormal
+
+    def refined(
+        self,
+        residual: Array,
+        solution: Sequence[Array],
+        correction: Callable[[Array], list[Array]],
+        enough: float,
+    ) -> list[Array]:
+        """Return a solution plus the combination of corrections that leaves the least residual.
+
+        Parameters
+        ----------
+        residual : array of shape (m,)
+            Of the `solution`.
+        solution : sequence of arrays
+        correction : callable
+            Returns the image of an approximate solution for a residual, followed by that solution.
+        enough : float
+            Norm of a residual that is not refined.
+        """
+        refined = list(solution)
+        for made in self._made:
+            residual, refined = _corrected(residual, refined, made)
+        for _ in range(self._tuning.refinements):
+            if not np.linalg.norm(residual) > enough or not self._add(correction(residual)):
+                break
+            residual, refined = _corrected(residual, refined, self._made[-1])
+        return refined
+
+    def _add(self, new: list[Array]) -> bool:
+        """Add a correction, its image orthogonal to those of the others; False if nothing is left of it."""
+        for made in self._made:
+            new = _plus(new, -float(made[0] @ new[0]), made)
         length = float(np.linalg.norm(new[0]))
         if not 0 < length < np.inf:
-            break
-        new = [part / length for part in new]
-        along = float(new[0] @ residual)
-        residual, refined = residual - along * new[0], _plus(refined, along, new[1:])
-        earlier.append(new)
-    return refined
+            return False
+        self._made.append([part / length for part in new])
+        return True
+
+
+def _corrected(residual: Array, solution: list[Array], made: list[Array]) -> tuple[Array, list[Array]]:
+    """Return the residual and the solution after the best multiple of a correction."""
+    image, *correction = made
+    along = float(image @ residual)
+    return residual - along * image, _plus(solution, along, correction)
 
 
 def _plus(parts: list[Array], factor: float, others: list[Array]) -> list[Array]:

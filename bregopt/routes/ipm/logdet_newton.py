@@ -17,7 +17,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import inverse_of, root_of
-from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.program import ENDED, Answer, Program, Start, StopReason
 from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
@@ -28,7 +28,7 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["logdet_newton"]
 
-_FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+_FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, *ENDED)
 _NO_VARIABLES = np.zeros(0)
 
 

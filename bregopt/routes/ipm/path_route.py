@@ -12,7 +12,7 @@ from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
-from bregopt.presolve.revealed_faces import revealed_faces
+from bregopt.presolve.revealed_faces import revealed_faces, shortfall
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -62,8 +62,7 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        reason = shortage(memory_needed(_dual_form(program, settings), settings.tuning))
-        if reason is None:
+        if shortage(memory_needed(program, settings.tuning)) is None:
             return None
         return shortage(memory_needed(_smaller_form(program, settings), settings.tuning))
 
@@ -90,13 +89,24 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
         answer = behind(_DUAL, _on_all_rows)(program, settings, start, progress)
     except InfeasibleRowError:  # of the dual, on which the program need not have an answer
         return _directly(program, settings, start, progress)
-    if answer.stop is not StopReason.STALLED or program.m > settings.tuning.second_form_rows:
+    ended = answer.stop in (StopReason.CONVERGED, StopReason.STALLED)
+    if not ended or program.m > settings.tuning.second_form_rows:
+        return answer
+    worst = _worst(program, answer)
+    if answer.stop is StopReason.CONVERGED and worst <= settings.tol:
         return answer
     try:
         other = _directly(program, settings, start, progress)
     except CutShort:
         return answer
-    return other if other.stop is StopReason.CONVERGED else answer
+    if other.stop not in (StopReason.CONVERGED, StopReason.STALLED):
+        return answer
+    return other if _worst(program, other) < worst else answer
+
+
+def _worst(program: Program, answer: Answer) -> float:
+    """Return the largest of gap and residuals: multipliers on a face of the dual may be no answer."""
+    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
 
 
 def _directly(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -120,7 +130,11 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
-    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better."""
+    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better.
+
+    It is if it is proven there, or if its multipliers of all rows are better. Multipliers that reach
+    the tolerance on the faces alone may be far from it on all rows.
+    """
     if stalled.stop is not StopReason.STALLED:
         return stalled
     try:
@@ -134,11 +148,11 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
     if found.stop not in (StopReason.CONVERGED, StopReason.STALLED):
         return stalled
     answer = presolved.restore(found)
-    given = certify(PrimalDualPoint(program, stalled.X, stalled.u, stalled.y))
     assert answer.y_on_faces is not None
-    better = revealed.certificate(answer.X, answer.u, answer.y_on_faces).worst < given.worst
-    steps = stalled.iterations + found.iterations
-    return replace(answer if better else stalled, stop=StopReason.STALLED, iterations=steps)
+    proven = revealed.certificate(answer.X, answer.u, answer.y_on_faces).meets(settings.tol)
+    if not proven and shortfall(program, answer) >= shortfall(program, stalled):
+        answer = replace(stalled, y_on_faces=stalled.y)
+    return replace(answer, stop=StopReason.STALLED, iterations=stalled.iterations + found.iterations)
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -156,7 +170,7 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
         c=np.zeros(program.k),
         offset=0.0,
     )
-    found = _solve(feasibility, settings, None, progress)
+    found = _solve(feasibility, settings, None, progress.of_another_program())
     if found.stop is StopReason.CONVERGED:
         return ray
     on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)

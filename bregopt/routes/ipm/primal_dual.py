@@ -174,6 +174,13 @@ class PrimalDual:
         largest = [group.rows.magnitudes(X_g) for group, X_g in zip(self.groups, X, strict=True)]
         return np.maximum.reduce(largest)
 
+    def traces(self, X: Sequence[Array]) -> Array:
+        """Return the trace of each block."""
+        traces = np.zeros(len(self._A.orders))
+        for group, X_g in zip(self.groups, X, strict=True):
+            traces[list(group.blocks)] = group.cone.traces(X_g)
+        return traces
+
     def _sizes(self, X: Sequence[Array], u: Array) -> Array:
         """Return the largest activity of each row for these diagonals, or its bounds if larger; not zero."""
         size = self._program.absolute_B @ np.abs(u) + self.magnitudes(X) + TINY

@@ -2,7 +2,7 @@
 
 The Schur matrix loses the digits of its least eigenvalues, and so do the multipliers. The residuals of the
 rows, and of the equations of the bordering variables, are evaluated at ``dX``, ``du`` and ``dy``, and
-corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.minimal_residual`).
+corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import symmetrize
 from bregopt.routes.ipm.groups import GroupRows
-from bregopt.routes.ipm.linear_solvers import minimal_residual
+from bregopt.routes.ipm.linear_solvers import Corrections
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
@@ -81,6 +81,7 @@ class RowSolve:
         refined: bool,
     ) -> None:
         self._equations, self._solve, self._tuning, self._refined = equations, solve, tuning, refined
+        self._corrections = Corrections(tuning)
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
@@ -109,7 +110,7 @@ class RowSolve:
             dX = [_matrix_step(*group) + T for group, T in zip(groups, responses, strict=True)]
             left = wanted - equations.left_sides(dy, du, dX)
             solution = [dy, du, *dX]
-            dy, du, *dX = minimal_residual(left, solution, self._correction, least * size, self._tuning)
+            dy, du, *dX = self._corrections.refined(left, solution, self._correction, least * size)
             adjoint = tuple(own.adjoint(dy) for own in rows)
         return Step(tuple(dX), du, dy, adjoint)
 

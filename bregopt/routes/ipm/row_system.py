@@ -79,7 +79,7 @@ class RowSystem:
         if len(D_u) == 0:
             none = VariableMetric(D_u, np.zeros(0, dtype=bool))
             return none, bordered(M, np.zeros((len(M), 0)), self._tuning)
-        B = self._B[bounded]
+        B = self._B if len(bounded) == self._A.m else self._B[bounded]
         cones, p_u, ratio = scaling_point.cones, scaling_point.p_u, self._tuning.border_ratio
         metric = VariableMetric.split(D_u, cones, p_u, B, M.diagonal(), ratio)
         M += metric.gram(B)

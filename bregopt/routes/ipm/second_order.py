@@ -80,9 +80,8 @@ class SecondOrderState:
         """Return ``d`` and ``p`` of ``W^2 = diag(d) + p p'``, for all cones; ``p`` is None without cones."""
         if not self.cones.count:
             return self.x, None
-        cones, (eta, w, _) = self.cones, self._scaling
-        each = eta[cones.owner]
-        return -(each**2) * cones.J, np.sqrt(2.0) * each * w
+        eta, w, _ = self._scaling
+        return -(eta**2) * self.cones.J, np.sqrt(2.0) * eta * w
 
     def right_hand_side(self, nu: float, predictor: SecondOrderStep | None = None) -> Array:
         """Return ``r`` in ``dx + W^2 dz = r``, with the second-order terms of a predictor."""
@@ -97,7 +96,9 @@ class SecondOrderState:
         """Return the largest primal and dual step lengths that stay in the cones."""
         if not self.cones.count:
             return np.inf, np.inf
-        return _step_length(self.cones, self.x, step.x), _step_length(self.cones, self.z, step.z)
+        det_x, det_z = self._determinants
+        primal = _step_length(self.cones, self.x, det_x, step.x)
+        return primal, _step_length(self.cones, self.z, det_z, step.z)
 
     def after_step(self, step: SecondOrderStep, primal: float, dual: float) -> SecondOrderState | None:
         """Return the state after a step of these lengths; None outside the interior of the cones."""
@@ -108,25 +109,30 @@ class SecondOrderState:
         return SecondOrderState(self.cones, x, z) if inside else None
 
     @cached_property
+    def _determinants(self) -> tuple[Array, Array]:
+        """``det(x)`` and ``det(z)`` of each cone; that of ``l`` is their geometric mean."""
+        return self.cones.determinants(self.x), self.cones.determinants(self.z)
+
+    @cached_property
     def _scaling(self) -> tuple[Array, Array, Array]:
-        """``eta`` of each cone, the scaling point ``w`` with ``w'J w = 1``, and ``l = W z``."""
+        """``eta`` of each variable's cone, the scaling point ``w`` with ``w'J w = 1``, and ``l = W z``."""
         cones, owner = self.cones, self.cones.owner
-        size_x, size_z = (np.sqrt(cones.determinants(part)) for part in (self.x, self.z))
+        size_x, size_z = map(np.sqrt, self._determinants)
         x, z = self.x / size_x[owner], self.z / size_z[owner]
         half = np.sqrt((1 + cones.inner(x, z)) / 2)
         w = (x + cones.J * z) / (2 * half)[owner]
-        eta = np.sqrt(size_x / size_z)
-        return eta, w, eta[owner] * _automorphism(cones, w, self.z)
+        eta = np.sqrt(size_x / size_z)[owner]
+        return eta, w, eta * _automorphism(cones, w, self.z)
 
     def _scaled(self, v: Array) -> Array:
         """Return ``W v``."""
         eta, w, _ = self._scaling
-        return eta[self.cones.owner] * _automorphism(self.cones, w, v)
+        return eta * _automorphism(self.cones, w, v)
 
     def _unscaled(self, v: Array) -> Array:
         """Return ``inv(W) v``."""
         eta, w, _ = self._scaling
-        return _automorphism(self.cones, self.cones.J * w, v) / eta[self.cones.owner]
+        return _automorphism(self.cones, self.cones.J * w, v) / eta
 
     def _product(self, x: Array, y: Array) -> Array:
         """Return ``x o y``."""
@@ -138,7 +144,8 @@ class SecondOrderState:
     def _quotient(self, v: Array) -> Array:
         """Return the ``x`` with ``l o x = v``."""
         cones, owner, (_, _, point) = self.cones, self.cones.owner, self._scaling
-        axis = cones.inner(cones.J * point, v) / cones.determinants(point)
+        det_x, det_z = self._determinants
+        axis = cones.inner(cones.J * point, v) / np.sqrt(det_x * det_z)
         quotient = (v - axis[owner] * point) / point[cones.starts][owner]
         quotient[cones.starts] = axis
         return quotient
@@ -161,13 +168,13 @@ def _automorphism(cones: SecondOrderCones, w: Array, v: Array) -> Array:
     return image
 
 
-def _step_length(cones: SecondOrderCones, x: Array, step: Array) -> float:
-    """Return the largest ``alpha`` with ``x + alpha step`` in all cones.
+def _step_length(cones: SecondOrderCones, x: Array, c: Array, step: Array) -> float:
+    """Return the largest ``alpha`` with ``x + alpha step`` in all cones, for ``c = det(x) > 0``.
 
-    It is the smallest positive root of ``det(x + alpha step) = a alpha^2 + 2 b alpha + c``, with ``c > 0``.
+    It is the smallest positive root of ``det(x + alpha step) = a alpha^2 + 2 b alpha + c``.
     """
-    a, c = cones.determinants(step), cones.determinants(x)
-    b = cones.inner(cones.J * x, step)
+    mirrored = cones.J * step
+    a, b = cones.inner(mirrored, step), cones.inner(mirrored, x)
     discriminant = b**2 - a * c
     divisor = np.sqrt(np.maximum(discriminant, 0.0)) - b
     meets = (discriminant >= 0) & (divisor > 0)

@@ -137,8 +137,9 @@ class InteriorPointTuning(WorkingSetTuning):
     zero_curvature_step : float
         Length of a step along a direction without curvature, relative to the preconditioned one.
     refinements : int
-        Limit on the corrections of a step whose system is formed. With half as many the ill-conditioned
-        problems of SDPLIB (control, hinf, qap) lose a digit. More gain little, and each holds its matrices.
+        Limit on the new corrections of a step whose system is formed. With half as many some of the
+        ill-conditioned problems of SDPLIB (hinf, qap) lose a digit. More gain little, and each holds its
+        matrices.
     least_refined_residual : float
         Residual of a step, relative to the right-hand side, above which it is refined.
     largest_refined_residual : float
@@ -192,7 +193,11 @@ class InteriorPointTuning(WorkingSetTuning):
     tile_products : int
         Products that are computed at a time (256 kB, so that a few arrays stay in the cache).
     congruence_entries : int
-        Entries of products ``P A_l Q`` in memory at a time, or one product if that has more.
+        Entries of products ``P A_l Q`` in memory at a time (0.8 MB, near the size of a cache), or one product
+        if that has more.
+    least_congruences : int
+        Number of these products up to which they may have twice as many entries: products of sparse rows with
+        fewer columns are slow.
     support_fraction : float
         Lines of ``A_l`` that are not zero, relative to its order, up to which only those are multiplied.
     dense_rows_fraction : float
@@ -319,7 +324,7 @@ class InteriorPointTuning(WorkingSetTuning):
     cg_tol: float = 1e-3
     # linear_solvers.py, row_solve.py
     zero_curvature_step: float = 1e6
-    refinements: int = 8
+    refinements: int = 7
     least_refined_residual: float = 1e-13
     largest_refined_residual: float = 1e-4
     definite_residual: float = 1e-13
@@ -346,7 +351,8 @@ class InteriorPointTuning(WorkingSetTuning):
     strip_products: int = 100_000
     least_strip: int = 16
     tile_products: int = 32_000
-    congruence_entries: int = 200_000
+    congruence_entries: int = 100_000
+    least_congruences: int = 8
     support_fraction: float = 0.7
     dense_rows_fraction: float = 0.15
     dense_rows_size: int = 4_000
@@ -357,7 +363,7 @@ class InteriorPointTuning(WorkingSetTuning):
     stack_chunk: int = 250_000
     stack_place_cost: float = 10.0
     stack_pair_cost: float = 6.0
-    stack_flop_cost: float = 0.3
+    stack_flop_cost: float = 0.12
     dense_stack: float = 0.1
     # path_route.py, working_set_start.py
     dense_matrices: int = 16

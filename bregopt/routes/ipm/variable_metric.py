@@ -73,14 +73,11 @@ class VariableMetric:
     def corner(self) -> Array:
         """``inv(D_u)`` of the bordering variables, shape ``(bordering, bordering)``."""
         inverse = np.diag(1 / self.d[self.bordering])
-        if self.p is None:
-            return inverse
-        place, index = np.cumsum(self.bordering) - 1, self.cones.index
-        q = self.p / self.d[index]
-        for start, size in zip(self.cones.starts, self.cones.dimensions, strict=True):
-            if self.bordering[index[start]]:
-                own = slice(start, start + size)
-                inverse[np.ix_(place[index[own]], place[index[own]])] += np.outer(q[own], q[own])
+        if self._inverse_columns is not None:
+            own = np.flatnonzero(self.bordering[self.cones.index])
+            place = (np.cumsum(self.bordering) - 1)[self.cones.index[own]]
+            q, owner = self._inverse_columns[own], self.cones.owner[own]
+            inverse[np.ix_(place, place)] += np.outer(q, q) * (owner[:, None] == owner)
         return inverse
 
     def quotient(self, v: Array) -> Array:
@@ -88,9 +85,8 @@ class VariableMetric:
         whole = np.zeros_like(self.d)
         whole[self.bordering] = v
         quotient: Array = whole / self.d
-        if self.p is not None:
-            index = self.cones.index
-            q = self.p / self.d[index]
+        if self._inverse_columns is not None:
+            q, index = self._inverse_columns, self.cones.index
             quotient[index] += q * self.cones.inner(q, whole[index])[self.cones.owner]
         return quotient[self.bordering]
 
@@ -107,12 +103,13 @@ class VariableMetric:
         gram: Array = _weighted(B, self._eliminated)
         if self._columns is None:
             return gram
-        cones = self.cones
+        cones, p = self.cones, self._columns
         if sp.issparse(B):
-            shape = (B.shape[1], cones.count)
-            BP = B @ sp.csr_array((self._columns, (cones.index, cones.owner)), shape)
+            column, owner = np.zeros(B.shape[1]), np.zeros_like(B.indices, shape=B.shape[1])
+            column[cones.index], owner[cones.index] = p, cones.owner
+            BP = _like(B, B.data * column[B.indices], owner[B.indices], cones.count)
         else:
-            BP = np.add.reduceat(B[:, cones.index] * self._columns, cones.starts, axis=1)
+            BP = np.add.reduceat(B[:, cones.index] * p, cones.starts, axis=1)
         gram += dense(BP @ BP.T)
         return gram
 
@@ -128,6 +125,13 @@ class VariableMetric:
             return None
         return np.where(self.bordering[self.cones.index], 0.0, self.p)
 
+    @cached_property
+    def _inverse_columns(self) -> Array | None:
+        """``q`` of the bordering variables, zero for the others; None without any."""
+        if self.p is None or not self.bordering[self.cones.index].any():
+            return None
+        return np.where(self.bordering[self.cones.index], self.p / self.d[self.cones.index], 0.0)
+
 
 def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
     """Return, for each variable, the number of rows with ``d_j B_kj^2`` above ``least_k``."""
@@ -142,6 +146,9 @@ def _weighted(B: Any, d: Array) -> Array:
     """Return ``B diag(d) B'``."""
     if not sp.issparse(B):
         return np.asarray((B * d) @ B.T)
-    scaled = B.copy()
-    scaled.data = scaled.data * d[B.indices]
-    return dense(scaled @ B.T)
+    return dense(_like(B, B.data * d[B.indices], B.indices, B.shape[1]) @ B.T)
+
+
+def _like(B: Any, data: Array, indices: IntArray, columns: int) -> Any:
+    """Return a matrix with other entries in the rows of a CSR matrix."""
+    return sp.csr_array((data, indices, B.indptr), (B.shape[0], columns))

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import TraceBound, is_ray
 from bregopt.program import (
+    ENDED,
     Answer,
     Block,
     Bounds,
@@ -145,7 +146,7 @@ class SemidefiniteMaster:
         activity = self._program.activity((X,), u)
         joined = self._update(activity, y)
         state = State.OPTIMAL
-        if answer.stop in (StopReason.TIME_LIMIT, StopReason.INTERRUPTED):
+        if answer.stop in ENDED:
             state = State.CUT_SHORT
         elif answer.stop is StopReason.INFEASIBLE:
             state = State.FAILED

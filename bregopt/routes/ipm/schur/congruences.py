@@ -13,6 +13,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Term
 from bregopt.routes.ipm.schur.placed_rows import PlacedRows, block_of, lean_rows
+from bregopt.routes.ipm.schur.split import products_at_once
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Congruences"]
@@ -33,6 +34,9 @@ class _Chunk:
         The rows `from_here`, in their fastest form for products.
     count : int
         Number of rows of the chunk.
+    columns, mirror : tuple
+        Indices of the Schur matrix: its block of the rows `from_here` and the rows of the chunk, and the
+        block of these and the later rows.
     """
 
     half: Any
@@ -40,6 +44,8 @@ class _Chunk:
     from_here: PlacedRows
     S: Any
     count: int
+    columns: Any
+    mirror: Any
 
     def between(self, P: Array, Q: Array) -> Array:
         """Return ``P A_l Q / 2`` for the rows of the chunk, shape ``(rows, n, n)``."""
@@ -69,27 +75,28 @@ class Congruences:
         self, placed: PlacedRows, many: int, low_rank: Sequence[Term], n: int, tuning: InteriorPointTuning
     ) -> None:
         self._low_rank, self._n = low_rank, n
-        at_once = max(1, tuning.congruence_entries // n**2)
+        at_once = products_at_once(n, tuning)
         whole = lean_rows(placed.S, tuning)
         self._chunks = [
             _chunk(placed.after(a), whole, min(at_once, many - a), n, tuning) for a in range(0, many, at_once)
         ]
 
     def add(self, H: Array, P: Array, Q: Array) -> None:
-        """Add these products to the Schur matrix of the stack."""
+        """Add these products to the Schur matrix of the stack, which is zero in these rows and columns."""
         n = self._n
         for chunk in self._chunks:
             checkpoint()
             D = chunk.between(P, Q)
-            rows, i, j = chunk.from_here.at, chunk.from_here.i, chunk.from_here.j
+            i, j = chunk.from_here.i, chunk.from_here.j
             lines = D.reshape(chunk.count, n * n)
             entries = lines.take(i * n + j, axis=1)
             entries += lines.take(j * n + i, axis=1)
             columns = chunk.S @ entries.T
-            own, later = rows[: chunk.count], rows[chunk.count :]
-            H[block_of(rows, own)] += columns
-            H[block_of(own, later)] += columns[chunk.count :].T
-            for k, half in zip(own, D, strict=True):
+            H[chunk.columns] = columns
+            H[chunk.mirror] = columns[chunk.count :].T
+            if not self._low_rank:
+                continue
+            for k, half in zip(chunk.from_here.at[: chunk.count], D, strict=True):
                 for term in self._low_rank:
                     activity = term.rows.apply(half + half.T)
                     H[term.at, k] += activity
@@ -111,4 +118,6 @@ def _chunk(placed: PlacedRows, whole: Any, count: int, n: int, tuning: InteriorP
     else:
         lines = n
     half = sp.csr_array((np.tile(quarter, 2), (row * lines + i, j)), shape=(count * lines, n))
-    return _Chunk(lean_rows(half, tuning), support, placed, from_here, count)
+    rows = placed.at
+    columns, mirror = block_of(rows, rows[:count]), block_of(rows[:count], rows[count:])
+    return _Chunk(lean_rows(half, tuning), support, placed, from_here, count, columns, mirror)

@@ -9,7 +9,7 @@ import numpy as np
 from bregopt.routes.ipm.schur.placed_rows import PlacedRows
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["split_by_cost"]
+__all__ = ["products_at_once", "split_by_cost"]
 
 
 def split_by_cost(placed: PlacedRows, n: int, tuning: InteriorPointTuning) -> tuple[int, PlacedRows]:
@@ -44,7 +44,7 @@ def split_by_cost(placed: PlacedRows, n: int, tuning: InteriorPointTuning) -> tu
     meets = np.zeros((m, n), dtype=bool)
     meets[row, placed.i[S.indices]] = meets[row, placed.j[S.indices]] = True
     support = meets.sum(axis=1)[order]
-    cost = tuning.call_cost / max(1, tuning.congruence_entries // n**2)
+    cost = tuning.call_cost / products_at_once(n, tuning)
     cost = cost + tuning.flop_cost * support * n**2
     cost += np.minimum(tuning.flop_cost * support * n**2, tuning.sparse_cost * 2 * entries[order] * n)
     cost += 2 * tuning.gather_cost * places[:-1]
@@ -55,6 +55,12 @@ def split_by_cost(placed: PlacedRows, n: int, tuning: InteriorPointTuning) -> tu
         return 0, placed
     first = np.concatenate([order[:many], np.sort(order[many:])])
     return many, placed.reordered(first, np.argsort(-np.minimum(last, many), kind="stable"))
+
+
+def products_at_once(n: int, tuning: InteriorPointTuning) -> int:
+    """Return the number of products ``P A_l Q`` of order `n` in memory at a time."""
+    entries = tuning.congruence_entries
+    return max(1, entries // n**2, min(tuning.least_congruences, 2 * entries // n**2))
 
 
 def _products_cost(rows: Any, places: Any, terms: Any, tuning: InteriorPointTuning) -> Any:

@@ -1,0 +1,72 @@
+"""Formulas of expressions and constraints, names of constraints, and the labels of their rows."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+__all__ = ["Formula", "Named", "axes_of"]
+
+
+class Formula:
+    """An object with a formula as text, from which other notations follow.
+
+    Attributes
+    ----------
+    label : str
+        The formula as text in the language.
+    """
+
+    label: str
+
+    @property
+    def full_label(self) -> str:
+        """The whole formula as text, where `label` leaves a part of it out."""
+        return self.label
+
+    def _repr_latex_(self) -> str:
+        from bregopt.modeling.notation import LATEX, written  # only those who read formulas wait for it
+
+        return f"${written(self.full_label, LATEX)}$"
+
+
+class Named(Formula):
+    """A constraint that may have a name; messages and reports show it.
+
+    Attributes
+    ----------
+    name : str or None
+    """
+
+    name: str | None = None
+
+    def named(self, name: str) -> Self:
+        """Give the constraint a name, and return it.
+
+        The name is unique in a problem. Messages show it, and ``sol.duals_by_name`` holds the dual under it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name is not a string, or empty.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of {self.label} is {name!r}; expected a string")
+        if not name:
+            raise ValueError(f"the name of {self.label} is empty; expected at least one character")
+        self.name = name
+        return self
+
+    @property
+    def title(self) -> str:
+        """The name and the constraint as text."""
+        return self.label if self.name is None else f"{self.name}: {self.label}"
+
+
+def axes_of(value: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """Return the labels of a pandas Series or DataFrame of this shape, one index for each axis.
+
+    Other values have none. pandas is not imported.
+    """
+    if type(value).__module__.split(".")[0] != "pandas" or getattr(value, "shape", None) != shape:
+        return None
+    return tuple(value.axes)
