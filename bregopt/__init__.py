@@ -45,6 +45,7 @@ from bregopt.modeling.objectives import (
 )
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.stacking import bmat, hstack, vstack
+from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
@@ -95,6 +96,7 @@ __all__ = [
     "from_cvxpy",
     "hstack",
     "inner",
+    "kron",
     "lambda_max",
     "lambda_min",
     "lambda_sum_largest",
@@ -115,6 +117,8 @@ __all__ = [
     "norm2",
     "norm_inf",
     "norm_nuc",
+    "partial_trace",
+    "partial_transpose",
     "pos",
     "quad_form",
     "quad_over_lin",

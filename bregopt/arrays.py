@@ -18,11 +18,15 @@ __all__ = [
     "SMALLEST",
     "TINY",
     "Array",
+    "ComplexArray",
     "IntArray",
     "Mask",
     "check_pair_bounds",
+    "complex_array",
     "covers",
+    "entry_indices",
     "finite_array",
+    "hermitian_matrix",
     "index_array",
     "positive_number",
     "rectangular",
@@ -32,6 +36,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
@@ -45,6 +50,8 @@ SMALLEST, LARGEST = 1e-70, 1e70
 # Asymmetry as a fraction of the largest entry. Up to `_ROUND_OFF` it is round-off of doubles, up to
 # `_SYMMETRY_TOL` that of single precision or of printed digits.
 _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
+
+_ENTRY = 48  # bytes that an entry of a matrix takes in an expression: two indices, a value and copies
 
 
 def rectangular(value: Any, name: str) -> NDArray[Any]:
@@ -110,6 +117,16 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     return array
 
 
+def complex_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> ComplexArray:
+    """Return `value` as a new complex array, with parts that :func:`finite_array` accepts."""
+    dense = value.toarray() if sp.issparse(value) else rectangular(value, name)
+    if dense.dtype.kind != "c":
+        return finite_array(value, name, ndim).astype(complex)
+    real = finite_array(dense.real, f"real part of {name}", ndim)
+    array: ComplexArray = real + 1j * finite_array(dense.imag, f"imaginary part of {name}", ndim)
+    return array
+
+
 def _place(value: Any, where: tuple[int, ...]) -> str:
     """Return the text of an index in messages, with the labels of a DataFrame or Series."""
     axes = getattr(value, "axes", ())
@@ -152,13 +169,26 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
     return symmetric
 
 
+def hermitian_matrix(value: Any, name: str, n: int) -> ComplexArray:
+    """Return `value` as a new exactly Hermitian matrix of order `n`, or raise an error that names it.
+
+    Round-off is treated as by :func:`symmetric_matrix`.
+    """
+    matrix = complex_array(value, name, ndim=2)
+    if matrix.shape != (n, n):
+        raise ValueError(f"{name} has shape {matrix.shape}; expected {n} x {n}")
+    _check_magnitude(np.abs(matrix), name, SMALLEST)
+    hermitian: ComplexArray = symmetrized(matrix, name, value)
+    return hermitian
+
+
 def symmetrized(matrix: Any, name: str, labeled: Any = None) -> Any:
     """Return a square matrix, dense or sparse in CSR form, made exactly symmetric, or raise an error.
 
     Parameters
     ----------
     matrix : array or csr_array of shape (n, n)
-        Finite.
+        Finite. A complex one is made Hermitian.
     name : str
         Its name in messages.
     labeled : DataFrame, optional
@@ -175,7 +205,9 @@ def symmetrized(matrix: Any, name: str, labeled: Any = None) -> Any:
     DataWarning
         If the asymmetry is above ``1e-10`` of the largest entry.
     """
-    skew = abs(matrix - matrix.T)
+    is_complex = matrix.dtype.kind == "c"
+    adjoint = matrix.T.conj() if is_complex else matrix.T
+    skew = abs(matrix - adjoint)
     if skew.max() == 0:
         return matrix
     relative = float(skew.max()) / float(abs(matrix).max())
@@ -184,14 +216,15 @@ def symmetrized(matrix: Any, name: str, labeled: Any = None) -> Any:
         pair = (
             f"entry {_place(labeled, (i, j))} is {matrix[i, j]:.10g} but entry {j, i} is {matrix[j, i]:.10g}"
         )
+        kind, mean = ("Hermitian", "(A + A.conj().T) / 2") if is_complex else ("symmetric", "(A + A.T) / 2")
         if relative > _SYMMETRY_TOL:
-            raise ValueError(f"{name} is not symmetric: {pair}; if their mean is meant pass (A + A.T) / 2")
+            raise ValueError(f"{name} is not {kind}: {pair}; if their mean is meant pass {mean}")
         warn_caller(
-            f"{name} is symmetric to {relative:.0e} of its largest entry only: {pair}. Means are taken; "
-            "pass (A + A.T) / 2 to say so",
+            f"{name} is {kind} to {relative:.0e} of its largest entry only: {pair}. Means are taken; "
+            f"pass {mean} to say so",
             DataWarning,
         )
-    return (matrix + matrix.T) / 2
+    return (matrix + adjoint) / 2
 
 
 def index_array(value: Any, name: str, n: int) -> IntArray:
@@ -208,6 +241,20 @@ def index_array(value: Any, name: str, n: int) -> IntArray:
     if outside.any():
         raise ValueError(f"{name} has index {int(index[outside][0])}; expected {-n} to {n - 1} for order {n}")
     return np.where(index < 0, index + n, index)
+
+
+def entry_indices(key: Any, n: int, name: str) -> tuple[Any, Any]:
+    """Return the rows and the columns of the entries that an index of an ``n x n`` matrix selects."""
+    order = np.arange(n)
+    try:
+        i = np.broadcast_to(order[:, None], (n, n))[key]
+        j = np.broadcast_to(order, (n, n))[key]
+    except IndexError as error:
+        raise ValueError(f"index of {name}, {n} x {n}: {error}") from None
+    if np.size(i) == 0:
+        raise ValueError(f"index of {name} is empty; expected at least one entry")
+    check_memory(_ENTRY * np.size(i), f"an expression of {np.size(i)} entries of {name}")
+    return i, j
 
 
 def positive_number(value: Any, name: str) -> float:

@@ -351,11 +351,6 @@ def entropy_of_the_second():
     return cp.Problem(cp.Minimize(cp.quantum_rel_entr(K, X)), [cp.trace(X) == 1])
 
 
-def hermitian():
-    X = cp.Variable((2, 2), hermitian=True)
-    return cp.Problem(cp.Minimize(cp.real(cp.trace(X))), [X >> 0, cp.real(X[0, 0]) >= 1])
-
-
 def constant_row():
     X = psd()
     return cp.Problem(cp.Minimize(cp.trace(X)), [X[0, 1] == 1, cp.Constant(1) >= 2])
@@ -374,7 +369,6 @@ FOREIGN = {
     "the objective contains exp": exponential,
     "constraint 1 has no variable": constant_row,
     "variable second matrix": entropy_of_the_second,
-    "hermitian": hermitian,
 }
 
 
@@ -604,15 +598,13 @@ def perspective():
 
 
 PASSED_ON = {
-    hermitian: "path",
     stacked_cones: "path",
-    imaginary: "path",
     exponential: "CLARABEL",
     logarithmic: "CLARABEL",
 }
 
 
-@pytest.mark.parametrize("make", [nuclear, largest_eigenvalue, soc, perspective])
+@pytest.mark.parametrize("make", [nuclear, largest_eigenvalue, soc, perspective, imaginary])
 def test_epigraphs_of_second_order_cones_and_matrices_are_read(make):
     problem, reference = make(), make()
     problem.solve(method="bregopt", tol=1e-7, strict=True)

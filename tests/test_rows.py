@@ -19,6 +19,7 @@ from bregopt.program.rows import (
     Distances,
     Entries,
     RankOne,
+    RankOnePairs,
     RankTwo,
     RowFamily,
     SparseRows,
@@ -73,6 +74,14 @@ def examples(seed=0):
         ),
         "rank_two": (RankTwo(Z, W, w), [w[k] * sym(Z[k], W[k]) for k in range(M)]),
         "rank_two_parallel": (RankTwo(Z, -2 * Z, w), [-2 * w[k] * np.outer(Z[k], Z[k]) for k in range(M)]),
+        "rank_one_pairs": (
+            RankOnePairs(Z, W, w),
+            [w[k] * (np.outer(Z[k], Z[k]) + np.outer(W[k], W[k])) for k in range(M)],
+        ),
+        "rank_one_pairs_parallel": (
+            RankOnePairs(thin, 2 * thin, w),
+            [5 * w[k] * np.outer(thin.toarray()[k], thin.toarray()[k]) for k in range(M)],
+        ),
         "bilinear": (
             Bilinear(Z[:3], W, i % 3, j % M, w),
             [w[k] * sym(Z[i[k] % 3], W[j[k] % M]) for k in range(M)],

@@ -9,7 +9,16 @@ import pytest
 import scipy.sparse as sp
 
 from bregopt.program import LinearMap, Term
-from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, RankTwo, SparseRows
+from bregopt.program.rows import (
+    Coordinates,
+    DenseRows,
+    Distances,
+    Entries,
+    RankOne,
+    RankOnePairs,
+    RankTwo,
+    SparseRows,
+)
 from bregopt.routes.ipm import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -61,6 +70,7 @@ def families(n, rng):
         "distances": Distances(n, i, other, w),
         "rank one": RankOne(rng.normal(size=(m, n)), w),
         "sparse rank one": RankOne(sp.csr_array(rng.normal(size=(m, n)) * (rng.random((m, n)) < 0.4)), w),
+        "rank one pairs": RankOnePairs(rng.normal(size=(m, n)), rng.normal(size=(m, n)), w),
         "rank two": RankTwo(rng.normal(size=(m, n)), rng.normal(size=(m, n)), w),
         "one diagonal entry and others": SparseRows(
             2, n, Coordinates(np.array([0, 1, 1]), np.array([1, 0, 0]), np.array([1, 2, 2]), np.ones(3))

@@ -17,8 +17,10 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.products import product
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
@@ -29,7 +31,7 @@ __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 _SPARSE_SHARE = 0.2
 
 
-def diag(X: Any) -> Expression:
+def diag(X: Any) -> Any:
     """Return the diagonal of a square matrix, or the diagonal matrix of a vector.
 
     Parameters
@@ -39,13 +41,18 @@ def diag(X: Any) -> Expression:
     Returns
     -------
     Expression
-        Shape ``(n,)`` of a matrix, ``(n, n)`` of a vector.
+        Shape ``(n,)`` of a matrix, ``(n, n)`` of a vector. Complex for a complex expression, but real for a
+        Hermitian variable.
 
     Raises
     ------
     TypeError, ValueError
         If `X` is no square matrix and no vector.
     """
+    if isinstance(X, HermitianPSD):
+        return replace(X[np.diag_indices(X.n)].real, label=f"diag({X.name})")
+    if isinstance(X, ComplexExpression):
+        return ComplexExpression(diag(X.real), diag(X.imag), f"diag({X.label})")
     if isinstance(X, PSD):
         order = np.arange(X.n)
         rows = Entries(X.n, order, order, np.ones(X.n))
@@ -58,8 +65,8 @@ def diag(X: Any) -> Expression:
     return e.combined(S, (n, n), f"diag({e.label})")
 
 
-def trace(X: Any) -> Expression:
-    """Return the trace of a square matrix.
+def trace(X: Any) -> Any:
+    """Return the trace of a square matrix; that of a Hermitian variable is real.
 
     Parameters
     ----------
@@ -68,13 +75,17 @@ def trace(X: Any) -> Expression:
     Returns
     -------
     Expression
-        A scalar.
+        A scalar; complex unless `X` is a variable.
 
     Raises
     ------
     TypeError, ValueError
         If `X` is no square matrix.
     """
+    if isinstance(X, HermitianPSD):
+        return replace(diag(X).summed(), label=f"trace({X.name})")
+    if isinstance(X, ComplexExpression):
+        return ComplexExpression(trace(X.real), trace(X.imag), f"trace({X.label})")
     if not isinstance(X, PSD):
         e = _operand(X, "trace")
         return replace(_diagonal(e, "trace").summed(), label=f"trace({e.label})")
@@ -89,7 +100,7 @@ def inner(A: Any, X: Any) -> Expression:
     Parameters
     ----------
     A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n); or Parameter
-        Symmetric if `X` is a variable.
+        Symmetric if `X` is a variable, Hermitian if that is Hermitian.
     X : PSD, or any expression of the shape of `A`
 
     Returns
@@ -105,12 +116,15 @@ def inner(A: Any, X: Any) -> Expression:
     """
     if isinstance(A, Operand):
         return _inner_of_expressions(A.expression(), as_expression(X, "X of inner"))
-    if not isinstance(X, PSD):
+    if not isinstance(X, PSD | HermitianPSD):
         return _inner_of_expression(A, as_expression(X, "X of inner"))
+    n = X.n
     single, stack = _matrices(A)
     if not stack:
-        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {X.n}")
+        raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {n}")
     names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
+    if isinstance(X, HermitianPSD):
+        X, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
     if all(sp.issparse(matrix) for matrix in stack):
         rows: SparseRows | DenseRows = _sparse_rows(stack, X.n, names)
     else:
@@ -150,7 +164,7 @@ def _diagonal(e: Expression, atom: str) -> Expression:
 
 
 def quad_form(Z: Any, X: PSD) -> Expression:
-    """Return ``z'X z`` for each row ``z`` of `Z`.
+    """Return ``z'X z`` for each row ``z`` of `Z`, ``z*X z`` for a Hermitian variable.
 
     Parameters
     ----------
@@ -167,7 +181,9 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     TypeError, ValueError
         If `Z` has another shape, no row, or numbers that are not finite and real.
     """
-    X = _matrix(X, "quad_form")
+    _matrix(X, "quad_form")
+    if isinstance(X, HermitianPSD):
+        return hermitian_forms(Z, X)
     if sp.issparse(Z):
         matrix: Any = sp.csr_array(Z)
         matrix = sp.csr_array(
@@ -210,7 +226,7 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     TypeError, ValueError
         If indices are empty, out of range, equal, or not integers.
     """
-    X = _matrix(X, "sq_distance")
+    _matrix(X, "sq_distance")
     scalar = np.ndim(i) == 0 and np.ndim(j) == 0
     first, second = _pairs(i, j, X.n)
     same = np.flatnonzero(first == second)
@@ -220,6 +236,10 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
             "the distance of a point to itself is always 0"
         )
     m = len(first)
+    if isinstance(X, HermitianPSD):
+        own = diag(X)
+        distances = own[first] + own[second] - 2 * X[first, second].real
+        return distances[0] if scalar else distances
     return Expression(
         () if scalar else (m,),
         np.zeros(m),
@@ -247,6 +267,9 @@ def sum(expression: Any, axis: int | None = None) -> Any:
     TypeError, ValueError
         If numbers are not finite and real, there are none, or the expression has no such axis.
     """
+    if isinstance(expression, ComplexExpression):
+        real, imag = (sum(part, axis) for part in (expression.real, expression.imag))
+        return ComplexExpression(real, imag, f"sum({expression.label})")
     e = expression
     if not isinstance(e, CurvedExpression):
         e = as_expression(expression, "expression of sum")
@@ -266,8 +289,8 @@ def _operand(X: Any, atom: str) -> Expression:
     return X.expression()
 
 
-def _matrix(X: Any, atom: str) -> PSD:
-    if not isinstance(X, PSD):
+def _matrix(X: Any, atom: str) -> PSD | HermitianPSD:
+    if not isinstance(X, PSD | HermitianPSD):
         raise TypeError(f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable")
     return X
 

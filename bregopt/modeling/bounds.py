@@ -83,6 +83,8 @@ def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -
             f"soft takes a constraint; got {type(constraint).__name__}. Expected a comparison of affine "
             "expressions; a bound on lambda_max is always hard"
         )
+    if not constraint.may_be_soft:
+        raise TypeError(f"soft takes no complex rows; got {constraint.label}. Soften rows of .real and .imag")
     if constraint.penalty is not None:
         raise ValueError(f"{constraint.label} is soft already")
     if penalty is not None and penalty not in PENALTIES:

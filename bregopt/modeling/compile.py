@@ -64,7 +64,8 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
     matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
     variables = _ordered(*(e.operands("variables") for e in expressions))
-    reduced = reduction.rows or reduction.cones or reduction.inequalities
+    slacks = any(X.is_slack for X in matrices)
+    reduced = slacks or reduction.rows or reduction.cones or reduction.inequalities
     own = _leaves(objective, declared) if reduced else None
     matrices, variables = _own_first(matrices, own), _own_first(variables, own)
     own_matrices, own_variables = _only(matrices, own), _only(variables, own)
@@ -117,11 +118,11 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
 
 
 def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
-    """Return all variables that the user mentions; the others are those of epigraphs."""
+    """Return all variables that the user mentions; the others are those of epigraphs and inequalities."""
     found = set(leaves(objective.expression))
     for c in declared:
         found.update([c.X] if isinstance(c, EigenvalueBound) else leaves(c.body))
-    return found
+    return {item for item in found if not (isinstance(item, PSD) and item.is_slack)}
 
 
 def _own_first(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:

@@ -80,6 +80,7 @@ class Compiled:
     parts: ParametricParts
     template: Program
     _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
+    _blocks: dict[int, Block] = field(default_factory=dict)  # the last ones
 
     def program(self) -> Program:
         """Return the program at the current values of the parameters.
@@ -178,10 +179,14 @@ class Compiled:
         if b in self.parts.costs:
             table = self.parts.costs[b].at(values)
             block = replace(block, cost=sparse_rows(table, block.n) if table.nnz else None)
-        caps = [c.value for c in self.caps if c.X.name == block.name]
-        cap = min(caps, default=None)
+        cap = min((c.value for c in self.caps if c.X.name == block.name), default=None)
         near = [self._nearness(b, t) for t in self.divergences if t.X.name == block.name]
-        return replace(block, cap=cap, nearness=near[0] if near else None) if caps or near else block
+        if near or cap is not None:
+            block = replace(block, cap=cap, nearness=near[0] if near else None)
+        last = self._blocks.setdefault(b, block)
+        if (last.cost, last.nearness, last.cap) != (block.cost, block.nearness, block.cap):
+            self._blocks[b] = block
+        return self._blocks[b]  # the same object while nothing changes, with all that it has computed
 
     def _nearness(self, b: int, term: DivergenceTerm) -> Nearness:
         """Return the divergence of a block, the same object while its parameters keep their values."""
@@ -220,7 +225,7 @@ def slices(items: Sequence[Any]) -> list[slice]:
 
 
 def _weight(term: DivergenceTerm) -> float:
-    weight = term.weight
+    weight = term.weight / term.copies
     if term.parameter is not None:
         weight *= float(np.asarray(term.parameter.value))
     if weight <= 0:

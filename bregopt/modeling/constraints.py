@@ -39,6 +39,8 @@ class Constraint(Named):
         ``X psd`` meets. None if the problem is unbounded.
     """
 
+    may_be_soft = True
+
     def __init__(
         self,
         body: Affine,

@@ -91,10 +91,11 @@ def _formula(item: Formula, style: Style | None) -> str:
 def _matrix(X: PSD, style: Style | None) -> str:
     """Return the domain of a matrix."""
     if style is None:
-        return f"{X.name} {X.n} x {X.n} psd"
+        return f"{X.name} {X.n} x {X.n} {'Hermitian ' if X.is_hermitian else ''}psd"
     if style is LATEX:
-        return f"{style.name(X.name)} \\in \\mathbb{{S}}_+^{{{X.n}}}"
-    return f"{style.name(X.name)} {style.sign('⪰')} 0 ({X.n} × {X.n})"
+        return f"{style.name(X.name)} \\in \\mathbb{{{'H' if X.is_hermitian else 'S'}}}_+^{{{X.n}}}"
+    of_kind = ", Hermitian" if X.is_hermitian else ""
+    return f"{style.name(X.name)} {style.sign('⪰')} 0 ({X.n} × {X.n}{of_kind})"
 
 
 def _variable(u: Variable, style: Style | None) -> str:

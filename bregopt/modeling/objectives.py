@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import positive_number, symmetric_matrix
+from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.curvature import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.naming import Formula
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.constants import RANK_TOL
@@ -96,7 +97,7 @@ def logdet_div(
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, or LowRank
         With a :class:`~bregopt.LowRank` the range of ``X`` is restricted to that of ``X0``.
     complement : float, above 0, optional
         Use the dense matrix ``X0 + complement N`` instead, with ``N`` the projection on the null space of
@@ -130,7 +131,7 @@ def von_neumann_div(
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric positive definite, or LowRank
+    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, or LowRank
     complement, rank_tol : float
         As for :func:`logdet_div`.
 
@@ -158,7 +159,7 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> CurvedExpression:
     Parameters
     ----------
     X : PSD
-    X0 : array_like of shape (n, n), symmetric
+    X0 : array_like of shape (n, n), symmetric, or Hermitian for such a variable
         It need not be positive semidefinite.
     weights : array_like of shape (n, n), symmetric, from 0, optional
         ``H`` for the weighted distance, the sum of squares of ``H o (X - X0)``. A weight of 0 marks an
@@ -216,6 +217,10 @@ def _divergence(
     parameters: Mapping[str, Any] | None = None,
 ) -> CurvedExpression:
     atom, kind = f"{name}_div", divergence_named(name)
+    copies = 1
+    if isinstance(X, HermitianPSD):
+        X0, parameters = _in_real_form(X, X0, atom, parameters)
+        X, copies = X.block, 2
     X = _variable(X, atom)
     if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
         return _divergence_at_parameters(name, X, X0, complement, rank_tol, parameters or {})
@@ -245,7 +250,24 @@ def _divergence(
     parameters = parameters or {}
     if (parameters or kind not in BUILT_IN) and not isinstance(start, LowRank):
         start, parameters = kind.variant(**parameters).checked(start, **parameters)
-    return curved(DivergenceAtom(name, X, start, parameters))
+    return curved(DivergenceAtom(name, X, start, parameters, copies=copies))
+
+
+def _in_real_form(
+    X: HermitianPSD, X0: Any, atom: str, parameters: Mapping[str, Any] | None
+) -> tuple[Array, Mapping[str, Any] | None]:
+    """Return ``X0`` and the parameters of a divergence for the real form of a Hermitian variable."""
+    if isinstance(X0, LowRank):
+        raise TypeError(
+            f"X0 of {atom} is LowRank, but {X.name} is Hermitian; pass X0.dense(), with complement=eps where "
+            "it is singular"
+        )
+    if parameters and set(parameters) != {"weights"}:
+        raise TypeError(f"{atom} has the parameters {sorted(parameters)}; a Hermitian {X.name} takes none")
+    doubled = {
+        name: np.tile(finite_array(value, name, 2), (2, 2)) for name, value in (parameters or {}).items()
+    }
+    return embedded(hermitian_matrix(X0, f"X0 of {atom}", X.n)), doubled
 
 
 def _divergence_at_parameters(

@@ -24,7 +24,7 @@ from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
 from bregopt.routes.contradiction import with_largest
@@ -77,9 +77,9 @@ class Problem:
         self._raw: Solution | None = None
 
     @property
-    def matrices(self) -> tuple[PSD, ...]:
+    def matrices(self) -> tuple[Any, ...]:
         """The matrix variables, in the order in which they occur."""
-        return self._compiled.matrices
+        return tuple(X.whole for X in self._compiled.matrices)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -211,9 +211,11 @@ class Problem:
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
-        own = tuple(raw.X[: len(self.matrices)]) if found else None
-        for X, value in zip(self.matrices, own or [None] * len(self.matrices), strict=True):
-            X._value = value  # read-only, as the answer and the next warm start share it
+        blocks = self._compiled.matrices
+        given = raw.X[: len(blocks)] if found else [None] * len(blocks)
+        # The arrays are read-only, as the answer and the next warm start share them.
+        answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
+        own = answers if found else None
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
             u._value = u.with_elements(raw.u[place]) if found else None
@@ -257,7 +259,8 @@ class Problem:
         if raw._ray is None:
             return None
         u = {u.name: u.with_elements(raw.u[place]) for u, place in self._compiled.variable_slices()}
-        return Ray(_one_or_all(raw._ray[: len(self.matrices)]), u)
+        X = tuple(X.of_block(part) for X, part in zip(self._compiled.matrices, raw._ray, strict=False))
+        return Ray(_one_or_all(X), u)
 
     def __str__(self) -> str:
         """Return the problem as text, in mathematical symbols if the terminal has them."""

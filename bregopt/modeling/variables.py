@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.arrays import Array, ComplexArray, IntArray, entry_indices, finite_array, symmetric_matrix
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression, Operand
+from bregopt.modeling.hermitian import HermitianPSD, compressed, embedded
 from bregopt.program.lowrank import LowRank
 from bregopt.program.rows import Entries
 
@@ -25,13 +26,12 @@ _VALUE_TOL = 1e-8  # tolerance of a given value: times the largest entry for the
 _LARGEST_SIZE = 2**31 - 1  # its square, the number of entries, fits a 64-bit integer
 _LEGIBLE = 10**30  # messages give larger integers by their number of bits
 # Bytes that a declaration takes. `_ORDER` is for each row of a matrix (indices), `_ELEMENT` for each element
-# of a variable or parameter (two bounds, a column and a coefficient), `_ENTRY` for each entry of a matrix in
-# an expression (two indices, a value and copies).
-_ORDER, _ELEMENT, _ENTRY = 16, 100, 48
+# of a variable or parameter (two bounds, a column and a coefficient).
+_ORDER, _ELEMENT = 16, 100
 
 
 class PSD(Operand):
-    """A symmetric positive semidefinite matrix variable.
+    """A symmetric positive semidefinite matrix variable, or a Hermitian one.
 
     Parameters
     ----------
@@ -39,20 +39,34 @@ class PSD(Operand):
         Its order.
     name : str, optional
         Its name in messages and answers.
+    hermitian : bool
+        Whether it is complex Hermitian. Its parts are ``X.real`` and ``X.imag``, and its value is complex.
 
     Attributes
     ----------
     value : array of shape (n, n), LowRank or None
-        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite, symmetric and positive
-        semidefinite; it is copied.
+        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite, symmetric (Hermitian) and
+        positive semidefinite; it is copied.
 
     Raises
     ------
     TypeError, ValueError
-        If `n` is not a positive integer, `name` is not a string, or a value set is not such a matrix.
+        If `n` is not a positive integer, `name` is not a string, `hermitian` is not a bool, or a value set is
+        not such a matrix.
     """
 
-    def __init__(self, n: int, name: str | None = None) -> None:
+    is_hermitian = False
+    is_slack = False  # of a matrix inequality, which has no place in answers
+
+    def __new__(cls, *args: Any, hermitian: bool = False, **named: Any) -> Any:
+        """Return the variable; a Hermitian one has a class of its own."""
+        if not isinstance(hermitian, bool):
+            raise TypeError(f"hermitian is {hermitian!r}; expected True or False")
+        if not hermitian:
+            return super().__new__(cls)
+        return _RealForm(*args, **named).whole
+
+    def __init__(self, n: int, name: str | None = None, *, hermitian: bool = False) -> None:
         self.n = _size(n, "n")
         self.name = _named(name, "X")
         check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
@@ -66,6 +80,25 @@ class PSD(Operand):
     @value.setter
     def value(self, value: Any) -> None:
         self._value = None if value is None else self._checked(value)
+
+    @property
+    def whole(self) -> Any:
+        """The variable that the user declared: this one, or the Hermitian one whose real form it is."""
+        return self
+
+    @property
+    def block(self) -> PSD:
+        """The real matrix in the program: this one."""
+        return self
+
+    def of_block(self, value: Any) -> Any:
+        """Return the matrix of the declared variable that belongs to one of the program."""
+        return value
+
+    def set_answer(self, value: Array | LowRank | None) -> Any:
+        """Set the value without a check or a copy; return that of the declared variable."""
+        self._value = value
+        return value
 
     def _checked(self, value: Any) -> Array | LowRank:
         name = f"value of {self.name}"
@@ -94,15 +127,7 @@ class PSD(Operand):
 
     def __getitem__(self, key: Any) -> Expression:
         """Return entries; `key` is any index that NumPy accepts for an array of shape ``(n, n)``."""
-        order = np.arange(self.n)
-        try:
-            i = np.broadcast_to(order[:, None], self.shape)[key]
-            j = np.broadcast_to(order, self.shape)[key]
-        except IndexError as error:
-            raise ValueError(f"index of {self.name}, {self.n} x {self.n}: {error}") from None
-        if np.size(i) == 0:
-            raise ValueError(f"index of {self.name} is empty; expected at least one entry")
-        check_memory(_ENTRY * np.size(i), f"an expression of {np.size(i)} entries of {self.name}")
+        i, j = entry_indices(key, self.n, self.name)
         shape = np.shape(i)
         entries = Entries(self.n, np.ravel(i), np.ravel(j), np.ones(np.size(i)))
         label = f"{self.name}[{int(i)}, {int(j)}]" if shape == () else f"{self.name}[...]"
@@ -114,6 +139,32 @@ class PSD(Operand):
 
     def __repr__(self) -> str:
         return f"PSD({self.n}, name={self.name!r})"
+
+
+class _RealForm(PSD):
+    """The real matrix of order ``2 n`` of a Hermitian one of order `n`."""
+
+    def __init__(self, n: int, name: str | None = None) -> None:
+        super().__init__(n, name)
+        self.n = 2 * self.n
+        self._whole: Any = None
+
+    @property
+    def whole(self) -> Any:
+        """The Hermitian matrix."""
+        if self._whole is None:
+            self._whole = HermitianPSD(self)
+        return self._whole
+
+    def of_block(self, value: Any) -> ComplexArray:
+        """Return the Hermitian matrix of the nearest real form."""
+        return compressed(np.asarray(value))
+
+    def set_answer(self, value: Array | LowRank | None) -> ComplexArray | None:
+        """Set the value to the nearest real form; return it as a complex matrix."""
+        X = None if value is None else self.of_block(value)
+        self._value = None if X is None else embedded(X)
+        return X
 
 
 class Variable(Operand):

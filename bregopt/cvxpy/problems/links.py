@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from bregopt.arrays import IntArray
 from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, joined
-from bregopt.cvxpy.problems.psd_claims import Claim
+from bregopt.cvxpy.problems.psd_claims import Claim, is_real_form
 from bregopt.cvxpy.problems.variables import (
     EntriesForm,
     VariableForm,
@@ -20,19 +21,34 @@ from bregopt.cvxpy.problems.variables import (
     expression_of,
     places,
 )
+from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.second_order import stacked
 from bregopt.modeling.variables import PSD
-from bregopt.program.rows import Entries
+from bregopt.program.rows import Entries, Rows, add_rows
 
 __all__ = ["Link", "compared", "links_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A psd matrix that equals an affine one, the `rows` of its upper triangle, and those left to equate."""
+    """A psd matrix that equals an affine one, and the rows that say so.
+
+    Parameters
+    ----------
+    block : PSD
+    entries : Rows
+        Entries of `block` that determine it: those on and above the diagonal, or the parts of such entries
+        of the Hermitian matrix whose real form `block` is.
+    rows : Coefficients
+        The same entries of the affine matrix.
+    left : int array
+        The rows that are left to equate.
+    """
 
     block: PSD
+    entries: Rows
     rows: Coefficients
     left: IntArray
 
@@ -40,24 +56,49 @@ class Link:
     def of(cls, F: Any, name: str) -> Link:
         """Return a new matrix that equals the symmetric part of an affine one."""
         n = F.shape[0]
-        i, j = np.triu_indices(n)
+        block, entries, i, j = _hermitian(n // 2, name) if is_real_form(F) else _symmetric(n, name)
         row = np.tile(np.arange(len(i)), 2)
         at = np.concatenate([i + n * j, j + n * i])
         rows = rows_of(F, Elements(row, at, np.full(len(row), 0.5)), len(i))
-        return cls(PSD(n, name=name), rows, np.arange(len(i)))
+        return cls(block, entries, rows, np.arange(len(i)))
+
+    def known_as(self, others: Iterable[Link], forms: dict[Any, VariableForm]) -> PSD | None:
+        """Return the matrix of another link whose entries the affine matrix has, None if there is none."""
+        body = expression_of(self.rows, forms, "")
+        if body.variables or body.constant.any():
+            return None
+        for other in others:
+            if set(body.psd) == {other.block} and other.entries.m == body.size:
+                minus = other.entries.scale(-np.ones(body.size))
+                if not len(add_rows(body.psd[other.block], minus).nonzero()):
+                    return other.block
+        return None
 
     def equations(self, forms: dict[Any, VariableForm]) -> list[Constraint]:
         """Return the rows that equate the entries."""
         if not len(self.left):
             return []
         n, k = self.block.n, self.left
-        i, j = (index[k] for index in np.triu_indices(n))
         body = expression_of(self.rows, forms, f"entries of a psd matrix of order {n}")
-        own = Entries(n, i, j, -np.ones(len(k)))
+        own = self.entries.slice(k).scale(-np.ones(len(k)))
         minus = Expression(
             (len(k),), np.zeros(len(k)), {self.block: own}, label=f"entries of {self.block.name}"
         )
         return [compared(body.taken(k, (len(k),), body.label).plus(minus), "==")]
+
+
+def _symmetric(n: int, name: str) -> tuple[PSD, Rows, IntArray, IntArray]:
+    """Return a psd matrix, its entries on and above the diagonal, and their places."""
+    i, j = np.triu_indices(n)
+    return PSD(n, name=name), Entries(n, i, j, np.ones(len(i))), i, j
+
+
+def _hermitian(n: int, name: str) -> tuple[PSD, Rows, IntArray, IntArray]:
+    """Return the real form of a Hermitian matrix, the parts of its entries, and their places in it."""
+    X: Any = PSD(n, name=name, hermitian=True)
+    (i, j), (above, right) = np.triu_indices(n), np.triu_indices(n, 1)
+    entries = stacked(hermitian_parts(X)).psd[X.block]
+    return X.block, entries, np.concatenate([i, n + above]), np.concatenate([j, right])
 
 
 def links_of(claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]) -> dict[Any, Link]:
@@ -74,7 +115,7 @@ def links_of(claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]) ->
         link = Link.of(c.args[0], f"S{number}")
         for variable in link.rows.variables:
             free = isinstance(forms[variable], VectorForm) and variable not in claimed
-            found = _entries(link.rows, variable, link.block) if free else None
+            found = _entries(link, variable) if free else None
             if found is not None:
                 forms[variable], rows = found
                 link = replace(link, left=np.setdiff1d(link.left, rows))
@@ -82,18 +123,9 @@ def links_of(claims: dict[Any, Claim | None], forms: dict[Any, VariableForm]) ->
     return links
 
 
-def _entries(rows: Coefficients, variable: Any, S: PSD) -> tuple[EntriesForm, IntArray] | None:
-    """Return a variable as entries of the matrix whose upper triangle is given, and its rows; None otherwise.
-
-    Parameters
-    ----------
-    rows : Coefficients
-        Those of the entries on and above the diagonal, row by row.
-    variable : cvxpy.Variable
-    S : PSD
-        The matrix.
-    """
-    place, i_of, j_of = places(variable), *np.triu_indices(S.n)
+def _entries(link: Link, variable: Any) -> tuple[EntriesForm, IntArray] | None:
+    """Return a variable as entries of the matrix of a link, and its rows there; None if it is not."""
+    place, rows = places(variable), link.rows
     ends, single = box(variable), np.zeros(rows.m, dtype=int)
     if np.isfinite(ends).any() or (place < 0).any() or rows.quadratics:
         return None
@@ -111,7 +143,8 @@ def _entries(rows: Coefficients, variable: Any, S: PSD) -> tuple[EntriesForm, In
         return None
     row = row[first]
     factor, constant = factors.data[factors.indptr[row]], rows.constant[row]
-    return EntriesForm(S, i_of[row], j_of[row], factor, constant, place, variable.shape), row
+    entries = link.entries.slice(row)
+    return EntriesForm(link.block, entries, factor, constant, place, variable.shape), row
 
 
 def compared(body: Expression, sense: str) -> Constraint:

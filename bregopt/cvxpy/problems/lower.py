@@ -13,6 +13,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Elements, constant_value
+from bregopt.cvxpy.problems.complex_problems import RealForm
 from bregopt.cvxpy.problems.convex_atoms import Spectral
 from bregopt.cvxpy.problems.epigraphs import SENSES, affine_problem
 from bregopt.cvxpy.problems.links import Link, compared, links_of
@@ -64,6 +65,8 @@ def lower(problem: Any) -> Lowered:
     ValueError
         If a parameter has no value, or the problem does not fit in memory.
     """
+    real_form = RealForm.of(problem)
+    problem = problem if real_form is None else real_form.problem
     _check_kinds(problem)
     check_sizes(problem)
     goal = read_objective(problem.objective)
@@ -79,7 +82,7 @@ def lower(problem: Any) -> Lowered:
     rows, symmetric, trivial = _rows(problem, forms, parameters, written)
     cones, linked = _cones(problem, claims, forms, links)
     second_orders = _second_orders(problem, forms, parameters, written)
-    spectral, more = _arguments(goal.spectral, forms)
+    spectral, more = _arguments(goal.spectral, forms, links)
     objective, paid = objective_of(goal, forms, spectral)
     others = [*linked, *more, *_boxes(forms)]
     fixed: list[Constraint | SecondOrderConstraint] = [*others, *second_orders.values()]
@@ -103,6 +106,7 @@ def lower(problem: Any) -> Lowered:
         relaxed,
         {theirs: parameter for theirs, parameter in parameters.items() if parameter in used},
         {theirs: np.array(constant_value(theirs)) for theirs in written},
+        real_form,
     )
     lowered.fill_in()
     return lowered
@@ -260,7 +264,7 @@ def _implied(claim: Claim, form: MatrixForm) -> bool:
 
 
 def _arguments(
-    spectral: list[Spectral], forms: dict[Any, VariableForm]
+    spectral: list[Spectral], forms: dict[Any, VariableForm], links: dict[Any, Link]
 ) -> tuple[list[tuple[Spectral, PSD, float]], list[Constraint]]:
     """Return each spectral term, the psd matrix and factor of its argument, and rows that link them."""
     found, linked = [], []
@@ -271,8 +275,9 @@ def _arguments(
             found.append((term, form.psd, claim.scale))
         else:
             link = Link.of(term.matrix, f"F{number}")
-            found.append((term, link.block, 1.0))
-            linked += link.equations(forms)
+            known = link.known_as(links.values(), forms)
+            found.append((term, known or link.block, 1.0))
+            linked += [] if known else link.equations(forms)
     return found, linked
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.coefficients import constant_value
+from bregopt.cvxpy.problems.complex_problems import RealForm
 from bregopt.cvxpy.problems.psd_claims import is_symmetric_array
 from bregopt.cvxpy.problems.soft_rows import RelaxedBound
 from bregopt.cvxpy.problems.variables import VariableForm
@@ -54,6 +55,8 @@ class Lowered:
         Parameters that are only added to rows: they may change.
     written : dict from cvxpy.Parameter to array
         The values of the others, which are substituted.
+    real_form : RealForm or None
+        The problem in real numbers that was read for a complex one.
     """
 
     problem: Problem
@@ -67,6 +70,7 @@ class Lowered:
     relaxed: list[RelaxedBound]
     parameters: dict[Any, Parameter]
     written: dict[Any, Array]
+    real_form: RealForm | None
 
     def is_current(self) -> bool:
         """Whether the parameters whose values are substituted still have these values."""
@@ -119,7 +123,7 @@ class Lowered:
         program, slacks = self.problem.program(), {}
         for b, X in enumerate(self.problem.matrices):
             value, S = (None if part is None else part[b] for part in (raw.X, raw._S))
-            slacks[X] = multiplier_of_cone(program, b, value, raw.duals, S)
+            slacks[X.block] = multiplier_of_cone(program, b, value, raw.duals, S)
         return slacks
 
 

@@ -176,6 +176,7 @@ def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
     }
     values = {} if answer.X is None else lowered.primal()
     found = cp_solution.Solution(answer.status, answer.value, values, lowered.duals(answer), statistics)
+    found = found if lowered.real_form is None else lowered.real_form.inverted(found)
     problem.unpack_results(found, _Named(answer.solver), None)
     return problem.value
 

@@ -13,7 +13,7 @@ from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Coefficients, joined
 from bregopt.cvxpy.problems.variables import is_matrix, is_mirrored, is_square, upper_entries
 
-__all__ = ["Claim", "claim_of", "is_symmetric", "is_symmetric_array", "is_symmetric_map"]
+__all__ = ["Claim", "claim_of", "is_real_form", "is_symmetric", "is_symmetric_array", "is_symmetric_map"]
 
 _ROUND_OFF = 1e-12  # relative to the largest coefficient
 
@@ -47,6 +47,21 @@ def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
     """Whether the square matrix with these entries, by columns, is symmetric up to round-off."""
     skew = np.abs(values - values[_transposed(shape[0])]).max(initial=0.0)
     return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
+
+
+def is_real_form(matrix: Any) -> bool:
+    """Whether an affine matrix is ``[A, -B; B, A]``, the real form of ``A + iB``, for all values."""
+    n, odd = divmod(matrix.shape[0], 2)
+    if odd:
+        return False
+    number = np.arange(4 * n * n).reshape((2 * n, 2 * n), order="F")
+    first, second = number[:n].ravel(), np.hstack([number[n:, n:], number[n:, :n]]).ravel()
+    sign = np.tile(np.repeat([1.0, -1.0], n), n)
+    rows = rows_of(matrix)
+    if (rows.constant[first] != sign * rows.constant[second]).any():
+        return False
+    slopes = [_coefficients(v, rows) for v in rows.variables]
+    return all(abs(slope[first] - sp.diags_array(sign) @ slope[second]).max() == 0 for slope in slopes)
 
 
 def _transposed(n: int) -> IntArray:

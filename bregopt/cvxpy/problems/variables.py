@@ -114,8 +114,8 @@ class EntriesForm:
     Parameters
     ----------
     psd : PSD
-    i, j : int array of shape (k,)
-        The free elements are ``(S[i, j] - constant) / factor``.
+    entries : Rows
+        The free elements are ``(entries(S) - constant) / factor``.
     factor, constant : array of shape (k,)
     place : int array
         The number of each element, by columns, among the free ones.
@@ -123,8 +123,7 @@ class EntriesForm:
     """
 
     psd: PSD
-    i: IntArray
-    j: IntArray
+    entries: Rows
     factor: Array
     constant: Array
     place: IntArray
@@ -133,7 +132,7 @@ class EntriesForm:
     def value(self) -> Array:
         """Return the variable from the value of ``S``, which is zero if no row contains ``S``."""
         S = np.zeros(self.psd.shape) if self.psd.value is None else np.asarray(self.psd.value)
-        free = (S[self.i, self.j] - self.constant) / self.factor
+        free = (self.entries.apply(S) - self.constant) / self.factor
         return free[self.place].reshape(self.shape, order="F")
 
     def parts(
@@ -143,7 +142,8 @@ class EntriesForm:
         row, at, weight = joined([*elements, *(q.elements() for q in quadratics)])
         column = self.place[at]
         share = weight / self.factor[column]
-        terms = Coordinates(row, self.i[column], self.j[column], share)
+        t = self.entries.slice(column).coordinates()
+        terms = Coordinates(row[t.row], t.i, t.j, t.value * share[t.row])
         constant: Array = -np.bincount(row, share * self.constant[column], m).astype(float)
         return constant, {self.psd: _family(SparseRows.of(m, self.psd.n, terms))}, {}
 

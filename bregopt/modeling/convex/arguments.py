@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.symmetry import is_symmetric
 from bregopt.modeling.expressions import as_expression
+from bregopt.modeling.hermitian import HermitianPSD
+from bregopt.modeling.second_order import stacked
+from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD
 
-__all__ = ["curved_argument", "matrix_argument", "symmetric_argument"]
+__all__ = ["copies_of", "curved_argument", "euclidean_argument", "matrix_argument", "symmetric_argument"]
 
 
 def curved_argument(x: Any, name: str) -> Any:
@@ -28,10 +33,29 @@ def curved_argument(x: Any, name: str) -> Any:
     return e
 
 
+def euclidean_argument(x: Any, name: str) -> Any:
+    """Return an argument of a Euclidean norm; of a complex one the real and the imaginary parts."""
+    if isinstance(x, ComplexExpression):
+        x = replace(stacked([x.real, x.imag]), label=x.label)
+    return curved_argument(x, name)
+
+
+def copies_of(F: Any) -> int:
+    """Return how often each eigenvalue or singular value of a matrix occurs in its real form."""
+    return 2 if isinstance(F, ComplexExpression) else 1
+
+
 def matrix_argument(F: Any, name: str) -> Any:
-    """Return a matrix variable as it is, or an affine expression of shape ``(p, q)``."""
+    """Return a matrix variable as it is, or an affine expression of shape ``(p, q)``.
+
+    Of a complex matrix it is the real form ``[Re F, -Im F; Im F, Re F]``, with all values twice.
+    """
+    if isinstance(F, HermitianPSD):
+        F = F.block
     if isinstance(F, PSD):
         return F
+    if isinstance(F, ComplexExpression) and len(F.shape) == 2:
+        F = replace(bmat([[F.real, -F.imag], [F.imag, F.real]]), label=F.label)
     e = as_expression(F, name)
     if e.is_constant:
         raise ValueError(f"{name} contains no variable; expected an expression with one")

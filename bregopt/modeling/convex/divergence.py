@@ -18,7 +18,7 @@ __all__ = ["DivergenceAtom"]
 
 
 class DivergenceAtom(Atom):
-    """``D(X, X0)``."""
+    """``D(X, X0)``; for a Hermitian variable with `copies` of each eigenvalue in the real form ``X``."""
 
     objective_only, sign = True, 1
     divergence: str
@@ -30,9 +30,10 @@ class DivergenceAtom(Atom):
         X0: Matrix | Parameter,
         parameters: Mapping[str, Any],
         current: Callable[[], Any] | None = None,
+        copies: int = 1,
     ) -> None:
         self.divergence, self.X, self.X0, self.parameters = divergence, X, X0, parameters
-        self._current = current
+        self._current, self._copies = current, copies
         super().__init__()
 
     @property
@@ -47,7 +48,7 @@ class DivergenceAtom(Atom):
         if self.X.value is None or any(p.value is None for p in self._term(1.0, None).data):
             return None
         nearness = self._term(1.0, None).nearness(1.0)
-        return float(divergence_of(nearness).value(np.asarray(self.X.value)))
+        return float(divergence_of(nearness).value(np.asarray(self.X.value))) / self._copies
 
     def leaves(self) -> Iterable[Any]:
         """Yield the matrix variable."""
@@ -59,7 +60,9 @@ class DivergenceAtom(Atom):
 
     def _term(self, weight: float, parameter: Expression | None) -> DivergenceTerm:
         now = None if self._current is None else self._at_values
-        return DivergenceTerm(self.divergence, self.X, self.X0, weight, parameter, self.parameters, now)
+        return DivergenceTerm(
+            self.divergence, self.X, self.X0, weight, parameter, self.parameters, now, self._copies
+        )
 
     def _at_values(self) -> Any:
         """Return the atom at the current values of parameters."""

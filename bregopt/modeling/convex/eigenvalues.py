@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, positive_number
-from bregopt.modeling.convex.arguments import symmetric_argument
+from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression
@@ -62,6 +62,8 @@ class LambdaMin(LambdaMax):
 class LambdaSumLargest(Atom):
     """The sum of the `k` largest eigenvalues: ``k s + tr Z <= t`` with ``Z`` and ``Z + s I - F`` psd.
 
+    In a real form there are `copies` of each eigenvalue.
+
     References
     ----------
     Alizadeh (1995), Interior point methods in semidefinite programming with applications to combinatorial
@@ -70,8 +72,8 @@ class LambdaSumLargest(Atom):
 
     name = "lambda_sum_largest"
 
-    def __init__(self, F: Any, k: int) -> None:
-        self.k = k
+    def __init__(self, F: Any, k: int, copies: int = 1) -> None:
+        self.k, self.copies = k, copies
         super().__init__(F)
 
     @property
@@ -80,14 +82,14 @@ class LambdaSumLargest(Atom):
         return f"{super().label[:-1]}, {self.k})"
 
     def numbers(self, *values: Array) -> Any:
-        return float(np.linalg.eigvalsh(values[0])[-self.k :].sum())
+        return float(np.linalg.eigvalsh(values[0])[-self.copies * self.k :].sum()) / self.copies
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (F,) = arguments
         Z, s = PSD(F.shape[0]), Variable()
         trace = Z[np.arange(Z.n), np.arange(Z.n)].summed()
         excess = MatrixInequality(Z + s * np.eye(Z.n) - F, self.label)
-        return [excess, self.k * s + trace <= t]
+        return [excess, self.k * s + trace / self.copies <= t]
 
 
 def lambda_max(F: Any) -> CurvedExpression:
@@ -99,6 +101,7 @@ def lambda_max(F: Any) -> CurvedExpression:
     Parameters
     ----------
     F : PSD, or affine expression of shape (n, n)
+        Symmetric or Hermitian.
 
     Returns
     -------
@@ -119,6 +122,7 @@ def lambda_min(F: Any) -> CurvedExpression:
     Parameters
     ----------
     F : PSD, or affine expression of shape (n, n)
+        Symmetric or Hermitian.
 
     Returns
     -------
@@ -139,6 +143,7 @@ def lambda_sum_largest(F: Any, k: int) -> Any:
     Parameters
     ----------
     F : PSD, or affine expression of shape (n, n)
+        Symmetric or Hermitian.
     k : int
         From 1 to `n`; for `n` it is the trace, which is affine.
 
@@ -152,15 +157,16 @@ def lambda_sum_largest(F: Any, k: int) -> Any:
     TypeError, ValueError
         If `F` is not affine, not square, not symmetric, or contains no variable, or `k` is no such integer.
     """
+    copies = copies_of(F)
     F = symmetric_argument(F, "F of lambda_sum_largest")
-    n = F.shape[0]
+    n = F.shape[0] // copies
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise TypeError(f"k of lambda_sum_largest is {k!r}; expected an integer from 1 to {n}")
     if not 1 <= k <= n:
         raise ValueError(f"k of lambda_sum_largest is {k}; expected an integer from 1 to {n}")
     if k == n:
-        return as_trace(F)
-    return curved(LambdaMax(F) if k == 1 else LambdaSumLargest(F, int(k)))
+        return as_trace(F) / copies
+    return curved(LambdaMax(F) if k == 1 else LambdaSumLargest(F, int(k), copies))
 
 
 def as_trace(F: Any) -> CurvedExpression:

@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet as LogDetDivergence
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.convex.arguments import symmetric_argument
+from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
 from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
@@ -30,9 +30,13 @@ class LogDet(Atom):
 
     name, convex = "log_det", False
 
+    def __init__(self, F: Any, copies: int = 1) -> None:
+        self.copies = copies
+        super().__init__(F)
+
     def numbers(self, *values: Array) -> Any:
         sign, logarithm = np.linalg.slogdet(values[0])
-        return float(logarithm) if sign > 0 else -np.inf
+        return float(logarithm) / self.copies if sign > 0 else -np.inf
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         raise UnsupportedProblemError(
@@ -41,7 +45,7 @@ class LogDet(Atom):
         )
 
     def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        (F,), weight = arguments, -float(weights[0])
+        (F,), weight = arguments, -float(weights[0]) / self.copies
         X, rows = (F, []) if isinstance(F, PSD) else _named(F)
         near = DivergenceTerm("logdet", X, np.eye(X.n), weight, parameter)
         rest = weight * (X.n - as_trace(X).affine)
@@ -57,6 +61,7 @@ def log_det(F: Any) -> CurvedExpression:
     Parameters
     ----------
     F : PSD, or affine expression of shape (n, n)
+        Symmetric or Hermitian.
 
     Returns
     -------
@@ -68,7 +73,7 @@ def log_det(F: Any) -> CurvedExpression:
     TypeError, ValueError
         If `F` is not affine, not square, not symmetric, or contains no variable.
     """
-    return curved(LogDet(symmetric_argument(F, "F of log_det")))
+    return curved(LogDet(symmetric_argument(F, "F of log_det"), copies_of(F)))
 
 
 def started_from_cost(term: DivergenceTerm, affine: Expression) -> tuple[DivergenceTerm, Expression]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.modeling.convex.arguments import curved_argument
+from bregopt.modeling.convex.arguments import curved_argument, euclidean_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
@@ -87,7 +87,8 @@ def norm2(x: Any) -> CurvedExpression:
     Parameters
     ----------
     x : expression
-        Of any shape. Affine; or convex and known to be nonnegative, or concave and known to be nonpositive.
+        Of any shape. Affine, also complex; or convex and known to be nonnegative, or concave and known to be
+        nonpositive.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def norm2(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    return curved(Norm2(curved_argument(x, "x of norm2")))
+    return curved(Norm2(euclidean_argument(x, "x of norm2")))
 
 
 def norm1(x: Any) -> CurvedExpression:

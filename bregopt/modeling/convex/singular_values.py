@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.modeling.convex.arguments import matrix_argument
+from bregopt.modeling.convex.arguments import copies_of, matrix_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.eigenvalues import as_trace, lambda_max
 from bregopt.modeling.convex.expression import CurvedExpression, curved
@@ -55,12 +55,17 @@ class NormNuc(Atom):
 
     name, sign = "norm_nuc", 1
 
+    def __init__(self, F: Any, copies: int = 1) -> None:
+        self.copies = copies
+        super().__init__(F)
+
     def numbers(self, *values: Array) -> Any:
-        return float(np.linalg.norm(values[0], "nuc"))
+        return float(np.linalg.norm(values[0], "nuc")) / self.copies
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (F,) = arguments
         p, q = F.shape
+        t = t.times(self.copies)
         if is_symmetric(F):
             P, N, own, upper = PSD(p), PSD(p), np.arange(p), np.triu_indices(p)
             return [P[upper] - N[upper] == F[upper], P[own, own].summed() + N[own, own].summed() <= t]
@@ -74,6 +79,7 @@ def sigma_max(F: Any) -> CurvedExpression:
     Parameters
     ----------
     F : PSD, or affine expression of shape (p, q)
+        Real or complex.
 
     Returns
     -------
@@ -97,6 +103,7 @@ def norm_nuc(F: Any) -> CurvedExpression:
     Parameters
     ----------
     F : PSD, or affine expression of shape (p, q)
+        Real or complex.
 
     Returns
     -------
@@ -108,5 +115,6 @@ def norm_nuc(F: Any) -> CurvedExpression:
     TypeError, ValueError
         If `F` is not affine, no matrix, or contains no variable.
     """
+    copies = copies_of(F)
     F = matrix_argument(F, "F of norm_nuc")
-    return as_trace(F) if isinstance(F, PSD) else curved(NormNuc(F))
+    return as_trace(F) / copies if isinstance(F, PSD) else curved(NormNuc(F, copies))

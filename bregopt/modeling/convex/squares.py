@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.modeling.convex.arguments import curved_argument
+from bregopt.modeling.convex.arguments import euclidean_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
@@ -79,7 +79,8 @@ def sum_squares(x: Any) -> CurvedExpression:
     Parameters
     ----------
     x : expression
-        Of any shape. Affine; or convex and known to be nonnegative, or concave and known to be nonpositive.
+        Of any shape. Affine, also complex; or convex and known to be nonnegative, or concave and known to be
+        nonpositive.
 
     Returns
     -------
@@ -91,7 +92,7 @@ def sum_squares(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    return curved(SumSquares(curved_argument(x, "x of sum_squares")))
+    return curved(SumSquares(euclidean_argument(x, "x of sum_squares")))
 
 
 def quad_over_lin(x: Any, y: Any) -> CurvedExpression:
@@ -114,7 +115,7 @@ def quad_over_lin(x: Any, y: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x` or `y`, or `y` is no scalar or a number up to 0.
     """
-    x = curved_argument(x, "x of quad_over_lin")
+    x = euclidean_argument(x, "x of quad_over_lin")
     if not isinstance(y, CurvedExpression):
         y = as_expression(y, "y of quad_over_lin")
     if y.size != 1:

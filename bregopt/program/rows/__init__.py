@@ -20,10 +20,14 @@ from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
 from bregopt.program.rows.multiplication import multiplied_rows
 from bregopt.program.rows.rank_one import RankOne
+from bregopt.program.rows.rank_one_pairs import RankOnePairs
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
-FAMILIES: tuple[type[Rows], ...] = (Entries, Distances, RankOne, RankTwo, Bilinear, SparseRows, DenseRows)
+FAMILIES: tuple[type[Rows], ...] = (
+    *(Entries, Distances, RankOne, RankOnePairs, RankTwo),
+    *(Bilinear, SparseRows, DenseRows),
+)
 
 __all__ = [
     "FAMILIES",
@@ -34,6 +38,7 @@ __all__ = [
     "Entries",
     "Products",
     "RankOne",
+    "RankOnePairs",
     "RankOneTerms",
     "RankTwo",
     "RowFamily",

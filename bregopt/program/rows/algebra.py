@@ -18,6 +18,7 @@ from bregopt.program.rows.dense import DenseRows
 from bregopt.program.rows.distances import Distances
 from bregopt.program.rows.entries import Entries
 from bregopt.program.rows.rank_one import RankOne
+from bregopt.program.rows.rank_one_pairs import RankOnePairs
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
@@ -102,7 +103,7 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
         return replace(first, i=i, j=j, weight=weight)
     if isinstance(first, DenseRows):
         return DenseRows(np.concatenate([f.stack for f in families if isinstance(f, DenseRows)]))
-    if isinstance(first, RankOne | RankTwo):
+    if isinstance(first, RankOne | RankOnePairs | RankTwo):
         parts = ("Z", "weight") if isinstance(first, RankOne) else ("U", "W", "weight")
         stacked = {name: _stack([getattr(f, name) for f in families]) for name in parts}
         return replace(first, **stacked)

@@ -21,6 +21,7 @@ from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
+from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
@@ -120,7 +121,7 @@ class Bregman:
     summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
     citation: ClassVar[str] = _KULIS
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"barrier", "spectrum", "point", "weights"}),
+        objectives=frozenset({"linear", "barrier", "spectrum", "point", "weights"}),
         caps=True,
         matrices=8,
         reductions=("slacks",),
@@ -128,6 +129,10 @@ class Bregman:
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
+        without_divergence = _without_divergence(program, settings)
+        if without_divergence is not None:
+            return without_divergence
+        program = with_proximal_terms(program)
         left = _reduced(program, settings).k if program.k else 0
         if left:
             return f"of ordinary variables it takes slacks only (the problem has {left} other)"
@@ -147,7 +152,8 @@ class Bregman:
         return _boundary(program)
 
     def choice(self, program: Program, settings: Any) -> str:
-        program = _reduced(program, settings)
+        proximal_steps = None in program.divergences
+        program = _reduced(with_proximal_terms(program), settings)
         method = _method(program, settings)
         if _weighted(program):
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
@@ -155,10 +161,25 @@ class Bregman:
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
-        return "; ".join([f"method {method!r}{why}", *white])
+        steps = ["proximal steps for matrices without a divergence"] if proximal_steps else []
+        return "; ".join([f"method {method!r}{why}", *steps, *white])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        return _solve(program, settings, start, progress)
+        method = proximal(_solve) if None in program.divergences else _solve
+        return method(program, settings, start, progress)
+
+
+def _without_divergence(program: Program, settings: Any) -> str | None:
+    """Return the reason why matrices without a divergence are not taken, None if they are."""
+    linear = [block.name for block in program.blocks if block.nearness is None]
+    if not linear:
+        return None
+    kinds = [block.nearness.kind for block in program.blocks if block.nearness is not None]
+    spectral = [kind.offers("spectrum") and not kind.barrier and not kind.weights for kind in kinds]
+    if kinds and all(spectral) and settings.method != "cyclic":
+        return None
+    beside = " but beside von Neumann or Frobenius, method 'newton'" if kinds else ""
+    return f"it does not take a linear objective (of {linear[0]}){beside}"
 
 
 def _reduced(program: Program, settings: Any) -> Program:

@@ -60,6 +60,16 @@ class ProjectionTuning(WorkingSetTuning):
         Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
     interior_decrease : float
         Factor of its barrier parameter after a step that was not short.
+    proximal_weight : float
+        First weight of the proximal term of a matrix without a divergence, relative to the divergences.
+    proximal_decrease : float
+        Factor of that weight from step to step. With a small one Newton's method takes more steps.
+    proximal_tol : float
+        Tolerance of each step, relative to that of the answer.
+    proximal_limit : int
+        Limit on the proximal steps where the option `max_iter` gives none.
+    proximal_patience : int
+        Proximal steps without a better certificate after which the method has stalled.
     cycle_limit : int
         Limit on the cycles of the cyclic methods where the option `max_iter` gives none.
     certificate_divisor : int
@@ -161,6 +171,12 @@ class ProjectionTuning(WorkingSetTuning):
     # The interior point on the dual.
     interior_numbers: int = 20_000_000
     interior_decrease: float = 0.1
+    # The proximal point method.
+    proximal_weight: float = 0.1
+    proximal_decrease: float = 0.3
+    proximal_tol: float = 0.1
+    proximal_limit: int = 100
+    proximal_patience: int = 8
     # The cyclic methods.
     cycle_limit: int = 20_000
     certificate_divisor: int = 10

@@ -1,0 +1,295 @@
+"""Arrays of complex affine forms: a real and an imaginary part, each an array of real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from bregopt.arrays import EPS, Array, ComplexArray, complex_array
+from bregopt.modeling.constraints import Constraint, compare
+from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.second_order import stacked
+
+__all__ = [
+    "ComplexEquality",
+    "ComplexExpression",
+    "as_complex",
+    "hermitian_from_parts",
+    "hermitian_parts",
+    "is_hermitian",
+]
+
+_ROUND_OFF = 8 * EPS  # relative to the largest number
+_HERMITIAN_TOL = 1e-10  # the largest entry of ``F - F*`` that is round-off, relative to that of ``F``
+
+
+class ComplexExpression(Operand):
+    """An array of complex affine forms.
+
+    It adds, subtracts and scales, with complex numbers too, and it may be equated. Complex numbers have no
+    order, so that inequalities take the real or the imaginary part.
+
+    Attributes
+    ----------
+    real, imag : Expression
+        The two parts, of one shape.
+    """
+
+    __array_ufunc__: Any = None  # NumPy defers to the operators of this class
+    absorbs_expressions = True  # sums of a real and a complex expression are made here
+
+    def __init__(self, real: Expression, imag: Expression, label: str) -> None:
+        self._real, self._imag = real, imag
+        self.label = label
+
+    @property
+    def real(self) -> Expression:
+        """The real part."""
+        return self._real
+
+    @property
+    def imag(self) -> Expression:
+        """The imaginary part."""
+        return self._imag
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.real.shape
+
+    @property
+    def value(self) -> Any:
+        """The number or array at the current values, None if a variable or parameter has none."""
+        real, imag = self.real.value, self.imag.value
+        if real is None or imag is None:
+            return None
+        return real + 1j * imag
+
+    def conj(self) -> ComplexExpression:
+        """Return the complex conjugate."""
+        return ComplexExpression(self.real, -self.imag, f"conj({self.label})")
+
+    @property
+    def T(self) -> ComplexExpression:
+        """The transpose."""
+        turn = np.arange(self.real.size).reshape(self.shape).T
+        return self._mapped(lambda part: part.taken(turn.ravel(), turn.shape, part.label), f"{self.label}.T")
+
+    @property
+    def H(self) -> ComplexExpression:
+        """The conjugate transpose."""
+        return self.T.conj()
+
+    def expression(self) -> NoReturn:
+        """Refuse a use as a real expression."""
+        raise TypeError(
+            f"{self.label} is complex where a real expression is expected: take .real or .imag of it"
+        )
+
+    def __add__(self, other: Any) -> ComplexExpression:
+        b = as_complex(other)
+        return ComplexExpression(self.real + b.real, self.imag + b.imag, _joined(self.label, "+", b.label))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> ComplexExpression:
+        b = as_complex(other)
+        return ComplexExpression(self.real - b.real, self.imag - b.imag, _joined(self.label, "-", b.label))
+
+    def __rsub__(self, other: Any) -> ComplexExpression:
+        return as_complex(other) - self
+
+    def __neg__(self) -> Any:
+        return ComplexExpression(-self.real, -self.imag, f"-{self.label}")
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __mul__(self, factor: Any) -> ComplexExpression:
+        c = _numbers(factor, "factor")
+        return self._product(lambda part, number: part * number, c, f"c {self.label}")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Any:
+        c = _numbers(divisor, "divisor")
+        if (c == 0).any():
+            raise ValueError("division of an expression by zero")
+        return self * (1 / c)
+
+    def __matmul__(self, matrix: Any) -> Any:
+        c = _numbers(matrix, "factor of @")
+        return self._product(lambda part, number: part @ number, c, f"{self.label} @ A")
+
+    def __rmatmul__(self, matrix: Any) -> Any:
+        c = _numbers(matrix, "factor of @")
+        return self._product(lambda part, number: part.__rmatmul__(number), c, f"A @ {self.label}")
+
+    def __getitem__(self, key: Any) -> ComplexExpression:
+        return self._mapped(lambda part: part[key], f"{self.label}[...]")
+
+    def __eq__(self, other: Any) -> ComplexEquality:  # type: ignore[override]
+        return ComplexEquality(self - other, f"{self.label} == {_text(other)}")
+
+    __hash__ = object.__hash__
+
+    def __le__(self, other: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.label} <= ... compares complex numbers, which have no order; compare .real or .imag"
+        )
+
+    def __ge__(self, other: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.label} >= ... compares complex numbers, which have no order; compare .real or .imag"
+        )
+
+    def __rshift__(self, other: Any) -> Any:
+        return _psd(self - other, f"{self.label} >> {_text(other)}")
+
+    def __lshift__(self, other: Any) -> Any:
+        return _psd(other - self, f"{self.label} << {_text(other)}")
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _psd(other - self, f"{_text(other)} >> {self.label}")
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _psd(self - other, f"{_text(other)} << {self.label}")
+
+    def __repr__(self) -> str:
+        return f"ComplexExpression({self.label}, shape={self.shape})"
+
+    def _mapped(self, function: Callable[[Expression], Expression], label: str) -> ComplexExpression:
+        """Return the same real map of both parts."""
+        return ComplexExpression(function(self.real), function(self.imag), label)
+
+    def _product(
+        self, times: Callable[[Expression, Array], Expression], c: ComplexArray, label: str
+    ) -> ComplexExpression:
+        """Return the product with numbers, given the product of real expressions with real numbers."""
+        real, imag = times(self.real, c.real), times(self.imag, c.real)
+        if c.imag.any():
+            real, imag = real - times(self.imag, c.imag), imag + times(self.real, c.imag)
+        return ComplexExpression(real, imag, label)
+
+
+class ComplexEquality(Constraint):
+    """``left == right`` for complex arrays, as real rows.
+
+    They are the real parts and then the imaginary parts of ``left - right``; if that is a Hermitian matrix,
+    those on and above its diagonal.
+
+    Attributes
+    ----------
+    dual_value : complex or array of the shape of the sides, or None
+        The ``v`` of the Lagrangian ``f + Re <v, left - right>``, as in CVXPY.
+    """
+
+    may_be_soft = False
+
+    def __init__(self, difference: ComplexExpression, label: str) -> None:
+        self._shape, self._label = difference.shape, label
+        self._is_hermitian = is_hermitian(difference)
+        parts = hermitian_parts(difference) if self._is_hermitian else [difference.real, difference.imag]
+        body = stacked(parts)
+        rows = compare(replace(body, constant=_without_round_off(body.constant)), as_expression(0.0), "==")
+        super().__init__(rows.body, rows.lower, rows.upper, "==")
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
+        return self._label
+
+    def dual_from_multiplier(self, y: Array) -> Any:
+        """Return the complex dual from the multipliers of the rows."""
+        if self._is_hermitian:
+            return hermitian_from_parts(-y, self._shape[0])
+        real, imag = np.split(-y, 2)
+        dual = (real + 1j * imag).reshape(self._shape)
+        return dual if self._shape else complex(dual)
+
+
+def is_hermitian(F: ComplexExpression) -> bool:
+    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off.
+
+    An affine matrix that is Hermitian at a random point is Hermitian everywhere, with probability one.
+    """
+    if len(F.shape) != 2 or F.shape[0] != F.shape[1]:
+        return False
+    A = _at_a_random_point(F)
+    return bool(np.abs(A - A.conj().T).max() <= _HERMITIAN_TOL * np.abs(A).max())
+
+
+def hermitian_parts(F: ComplexExpression) -> list[Expression]:
+    """Return the real parts of a Hermitian matrix from the diagonal on, and the imaginary parts above it."""
+    n = F.shape[0]
+    parts = [F[np.triu_indices(n)].real]
+    return [*parts, F[np.triu_indices(n, 1)].imag] if n > 1 else parts
+
+
+def hermitian_from_parts(y: Array, n: int) -> ComplexArray:
+    """Return the Hermitian ``S`` with ``tr(S F) = y'f`` for the parts ``f`` of every Hermitian ``F``."""
+    i, j = np.triu_indices(n)
+    half = np.zeros((n, n), dtype=complex)
+    half[i, j] = y[: len(i)] / 2
+    half[np.triu_indices(n, 1)] += 0.5j * y[len(i) :]
+    return half + half.conj().T
+
+
+def as_complex(value: Any) -> ComplexExpression:
+    """Return an operand or numbers as a complex expression."""
+    if isinstance(value, ComplexExpression):
+        return value
+    if isinstance(value, Operand):
+        e = value.expression()
+        return ComplexExpression(e, as_expression(np.zeros(e.shape)), e.label)
+    c = _numbers(value, "constant")
+    return ComplexExpression(as_expression(c.real), as_expression(c.imag), "constant")
+
+
+def _numbers(value: Any, name: str) -> ComplexArray:
+    if isinstance(value, Operand):
+        raise TypeError(f"{name} is an expression ({value!r}); expected numbers: products are not affine")
+    return complex_array(value, name)
+
+
+def _without_round_off(constant: Array) -> Array:
+    """Return numbers with zeros for round-off, such as the imaginary parts of a diagonal."""
+    return np.where(np.abs(constant) > _ROUND_OFF * np.abs(constant).max(initial=0.0), constant, 0.0)
+
+
+def _at_a_random_point(F: ComplexExpression) -> ComplexArray:
+    """Return the value of an array where all variables and parameters are random."""
+    rng, values = np.random.default_rng(0), dict[Any, Array]()
+    for part in (F.real, F.imag):
+        for X in part.operands("psd"):
+            G = rng.standard_normal(X.shape)
+            values.setdefault(X, G + G.T)
+        for u in (*part.operands("variables"), *part.operands("parameters")):
+            values.setdefault(u, rng.standard_normal(u.size))
+    return np.asarray(F.real.at(values)) + 1j * np.asarray(F.imag.at(values))
+
+
+def _psd(F: ComplexExpression, label: str) -> Constraint:
+    from bregopt.modeling.hermitian_inequality import HermitianInequality  # which needs this module
+
+    return HermitianInequality(F, label)
+
+
+def _text(side: Any) -> str:
+    """Return a side of a comparison in messages."""
+    e = as_complex(side)
+    if not (e.real.is_constant and e.imag.is_constant):
+        return e.label
+    first = e.real.constant[0] + 1j * e.imag.constant[0]
+    same = (e.real.constant == first.real).all() and (e.imag.constant == first.imag).all()
+    return "B" if not same else f"{first:g}" if first.imag else f"{first.real:g}"
+
+
+def _joined(first: str, sign: str, second: str) -> str:
+    """Return the label of a sum, without constants."""
+    if "constant" in (first, second):
+        return second if first == "constant" else first
+    return f"{first} {sign} {second}"
