@@ -44,9 +44,10 @@ from bregopt.modeling.objectives import (
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 from bregopt.modeling.affine import Affine, Product
 from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program.rows import Bilinear, Coordinates, Rows
 
 __all__ = ["check_object"]

@@ -23,7 +23,8 @@ from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
 from bregopt.io.spec_keys import KEYS, NAME, Errors, check_keys, is_name, typed
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
 

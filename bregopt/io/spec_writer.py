@@ -30,7 +30,8 @@ from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["write_spec"]

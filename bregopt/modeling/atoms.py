@@ -22,7 +22,7 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.products import product
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 
 __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]

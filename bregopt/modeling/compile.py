@@ -26,8 +26,9 @@ from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Rows, concatenate_rows, storage
 

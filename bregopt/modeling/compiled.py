@@ -22,8 +22,9 @@ from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import (
     Block,
     Bounds,

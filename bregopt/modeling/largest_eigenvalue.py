@@ -7,7 +7,7 @@ from typing import NoReturn
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.naming import Named
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 
 __all__ = ["EigenvalueBound"]
 

@@ -17,7 +17,8 @@ from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curv
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.naming import Formula
-from bregopt.modeling.variables import PSD, Parameter
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Parameter
 from bregopt.presolve.constants import RANK_TOL
 from bregopt.presolve.range_space import with_complement
 from bregopt.program.lowrank import LowRank, Matrix

@@ -1,170 +1,23 @@
-"""Positive semidefinite matrices, ordinary variables and parameters."""
+"""Ordinary variables and parameters."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, ComplexArray, IntArray, entry_indices, finite_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
 from bregopt.memory import check_memory
+from bregopt.modeling.declared import VALUE_TOL, checked_name, checked_shape, checked_value
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.hermitian import HermitianPSD, compressed, embedded
-from bregopt.program.lowrank import LowRank
-from bregopt.program.rows import Entries
 
-__all__ = ["PSD", "Parameter", "Variable"]
+__all__ = ["Parameter", "Variable"]
 
-_counter = itertools.count()
-
-_VALUE_TOL = 1e-8  # tolerance of a given value: times the largest entry for the cone, max(1, |u|) for the box
-_LARGEST_SIZE = 2**31 - 1  # its square, the number of entries, fits a 64-bit integer
-_LEGIBLE = 10**30  # messages give larger integers by their number of bits
-# Bytes that a declaration takes. `_ORDER` is for each row of a matrix (indices), `_ELEMENT` for each element
-# of a variable or parameter (two bounds, a column and a coefficient).
-_ORDER, _ELEMENT = 16, 100
-
-
-class PSD(Operand):
-    """A symmetric positive semidefinite matrix variable, or a Hermitian one.
-
-    Parameters
-    ----------
-    n : int
-        Its order.
-    name : str, optional
-        Its name in messages and answers.
-    hermitian : bool
-        Whether it is complex Hermitian. Its parts are ``X.real`` and ``X.imag``, and its value is complex.
-
-    Attributes
-    ----------
-    value : array of shape (n, n), LowRank or None
-        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite, symmetric (Hermitian) and
-        positive semidefinite; it is copied.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `n` is not a positive integer, `name` is not a string, `hermitian` is not a bool, or a value set is
-        not such a matrix.
-    """
-
-    is_hermitian = False
-    is_slack = False  # of a matrix inequality, which has no place in answers
-
-    def __new__(cls, *args: Any, hermitian: bool = False, **named: Any) -> Any:
-        """Return the variable; a Hermitian one has a class of its own."""
-        if not isinstance(hermitian, bool):
-            raise TypeError(f"hermitian is {hermitian!r}; expected True or False")
-        if not hermitian:
-            return super().__new__(cls)
-        return _RealForm(*args, **named).whole
-
-    def __init__(self, n: int, name: str | None = None, *, hermitian: bool = False) -> None:
-        self.n = _size(n, "n")
-        self.name = _named(name, "X")
-        check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
-        self._value: Array | LowRank | None = None
-
-    @property
-    def value(self) -> Array | LowRank | None:
-        """The current value, read-only, or None."""
-        return self._value
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._value = None if value is None else self._checked(value)
-
-    @property
-    def whole(self) -> Any:
-        """The variable that the user declared: this one, or the Hermitian one whose real form it is."""
-        return self
-
-    @property
-    def block(self) -> PSD:
-        """The real matrix in the program: this one."""
-        return self
-
-    def of_block(self, value: Any) -> Any:
-        """Return the matrix of the declared variable that belongs to one of the program."""
-        return value
-
-    def set_answer(self, value: Array | LowRank | None) -> Any:
-        """Set the value without a check or a copy; return that of the declared variable."""
-        self._value = value
-        return value
-
-    def _checked(self, value: Any) -> Array | LowRank:
-        name = f"value of {self.name}"
-        if isinstance(value, LowRank):
-            if value.shape != self.shape:
-                raise ValueError(f"{name} has shape {value.shape}; expected {self.n} x {self.n}")
-            return value
-        matrix = symmetric_matrix(value, name, self.n)
-        least = float(np.linalg.eigvalsh(matrix)[0])
-        if least < -_VALUE_TOL * np.abs(matrix).max():
-            raise ValueError(
-                f"{name} has the eigenvalue {least:.3g}; expected a positive semidefinite matrix"
-            )
-        matrix.setflags(write=False)
-        return matrix
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape ``(n, n)``."""
-        return self.n, self.n
-
-    @property
-    def T(self) -> PSD:
-        """The transpose, which is the matrix itself."""
-        return self
-
-    def __getitem__(self, key: Any) -> Expression:
-        """Return entries; `key` is any index that NumPy accepts for an array of shape ``(n, n)``."""
-        i, j = entry_indices(key, self.n, self.name)
-        shape = np.shape(i)
-        entries = Entries(self.n, np.ravel(i), np.ravel(j), np.ones(np.size(i)))
-        label = f"{self.name}[{int(i)}, {int(j)}]" if shape == () else f"{self.name}[...]"
-        return Expression(shape, np.zeros(np.size(i)), {self: entries}, label=label)
-
-    def expression(self) -> Expression:
-        """Return all entries, shape ``(n, n)``."""
-        return replace(self[:, :], label=self.name)
-
-    def __repr__(self) -> str:
-        return f"PSD({self.n}, name={self.name!r})"
-
-
-class _RealForm(PSD):
-    """The real matrix of order ``2 n`` of a Hermitian one of order `n`."""
-
-    def __init__(self, n: int, name: str | None = None) -> None:
-        super().__init__(n, name)
-        self.n = 2 * self.n
-        self._whole: Any = None
-
-    @property
-    def whole(self) -> Any:
-        """The Hermitian matrix."""
-        if self._whole is None:
-            self._whole = HermitianPSD(self)
-        return self._whole
-
-    def of_block(self, value: Any) -> ComplexArray:
-        """Return the Hermitian matrix of the nearest real form."""
-        return compressed(np.asarray(value))
-
-    def set_answer(self, value: Array | LowRank | None) -> ComplexArray | None:
-        """Set the value to the nearest real form; return it as a complex matrix."""
-        X = None if value is None else self.of_block(value)
-        self._value = None if X is None else embedded(X)
-        return X
+# Bytes that a declaration takes for each element: two bounds, a column and a coefficient.
+_ELEMENT = 100
 
 
 class Variable(Operand):
@@ -207,8 +60,8 @@ class Variable(Operand):
         upper: Any = None,
         symmetric: bool = False,
     ) -> None:
-        self.shape = _shape(shape)
-        self.name = _named(name, "u")
+        self.shape = checked_shape(shape)
+        self.name = checked_name(name, "u")
         self.symmetric = self._is_square(symmetric)
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         if not isinstance(nonneg, bool):
@@ -237,9 +90,9 @@ class Variable(Operand):
 
     def _checked(self, value: Any) -> Array | float:
         name = f"value of {self.name}"
-        array = _shaped(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
+        array = checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
         found = self._elements_of(array)
-        slack = _VALUE_TOL * np.maximum(1.0, np.abs(found))
+        slack = VALUE_TOL * np.maximum(1.0, np.abs(found))
         outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
         if len(outside):
             k = int(outside[0])
@@ -342,8 +195,8 @@ class Parameter(Operand):
     def __init__(
         self, shape: int | tuple[int, ...] = (), *, value: Any = None, name: str | None = None
     ) -> None:
-        self.shape = _shape(shape)
-        self.name = _named(name, "p")
+        self.shape = checked_shape(shape)
+        self.name = checked_name(name, "p")
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         self._value: Array | None = None
         if value is not None:
@@ -361,7 +214,7 @@ class Parameter(Operand):
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._value = _shaped(value, f"value of parameter {self.name}", self.shape)
+        self._value = checked_value(value, f"value of parameter {self.name}", self.shape)
 
     @property
     def elements(self) -> Array | None:
@@ -389,39 +242,3 @@ class Parameter(Operand):
 
     def __repr__(self) -> str:
         return f"Parameter({self.shape}, name={self.name!r})"
-
-
-def _named(name: Any, prefix: str) -> str:
-    """Return the given name, or a generated one that is used once."""
-    if name is None:
-        return f"{prefix}{next(_counter)}"
-    if not isinstance(name, str):
-        raise TypeError(f"name is {name!r}; expected a string")
-    if not name:
-        raise ValueError("name is empty; expected at least one character, or None")
-    return name
-
-
-def _shaped(value: Any, name: str, shape: tuple[int, ...]) -> Array:
-    """Return a value as a finite array of the given shape, read-only so that it stays valid."""
-    array = finite_array(value, name)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
-    array.setflags(write=False)
-    return array
-
-
-def _size(n: Any, name: str) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer):
-        raise TypeError(f"{name} is {n!r}; expected a positive integer")
-    if n < 1:
-        raise ValueError(f"{name} is {n}; expected a positive integer")
-    if n > _LARGEST_SIZE:
-        digits = n if n < _LEGIBLE else f"a number of {int(n).bit_length()} bits"
-        raise ValueError(f"{name} is {digits}; expected at most {_LARGEST_SIZE}")
-    return int(n)
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    return tuple(_size(n, "shape") for n in sizes)

@@ -9,7 +9,7 @@ from bregopt.errors import SolverError
 from bregopt.modeling.atoms import trace
 from bregopt.modeling.objectives import Minimize, von_neumann_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 from bregopt.online import meg
 
 __all__ = ["functions", "projected"]

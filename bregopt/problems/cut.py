@@ -22,7 +22,7 @@ from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.rounding import best_partition
 from bregopt.program import LowRank

@@ -19,7 +19,7 @@ from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.certified import certified
 from bregopt.problems.cliques import least_block

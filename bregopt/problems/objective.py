@@ -11,7 +11,7 @@ from bregopt.errors import did_you_mean
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = ["divergence_class", "nearness"]

@@ -16,8 +16,9 @@ from bregopt.modeling.convex.curvature import check_composition, text_of
 from bregopt.modeling.convex.symmetry import distinct, is_symmetric
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Parameter
+from bregopt.modeling.variables import Parameter
 from bregopt.program import Nearness
 from bregopt.program.lowrank import Matrix
 

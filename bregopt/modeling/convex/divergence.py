@@ -10,7 +10,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.variables import PSD, Parameter
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Parameter
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import Matrix
 

@@ -14,7 +14,8 @@ from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.variables import PSD, Variable
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Variable
 
 __all__ = ["lambda_max", "lambda_min", "lambda_sum_largest"]
 

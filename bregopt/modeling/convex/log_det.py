@@ -17,7 +17,7 @@ from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.products import product
-from bregopt.modeling.variables import PSD
+from bregopt.modeling.psd import PSD
 
 __all__ = ["log_det", "started_from_cost"]
 

@@ -19,8 +19,9 @@ from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import PSD, Variable
+from bregopt.modeling.variables import Variable
 
 __all__ = ["Reduction"]
 

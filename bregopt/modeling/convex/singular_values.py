@@ -15,8 +15,8 @@ from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import is_symmetric
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
+from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat
-from bregopt.modeling.variables import PSD
 
 __all__ = ["norm_nuc", "sigma_max"]
 
