@@ -1,7 +1,9 @@
 """bo.solve_many: the same answers on every executor, errors as values, workers that die, Ctrl-C."""
 
+import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import bregopt as bo
+from bregopt import cli
 
 SPEC = """
 [data]
@@ -453,3 +456,47 @@ def test_progress_shows_a_bar_where_tqdm_is_installed(capsys):
     bo.solve_many(problems)
     shown = capsys.readouterr().err
     assert "3/3" in shown if find_spec("tqdm") else shown == ""
+
+
+# --- The command line -------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    try:
+        return cli.main(["solve-many", *map(str, arguments), "--quiet"])
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.fixture
+def specs(tmp_path):
+    paths = [tmp_path / f"{name}.toml" for name in ("a", "b", "none", "infeasible")]
+    for path in paths[:2]:
+        path.write_text(SPEC)
+    paths[3].write_text(SPEC.replace('"diag(X) == 1"', '"diag(X) == 1", "X[0, 1] == 2"'))
+    return paths
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_command_solves_specs_and_writes_answers(jobs, specs, capsys, tmp_path):
+    assert command(*specs[:2], "--jobs", jobs, "--output", tmp_path, "--tol", "1e-5") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{specs[0]}  optimal  value 2  gap ")
+    assert lines[2] == "2 of 2 solved"
+    for name in "ab":
+        assert json.loads((tmp_path / f"{name}.json").read_text())["status"] == "optimal"
+        with np.load(tmp_path / f"{name}.npz") as arrays:
+            assert np.allclose(arrays["X"], [[1, 1], [1, 1]], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_exit_status_of_the_command(specs, capsys, tmp_path):
+    a, _, none, infeasible = specs
+    assert command(a, infeasible) == 3
+    assert command(a, infeasible, none) == 2
+    assert re.search(r"none\.toml +FileNotFoundError: ", capsys.readouterr().out)
+    assert command(a, "--jobs", 0) == 2
+    assert command(a, "--output", tmp_path / "nowhere") == 2
+    assert command(a, a, "--output", tmp_path) == 2
+    assert "two specs are called a, and so would their answers be" in capsys.readouterr().err
+    assert command(a, "--max-iter", 0) == 2
