@@ -279,8 +279,8 @@ def test_workers_have_one_blas_thread():
             assert answer.args == ({1},)
 
 
-class Forgetful(Executor):
-    """Loses each task, as a cluster does whose workers are killed, and says so."""
+class Refusing(Executor):
+    """Takes no task."""
 
     def submit(self, fn, /, *arguments):
         raise NotImplementedError
@@ -288,7 +288,7 @@ class Forgetful(Executor):
 
 def test_errors_of_an_executor_itself_are_raised():
     with pytest.raises(NotImplementedError):
-        bo.solve_many([nearest(4, 0)], Forgetful())
+        bo.solve_many([nearest(4, 0)], Refusing())
     closed = pool()
     closed.shutdown()
     with pytest.raises(RuntimeError, match="shutdown"):
@@ -494,7 +494,7 @@ def test_exit_status_of_the_command(specs, capsys, tmp_path):
     a, _, none, infeasible = specs
     assert command(a, infeasible) == 3
     assert command(a, infeasible, none) == 2
-    assert re.search(r"none\.toml +FileNotFoundError: ", capsys.readouterr().out)
+    assert re.search(r"none\.toml +FileNotFoundError: no such file\n", capsys.readouterr().out)
     assert command(a, "--jobs", 0) == 2
     assert command(a, "--output", tmp_path / "nowhere") == 2
     assert command(a, a, "--output", tmp_path) == 2

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.errors import InfeasibleRowError, SolverError
-from bregopt.io.answers import WRITERS
-from bregopt.io.spec import load_spec
+from bregopt.io.answers import write_answer
+from bregopt.io.sources import problem_of_file
 from bregopt.many.solve import solve_many
 from bregopt.many.worker import Outcome
 from bregopt.routes.solution import Solution, Status
@@ -39,8 +39,12 @@ def add_solve_many(
     given : callable
         Returns those that were given.
     """
-    parser = commands.add_parser("solve-many", parents=[settings], help="solve many specs in processes")
-    parser.add_argument("files", nargs="+", type=Path, metavar="SPEC", help="specs (.toml)")
+    parser = commands.add_parser(
+        "solve-many", parents=[settings], help="solve many specs in several processes"
+    )
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="specs (.toml), SDPA or CBF files"
+    )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="number of processes (1)")
     parser.add_argument("--solver", metavar="NAME", help="a route, or auto")
     parser.add_argument("--output", type=_folder, metavar="DIR", help="a folder for NAME.json and NAME.npz")
@@ -55,7 +59,7 @@ def _run(options: argparse.Namespace, settings: dict[str, Any]) -> int:
         answers = solve_many(options.files, executor, not options.quiet, solver=options.solver, **settings)
     width = max(len(str(path)) for path in options.files)
     for path, answer in zip(options.files, answers, strict=True):
-        sys.stdout.write(f"{path!s:<{width}}  {_line(answer)}\n")
+        sys.stdout.write(f"{path!s:<{width}}  {_line(path, answer)}\n")
         if options.output is not None and isinstance(answer, Solution):
             _write(options.output, path, answer)
     statuses = [*map(_exit_status, answers)]
@@ -75,17 +79,17 @@ def _pool(jobs: int) -> Iterator[Executor | None]:
         yield pool
 
 
-def _line(answer: Outcome) -> str:
+def _line(path: Path, answer: Outcome) -> str:
     if not isinstance(answer, Solution):
-        return f"{type(answer).__name__}: {answer}"
+        return f"{type(answer).__name__}: {str(answer).removeprefix(f'{path.absolute()}: ')}"
     certificate = "" if answer.X is None else f"  gap {answer.gap:.1e}"
     return f"{answer.status}  value {answer.value:.8g}{certificate}  {answer.timings['total']:.3f} s"
 
 
 def _write(folder: Path, path: Path, answer: Solution) -> None:
-    spec = load_spec(path)
+    spec = problem_of_file(path, {})
     for kind in _WRITTEN:
-        WRITERS[kind](folder / f"{path.stem}{kind}", spec, answer)
+        write_answer(folder / f"{path.stem}{kind}", spec, answer)
 
 
 def _exit_status(answer: Outcome) -> int:

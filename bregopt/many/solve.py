@@ -47,8 +47,8 @@ def solve_many(
     Parameters
     ----------
     problems : iterable
-        Each is a :class:`Problem`, the path of a spec (``.toml``), or a pair of a problem and a dict from its
-        parameters to values. In pairs with the same problem, the problem is sent once for each task.
+        Each is a :class:`Problem`, the path of a spec, SDPA or CBF file, or a pair of a problem and a dict
+        from its parameters to values. In pairs with the same problem, the problem is sent once for each task.
     executor : concurrent.futures.Executor, optional
         A pool of threads or processes, loky, ``mpi4py.futures.MPIPoolExecutor`` or Dask's
         ``client.get_executor()``. It is not shut down. None solves in this thread.

@@ -12,6 +12,7 @@ from typing import Any
 
 from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.io.sources import problem_of_file
 from bregopt.modeling.problem import Problem
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
@@ -30,7 +31,7 @@ class Item:
     index : int
         Its place among all problems.
     problem : Problem or Path
-        The path is that of a spec.
+        The path is that of a spec, or of an SDPA or CBF file.
     values : tuple of array
         One for each parameter of the problem; None where it has no value.
     solver : str, solver class or None
@@ -96,9 +97,7 @@ def _outcome(item: Item, start: Solution | None) -> Outcome:
 
 def _solution(item: Item, start: Solution | None) -> Solution:
     if isinstance(item.problem, Path):
-        from bregopt.io.spec import load_spec  # only here, as other problems need no reader
-
-        spec = load_spec(item.problem)
+        spec = problem_of_file(item.problem, {})
         problem, solver, options = spec.problem, spec.solver, {**spec.options, **item.options}
     else:
         problem, solver, options = item.problem, "auto", item.options
