@@ -13,7 +13,7 @@ import time
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 
 import cvxpy as cp
@@ -23,6 +23,12 @@ from threadpoolctl import threadpool_info
 
 import bregopt as bo
 from bregopt import cli
+
+pytestmark = [
+    pytest.mark.skipif("fork" not in get_all_start_methods(), reason="its workers are forked"),
+    # Python 3.12 and later warn of a fork beside other threads, such as those of BLAS.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+]
 
 SPEC = """
 [data]
