@@ -21,6 +21,7 @@ from bregopt.io.dimacs import dimacs_errors
 from bregopt.io.sdpa_reader import read_sdpa
 from bregopt.io.sdpa_writer import write_sdpa
 from bregopt.io.spec import load_spec
+from bregopt.many.solve import solve_many
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
@@ -129,6 +130,7 @@ __all__ = [
     "sigma_max",
     "soft",
     "soft_margin",
+    "solve_many",
     "solvers",
     "sq_distance",
     "square",

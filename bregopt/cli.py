@@ -1,4 +1,4 @@
-"""The command line: ``bregopt solve | check | explain | demo``, also as ``python -m bregopt``."""
+"""The command line: ``bregopt solve | solve-many | check | explain | demo``, or ``python -m bregopt``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from bregopt.io.sources import (
     states_problem,
 )
 from bregopt.io.spec import Spec
+from bregopt.many.command import add_solve_many
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]
@@ -155,6 +156,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what a .json has besides: {','.join(PARTS)}, or some of them",
     )
     solve.set_defaults(run=_solve)
+
+    add_solve_many(commands, settings, _settings)
 
     check = commands.add_parser("check", parents=[source, settings], help="solve by several routes, compare")
     check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat, for at least two")

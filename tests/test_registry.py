@@ -268,7 +268,7 @@ class TestSolution:
         rows = [bo.diag(X) == 1, bo.soft(X[0, 1] >= 0.5), bo.sum(u) <= bo.trace(X)]
         lines = str(bo.Problem(bo.Maximize(-bo.logdet_div(X, np.eye(2)) + u[0]), rows)).splitlines()
         assert lines == [
-            "maximize    −D_LogDet(X, X₀) + u[…]",
+            "maximize    −D_LogDet(X, X₀) + u[0]",
             "subject to  diag(X) = 1   (2 rows)",
             "            X[0, 1] ≥ 0.5 (soft)",
             "            Σ u − tr X ≤ 0",

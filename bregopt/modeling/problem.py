@@ -144,8 +144,12 @@ class Problem:
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
         start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
+        return self._solve(solver, start, True, options)
+
+    def _solve(self, solver: Any, start: Solution | None, warn: bool, options: dict[str, Any]) -> Solution:
+        """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
         with clock.limited(time_limit(options)):
-            raw = routing.solve(self.program(), solver, start=start, **options)
+            raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
         self._raw = raw
         self.solution = self._unpack(raw)
         return self.solution

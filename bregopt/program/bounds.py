@@ -18,6 +18,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.divergences.scalar import SCALARS, Penalty
+from bregopt.program.pickling import PickledWithoutCache
 
 __all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]
 
@@ -68,7 +69,7 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class Bounds(PickledWithoutCache):
     """Bounds and penalties of `m` rows, four arrays of one length.
 
     Parameters

@@ -13,12 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.program.pickling import PickledWithoutCache
 
 __all__ = ["NO_CONES", "SecondOrderCones"]
 
 
 @dataclass(frozen=True, eq=False)
-class SecondOrderCones:
+class SecondOrderCones(PickledWithoutCache):
     """The second-order cones that disjoint groups of variables are in.
 
     Functions of vectors take the concatenated vectors of all cones, shape ``(size,)``, and return one number

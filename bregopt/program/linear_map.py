@@ -10,6 +10,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.program.lowrank import Matrix
+from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import DenseRows, Rows
 
 __all__ = ["LinearMap", "Term"]
@@ -20,7 +21,7 @@ _TINY, _TINY_OF_SMALL, _SMALL = 20_000, 120_000, 20
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class Term(PickledWithoutCache):
     """A family of rows of the block number ``block``, at the indices ``at`` of the stack."""
 
     block: int
@@ -39,7 +40,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearMap:
+class LinearMap(PickledWithoutCache):
     """``A(X)_k = sum over blocks <A_k, X_block>``; a row meets each block in at most one term.
 
     Parameters

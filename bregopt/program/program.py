@@ -26,6 +26,7 @@ from bregopt.program.cones import NO_CONES, SecondOrderCones
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
+from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import Rows
 
 __all__ = ["Block", "Nearness", "ParameterSlope", "Program"]
@@ -60,7 +61,7 @@ class Nearness:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(PickledWithoutCache):
     """One matrix variable.
 
     Parameters
@@ -113,7 +114,7 @@ class ParameterSlope:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(PickledWithoutCache):
     """The problem as a solver receives it; see the docstring of the module.
 
     Parameters
@@ -156,7 +157,7 @@ class Program:
     reductions: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "reductions": {}}
+        return {**super().__getstate__(), "reductions": {}}
 
     @property
     def m(self) -> int:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor, symmetric_scatter
 from bregopt.program.rows.dense import DenseRows
 
@@ -20,7 +21,7 @@ _MANY_TERMS = 2_000  # below, the calls of a sparse product cost more than the t
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows(RowFamily):
+class SparseRows(PickledWithoutCache, RowFamily):
     """Rows given by their terms, sorted by row; four arrays of one length."""
 
     few_terms: ClassVar[bool] = True
