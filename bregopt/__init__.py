@@ -5,6 +5,7 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 
 import importlib as _importlib
 import logging as _logging
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
@@ -15,13 +16,6 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
-from bregopt.io.cbf_reader import read_cbf
-from bregopt.io.cbf_writer import write_cbf
-from bregopt.io.dimacs import dimacs_errors
-from bregopt.io.sdpa_reader import read_sdpa
-from bregopt.io.sdpa_writer import write_sdpa
-from bregopt.io.spec import load_spec
-from bregopt.many.solve import solve_many
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
@@ -59,6 +53,15 @@ from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
+
+if _TYPE_CHECKING:
+    from bregopt.io.cbf_reader import read_cbf
+    from bregopt.io.cbf_writer import write_cbf
+    from bregopt.io.dimacs import dimacs_errors
+    from bregopt.io.sdpa_reader import read_sdpa
+    from bregopt.io.sdpa_writer import write_sdpa
+    from bregopt.io.spec import load_spec
+    from bregopt.many.solve import solve_many
 
 __version__ = "0.1.0"
 
@@ -144,14 +147,27 @@ __all__ = [
     "write_sdpa",
 ]
 
-_LAZY = ("learn", "online")  # packages that need scikit-learn, imported on first use
+# Packages, and functions with their modules, that are imported on first use: many sessions need none of them,
+# and the packages need scikit-learn.
+_PACKAGES = ("learn", "online")
+_FUNCTIONS = {
+    "read_cbf": "bregopt.io.cbf_reader",
+    "write_cbf": "bregopt.io.cbf_writer",
+    "dimacs_errors": "bregopt.io.dimacs",
+    "read_sdpa": "bregopt.io.sdpa_reader",
+    "write_sdpa": "bregopt.io.sdpa_writer",
+    "load_spec": "bregopt.io.spec",
+    "solve_many": "bregopt.many.solve",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
+    if name in _PACKAGES:
         return _importlib.import_module(f"{__name__}.{name}")
+    if name in _FUNCTIONS:
+        return getattr(_importlib.import_module(_FUNCTIONS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted((*__all__, *_LAZY, "__version__"))
+    return sorted((*__all__, *_PACKAGES, "__version__"))
