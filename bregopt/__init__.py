@@ -39,6 +39,7 @@ from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
+from bregopt.problems.solutions import Solutions
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
@@ -62,6 +63,7 @@ __all__ = [
     "PluginWarning",
     "Problem",
     "Solution",
+    "Solutions",
     "SolverError",
     "UnsupportedProblemError",
     "Variable",

@@ -13,6 +13,7 @@ from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Answer, Block, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.logdet_newton import logdet_newton
@@ -21,6 +22,7 @@ from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
+from bregopt.routes.projection.stacked_newton import StackedAnswer, stacked_newton
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
@@ -159,6 +161,11 @@ class Bregman:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         return _solve(program, settings, start, progress)
+
+    def solve_stack(self, stack: EntryStack, settings: Any) -> StackedAnswer:
+        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
+        limit = settings.max_iter or settings.tuning.newton_limit
+        return stacked_newton(stack, settings.tol, settings.tuning, limit)
 
 
 def _reduced(program: Program, settings: Any) -> Program:

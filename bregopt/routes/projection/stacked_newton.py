@@ -1,0 +1,328 @@
+"""Newton's method on the duals of a stack of problems, each step in a few calls for the whole stack.
+
+The method is that of :mod:`bregopt.routes.projection.dual_newton` for rows on single entries. A problem
+leaves the stack when its certificate meets the tolerance, or when it stalls. Stalled problems have no answer
+here: the caller solves them one by one, where infeasibility is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.certify.stacks import StackedCertificate, certify_stack, relative_gap, row_residual
+from bregopt.clock import checkpoint
+from bregopt.divergences.stacks import StackedDerivative
+from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.projection.tuning import ProjectionTuning
+
+__all__ = ["StackedAnswer", "stacked_newton"]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedAnswer:
+    """The answers of the problems that are solved.
+
+    Parameters
+    ----------
+    solved : int array of shape (k,)
+        Their indices in the stack.
+    X : array of shape (k, n, n)
+    y : array of shape (k, m)
+        Multipliers, positive at lower bounds.
+    certificate : StackedCertificate
+        Each meets the tolerance.
+    iterations : int array of shape (k,)
+    """
+
+    solved: IntArray
+    X: Array
+    y: Array
+    certificate: StackedCertificate
+    iterations: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """Multipliers, the spectra of their matrices, and the values of the dual functions."""
+
+    y: Array
+    theta: Array
+    V: Array
+    activity: Array
+    dual: Array
+
+    def __getitem__(self, which: IntArray | Mask) -> _Points:
+        return _Points(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    def replaced(self, which: IntArray, new: _Points) -> None:
+        """Overwrite some of the points."""
+        for f in fields(self):
+            getattr(self, f.name)[which] = getattr(new, f.name)
+
+
+def stacked_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
+    """Return the answers whose certificates meet `tol` after at most `limit` steps."""
+    live = np.arange(len(stack))
+    at = _points(stack, _first(stack))
+    live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
+    found: list[StackedAnswer] = []
+    for step in range(limit + 1):
+        done, X = _near(stack, at, tol)
+        if len(done):
+            answer = _certified(stack[done], X, at.y[done], live[done], tol, step)
+            found.append(answer)
+            live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
+        if len(live) == 0 or step == limit:
+            break
+        checkpoint()
+        moved = _advanced(stack, at, tuning)
+        live, stack, at = _kept(moved, live, stack, at)
+    return _joined(found, stack)
+
+
+def _kept(
+    which: Mask, live: IntArray, stack: EntryStack, at: _Points
+) -> tuple[IntArray, EntryStack, _Points]:
+    return (live, stack, at) if which.all() else (live[which], stack[which], at[which])
+
+
+def _first(stack: EntryStack) -> Array:
+    """Return the first multipliers: for Frobenius those of a matrix of the prescribed trace, else zero.
+
+    Without the cone that matrix would have the prescribed diagonal. Along the identity the spectrum is
+    shifted until its positive part has the prescribed trace (a projection onto a simplex).
+    """
+    y = np.zeros(stack.lo.shape)
+    if len(stack.i) == 0 or not stack.divergence.restores:
+        return y
+    n, X0 = stack.n, stack.divergence.X0
+    y[:, :n] = 2 * (stack.lo[:, :n] - X0.diagonal(axis1=1, axis2=2))
+    theta, _ = stack.divergence.spectrum(stack.adjoint(y))
+    falling = theta[:, ::-1]
+    excess = np.cumsum(falling, axis=1) - stack.lo[:, :n].sum(axis=1, keepdims=True)
+    count = np.arange(1, n + 1)
+    k = np.maximum((count * falling > excess).sum(axis=1), 1)
+    shift = excess[np.arange(len(k)), k - 1] / k
+    y[:, :n] -= 2 * shift[:, None]
+    return y
+
+
+def _points(stack: EntryStack, y: Array) -> _Points:
+    """Return the points of given multipliers; the dual value is ``-inf`` outside the domain."""
+    divergence = stack.divergence
+    theta, V = divergence.spectrum(stack.adjoint(y))
+    x = divergence.eigenvalues(theta)
+    activity = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
+    dual = stack.conjugate(y).sum(axis=1) + divergence.term(theta)
+    return _Points(y, theta, V, activity, dual)
+
+
+def _matrices(V: Array, x: Array) -> Array:
+    """Return ``V diag(x) V'``, exactly symmetric."""
+    half = V * np.sqrt(x)[:, None, :]
+    X = half @ np.swapaxes(half, 1, 2)
+    return (X + np.swapaxes(X, 1, 2)) / 2
+
+
+def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
+    """Return the indices of points that seem to meet the tolerance, and their matrices.
+
+    An estimate without the matrix: at the minimizer of the Lagrangian the gap is ``y'(a - b)``. A squared
+    distance with rows on the diagonal alone is estimated at the matrix scaled to satisfy them, as that is
+    off by second order only.
+    """
+    n = stack.n
+    diagonal = at.activity[:, :n]
+    if stack.divergence.restores and stack.alone:
+        within = (np.abs(stack.lo - diagonal) <= np.sqrt(tol) * diagonal).all(axis=1)
+        near = np.flatnonzero(within)
+        own = stack[near]
+        X = _scaled(own, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near])))
+        primal = own.divergence.value(X)
+        error = np.abs(primal - at.dual[near])
+        meets = relative_gap(own, primal, at.dual[near], error) <= tol
+        return near[meets], X[meets]
+    residual, missed = row_residual(stack, diagonal, at.activity)
+    primal = at.dual - stack.conjugate(at.y).sum(axis=1) + (at.y * at.activity).sum(axis=1)
+    error = np.abs(primal - at.dual) + (np.abs(at.y) * missed).sum(axis=1)
+    near = np.flatnonzero((relative_gap(stack, primal, at.dual, error) <= tol) & (residual <= tol))
+    return near, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near]))
+
+
+def _scaled(stack: EntryStack, X: Array) -> Array:
+    """Return ``D X D`` with the prescribed diagonal, exactly."""
+    n = stack.n
+    required = stack.lo[:, :n]
+    d = np.sqrt(required / np.maximum(X.diagonal(axis1=1, axis2=2), TINY))
+    X = d[:, :, None] * X * d[:, None, :]
+    X[:, np.arange(n), np.arange(n)] = required
+    return X
+
+
+def _certified(stack: EntryStack, X: Array, y: Array, live: IntArray, tol: float, step: int) -> StackedAnswer:
+    """Return the answers that meet the tolerance, with the prescribed diagonal if they meet it so too."""
+    exact = _scaled(stack, X) if len(stack.i) else X
+    certificate = certify_stack(stack, exact, y)
+    met = certificate.meets(tol)
+    first = StackedAnswer(live[met], exact[met], y[met], certificate[met], np.full(met.sum(), step))
+    if met.all() or stack.alone:
+        return first
+    left = np.flatnonzero(~met)
+    raw = certify_stack(stack[left], X[left], y[left])
+    met = raw.meets(tol)
+    left = left[met]
+    second = StackedAnswer(live[left], X[left], y[left], raw[met], np.full(len(left), step))
+    return _joined([first, second], stack)
+
+
+def _joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
+    if not parts:
+        none = np.zeros(0)
+        certificate = StackedCertificate(none, none, none, none, none)
+        n, index = stack.n, np.zeros(0, dtype=np.intp)
+        return StackedAnswer(index, np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1])), certificate, index)
+    names = [f.name for f in fields(StackedCertificate)]
+    certificate = StackedCertificate(
+        *(np.concatenate([getattr(part.certificate, name) for part in parts]) for name in names)
+    )
+    return StackedAnswer(
+        np.concatenate([part.solved for part in parts]),
+        np.concatenate([part.X for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        certificate,
+        np.concatenate([part.iterations for part in parts]),
+    )
+
+
+def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
+    """Move each point along Newton's direction, in place; return the mask of those that rose."""
+    derivative = stack.divergence.derivative(at.theta, at.V)
+    diagonal = _curvature(stack, derivative, tuning)
+    gradient, lower, upper = _gradient(stack, at)
+    target = np.clip(at.y + gradient / diagonal, lower, upper)
+    at_end = ((target == lower) | (target == upper)) & (stack.lo < stack.hi)
+    d = np.where(at_end, target - at.y, 0.0)
+    right = gradient.copy()
+    right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
+    right = right - _product(stack, derivative, d) if d.any() else right
+    size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
+    unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
+    forcing = np.minimum(0.1, np.sqrt(size / np.maximum(unit, TINY)))
+    d += _conjugate_gradients(
+        lambda v: _product(stack, derivative, v),
+        np.where(at_end, 0.0, right),
+        diagonal,
+        forcing,
+        tuning.cg_steps,
+    )
+    moved = _searched(stack, at, gradient, d, (lower, upper), tuning.shortest_newton_step, tuning)
+    if not moved.all():
+        left = np.flatnonzero(~moved)
+        own, step = at[left], (gradient / diagonal)[left]
+        ends = lower[left], upper[left]
+        least = tuning.shortest_gradient_step
+        rose = _searched(stack[left], own, gradient[left], step, ends, least, tuning)
+        at.replaced(left, own)
+        moved[left] = rose
+    return moved
+
+
+def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Array, Array]:
+    """Return the gradient, and the range of the multipliers on the present side of each bound."""
+    y, a, free = at.y, at.activity, stack.lo == stack.hi
+    side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
+    nearest = np.where(free | (side > 0), stack.lo, stack.hi)
+    used = free | (side != 0)
+    gradient = np.where(used, np.where(used, nearest, 0.0) - a, 0.0)
+    lower = np.where(free | (side < 0), -np.inf, 0.0)
+    upper = np.where(free | (side > 0), np.inf, 0.0)
+    return gradient, lower, upper
+
+
+def _searched(
+    stack: EntryStack,
+    at: _Points,
+    gradient: Array,
+    d: Array,
+    ends: tuple[Array, Array],
+    least: float,
+    tuning: ProjectionTuning,
+) -> Mask:
+    """Move points along their projected steps to the first of sufficient increase (Armijo), in place."""
+    moved = np.zeros(len(stack), dtype=bool)
+    noise = tuning.newton_noise * (np.abs(at.dual) + stack.divergence.unit)
+    left, alpha = np.arange(len(stack)), 1.0
+    while len(left) and alpha > least:
+        y = np.clip(at.y[left] + alpha * d[left], ends[0][left], ends[1][left])
+        rise = (gradient[left] * (y - at.y[left])).sum(axis=1)
+        new = _points(stack if len(left) == len(stack) else stack[left], y)
+        enough = at.dual[left] + tuning.armijo_fraction * rise - noise[left]
+        taken = (rise > 0) & (new.dual >= enough)
+        at.replaced(left[taken], new[taken])
+        moved[left[taken]] = True
+        left, alpha = left[~taken], alpha / 2
+    return moved
+
+
+def _product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
+    """Return the products with the negative Hessians of the dual functions, shape (B, m)."""
+    P, V = derivative.P, derivative.V
+    SV = v[:, :, None] * V if stack.alone else stack.adjoint(v) @ V
+    R = V @ np.swapaxes((np.swapaxes(P, 1, 2) @ SV) * derivative.G, 1, 2)
+    if stack.alone:
+        product = 2 * np.einsum("bip,bip->bi", P, R)
+    else:
+        M = stack.apply(P @ np.swapaxes(R, 1, 2))
+        product = M + (R @ np.swapaxes(P, 1, 2))[:, stack.i, stack.j]
+    weight = np.where(stack.i == stack.j, 1.0, 0.5)
+    return derivative.sign[:, None] * product + derivative.share[:, None] * weight * v
+
+
+def _curvature(stack: EntryStack, derivative: StackedDerivative, tuning: ProjectionTuning) -> Array:
+    """Return the approximate diagonals of these Hessians, bounded away from zero, shape (B, m)."""
+    P, V = derivative.P**2, derivative.V**2
+    half = P @ derivative.G
+    if stack.alone:
+        both = 2 * np.einsum("bin,bin->bi", half, V)
+    else:
+        full = half @ np.swapaxes(V, 1, 2)
+        both = stack.apply(full) + full[:, stack.j, stack.i]
+    weight = np.where(stack.i == stack.j, 1.0, 0.5)
+    diagonal = weight * (derivative.sign[:, None] * both + derivative.share[:, None])
+    least = tuning.least_curvature * np.abs(diagonal).max(axis=1, keepdims=True)
+    return np.maximum(diagonal, np.maximum(least, TINY))
+
+
+def _conjugate_gradients(
+    product: Callable[[Array], Array], right: Array, diagonal: Array, forcing: Array, limit: int
+) -> Array:
+    """Solve positive semidefinite systems, preconditioned by their diagonals, to relative residuals.
+
+    A component whose right-hand side is zero because its multiplier is at an end stays zero.
+    """
+    free = right != 0
+    x, r = np.zeros_like(right), right.copy()
+    z = r / diagonal
+    p = z
+    rz = (r * z).sum(axis=1)
+    enough = forcing**2 * rz
+    for _ in range(limit):
+        active = rz > enough
+        if not active.any():
+            break
+        checkpoint()
+        Hp = np.where(free, product(p), 0.0)
+        curvature = (p * Hp).sum(axis=1)
+        active &= curvature > 1e-14 * (p * p * diagonal).sum(axis=1)
+        alpha = np.where(active, rz / np.where(active, curvature, 1.0), 0.0)[:, None]
+        x += alpha * p
+        r -= alpha * Hp
+        z = r / diagonal
+        new = (r * z).sum(axis=1)
+        p = z + np.where(active, new / np.maximum(rz, TINY), 0.0)[:, None] * p
+        rz = np.where(active, new, 0.0)
+    return x
