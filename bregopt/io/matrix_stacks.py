@@ -159,22 +159,23 @@ class FrameStack:
 MatrixStack = ArrayStack | DictStack | FrameStack
 
 
-def read_stack(value: Any, name: str) -> MatrixStack:
+def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     """Return a stack of matrices.
 
     Raises
     ------
     TypeError
-        If an array or a frame does not hold real numbers.
+        If an array or a frame does not hold real numbers, unless `real` is false.
     ValueError
         If there is no matrix, or those of an array are not square.
     """
     if isinstance(value, Mapping):
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
-        stack = _frame_stack(value, name)
+        stack = _frame_stack(value, name, real)
     else:
-        stack = ArrayStack(_real(rectangular(value, name), name))
+        array = rectangular(value, name)
+        stack = ArrayStack(_real(array, name) if real else array)
         shape = stack.values.shape
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
@@ -183,8 +184,9 @@ def read_stack(value: Any, name: str) -> MatrixStack:
     return stack
 
 
-def _frame_stack(frame: Any, name: str) -> FrameStack:
-    _real(rectangular(frame, name), name)
+def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
+    if real:
+        _real(rectangular(frame, name), name)
     if not frame.columns.is_unique:
         repeated = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(

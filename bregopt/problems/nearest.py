@@ -87,18 +87,15 @@ def nearest_psd(
     [[1.5, 1.5], [1.5, 1.5]]
     """
     check_arguments(nearest_psd, options)
+    declarations = _declarations(constraints)
     if is_stack(A):
-        return nearest_psds(nearest_psd, A, constraints, divergence, options)
+        return nearest_psds(nearest_psd, A, declarations, divergence, options)
     labels = labels_of(A, "A")
     target = _target(A)
     X = PSD(target.shape[0], name="X")
-    given: Any = [constraints] if callable(constraints) else constraints
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
-        raise TypeError(
-            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
-            "constraints, or a sequence of such functions"
-        )
-    problem = Problem(Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in given])
+    problem = Problem(
+        Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in declarations]
+    )
     return labeled(problem.solve(**options), labels)
 
 
@@ -219,6 +216,17 @@ def nearest_correlation(
             return _with_reason(solution, kept, t, labels)
         solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
         return labeled(_moved_back(solution, s, t), labels)
+
+
+def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:
+    """Return functions that declare constraints, one function too."""
+    given: Any = [constraints] if callable(constraints) else constraints
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
+        raise TypeError(
+            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
+            "constraints, or a sequence of such functions"
+        )
+    return given
 
 
 def _with_reason(solution: Solution, kept: BoundedEntries, t: float, labels: Labels) -> Solution:

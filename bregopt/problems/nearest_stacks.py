@@ -62,7 +62,11 @@ def nearest_correlations(
 
 
 def nearest_psds(
-    single: Callable[..., Any], A: Any, constraints: Any, divergence: str, options: dict[str, Any]
+    single: Callable[..., Any],
+    A: Any,
+    constraints: Sequence[Any],
+    divergence: str,
+    options: dict[str, Any],
 ) -> Solutions:
     """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
     kind, matrices = divergence_class(divergence), read_stack(A, "A")
@@ -77,8 +81,7 @@ def nearest_psds(
         solution: Solution = single(matrices.one(k), constraints, divergence, **options)
         return solution
 
-    plain = isinstance(constraints, Sequence) and len(constraints) == 0
-    return solve_stack(matrices, divergence, make if plain else None, alone, options)
+    return solve_stack(matrices, divergence, None if constraints else make, alone, options)
 
 
 def _accepted(A: Array, kind: type[Divergence]) -> IntArray:

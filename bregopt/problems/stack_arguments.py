@@ -13,6 +13,7 @@ from bregopt.divergences import Divergence
 from bregopt.io.matrix_stacks import is_stack, read_stack
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.problems.nearest_arguments import (
+    bounded_entries,
     entry_bounds,
     fixed_pairs,
     least_eigenvalue,
@@ -79,7 +80,7 @@ def argument(value: Any, name: str, keys: Sequence[Hashable], of_numbers: bool =
     if value is None or isinstance(value, str):
         return Argument(name, value)
     if is_stack(value):
-        stack = read_stack(value, name)
+        stack = read_stack(value, name, real=False)
         places = _places(stack.keys, keys, name)
         return Argument(name, own=lambda k: stack.one(places[k]))
     if of_numbers and np.ndim(value) == 1:
@@ -168,6 +169,8 @@ def stack_rows(
         "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
         "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
     }
+    if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
+        _check_shared(arguments, n, kind)
     refused, read = np.zeros(b, dtype=bool), {}
     for name, reader in readers.items():
         values, bad = arguments[name].read(positions, labels, reader)
@@ -185,6 +188,13 @@ def stack_rows(
     lo = np.where(fixed, own, np.where(bounded, lo, -np.inf))
     hi = np.where(fixed, own, np.where(bounded, hi, np.inf))
     return StackRows(t, s, i, j, lo, hi, fixed, bounded, refused | wrong.any(axis=1) | (s == 0).any(axis=1))
+
+
+def _check_shared(arguments: Mapping[str, Argument], n: int, kind: type[Divergence]) -> None:
+    """Refuse bounds that cross, or that no entry can reach."""
+    lower, upper, fixed = (arguments[name].shared for name in ("lower", "upper", "fixed"))
+    t = least_eigenvalue(arguments["min_eigenvalue"].shared, kind)
+    bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
 
 
 def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:

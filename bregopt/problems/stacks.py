@@ -73,7 +73,7 @@ class Warnings:
         """Warn at the user's line."""
         for category, (k, message) in self._first.items():
             more = self._count[category] - 1
-            others = f" So with {more} more of {len(self._keys)} matrices." if more else ""
+            others = f" ({more} more of {len(self._keys)} matrices have such a warning)" if more else ""
             warn_caller(f"matrix {self._keys[k]!r}: {message}{others}", category)
 
 

@@ -21,6 +21,9 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["StackedAnswer", "stacked_newton"]
 
+# Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
+_STEPS = 30
+
 
 @dataclass(frozen=True, eq=False)
 class StackedAnswer:
@@ -66,6 +69,11 @@ class _Points:
 
 def stacked_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
     """Return the answers whose certificates meet `tol` after at most `limit` steps."""
+    with np.errstate(over="ignore", invalid="ignore"):  # multipliers of infeasible problems diverge
+        return _solved(stack, tol, tuning, min(limit, _STEPS))
+
+
+def _solved(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
     live = np.arange(len(stack))
     at = _points(stack, _first(stack))
     live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
