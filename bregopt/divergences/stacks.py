@@ -63,7 +63,7 @@ class StackedDivergence(ABC):
     restores: ClassVar[bool] = False
     """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
     largest_order: ClassVar[int]
-    """Order up to which a stack takes less time than one problem after the other (benchmarks/many.py)."""
+    """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
 
     def __init__(self, X0: Array) -> None:
         self.X0 = X0

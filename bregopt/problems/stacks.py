@@ -26,7 +26,7 @@ from bregopt.threads import threads_for
 
 __all__ = ["Slice", "SliceMaker", "Warnings", "solve_stack"]
 
-# Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many.py).
+# Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
 _SLICE = 50_000
 _ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
 _METHOD = "bregman"

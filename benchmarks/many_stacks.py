@@ -1,9 +1,9 @@
-"""Many problems at once, against the same problems one after the other: CPU time with one BLAS thread.
+"""Stacks of matrices against a loop over them: CPU time of each matrix, with one BLAS thread.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/many.py [--quick]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/many_stacks.py [--quick]
 
 The loop over single solves and the stack take turns; a ratio is the median of the ratios of the turns. Every
-answer of both is certified. The table of a full run goes to benchmarks/results/many.md.
+answer of both is certified. The table of a full run goes to benchmarks/results/many_stacks.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ import bregopt as bo
 Array = NDArray[np.float64]
 
 HEAD = (
-    "| stacks | order | in the loop | in the stack | CPU ms each, loop | stack | ratio | at least | largest gap |\n"
-    "|---|---|---|---|---|---|---|---|---|\n"
+    "| divergence | order | looped | stacked | loop, ms | stack, ms | ratio | to reach | largest gap |",
+    "|---|---|---|---|---|---|---|---|---|",
 )
-_RESULTS = Path(__file__).parent / "results" / "many.md"
+_RESULTS = Path(__file__).parent / "results" / "many_stacks.md"
 _TURNS = 5
 # Divergence, order, matrices of a turn of the loop and of the stack, and the ratio to reach.
 _CASES = (
@@ -80,35 +80,40 @@ def compared(divergence: str, n: int, few: int, many: int, asked: float) -> str:
         for k, one in enumerate(singles):
             assert abs(one.value - together.value[k]) <= one.error + together.error[k] + 1e-12 * one.value
     ratio = statistics.median(a / b for a, b in zip(loops, stacks, strict=True))
-    loop, stack = 1e3 * statistics.median(loops), 1e3 * statistics.median(stacks)
-    return f"| {divergence} | {n} | {few} | {many:,} | {loop:.2f} | {stack:.3f} | {ratio:.1f} | {asked:g} | {gap:.0e} |\n"
+    loop, stack = (f"{1e3 * statistics.median(times):.3g}" for times in (loops, stacks))
+    return f"| {divergence} | {n} | {few} | {many} | {loop} | {stack} | {ratio:.1f} | {asked:g} | {gap:.0e} |"
 
 
-def one_large_stack(count: int) -> str:
+def large(count: int) -> str:
     """Return a sentence on one stack of small matrices."""
     A = indefinite(count, _ORDER)
     seconds, together = cpu(lambda: bo.nearest_correlation(A))
     optimal = int((together.status == "optimal").sum())
     return (
-        f"\n{count:,} matrices of order {_ORDER} in one stack: {seconds:.1f} CPU s (at most {_MOST:g} for "
-        f"{_MANY:,}), {optimal:,} optimal, largest certified gap {together.gap.max():.0e}.\n"
+        f"{count} matrices of order {_ORDER} in one stack: {seconds:.1f} CPU s (to reach: {_MOST:g} for "
+        f"{_MANY}), {optimal} optimal, largest certified gap {together.gap.max():.0e}."
     )
+
+
+def stacks(quick: bool = False) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield from HEAD
+    for divergence, n, few, many, asked in _CASES[:1] if quick else _CASES:
+        yield compared(divergence, n, few, 100 if quick else many, asked)
+    yield ""
+    yield large(1_000 if quick else _MANY)
 
 
 def main() -> None:
     """Print the table, and save that of a full run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one order, few matrices; nothing is saved")
-    quick = parser.parse_args().quick
-    text = HEAD
-    print(text, end="")
-    for divergence, n, few, many, asked in _CASES[:1] if quick else _CASES:
-        text += compared(divergence, n, few, 100 if quick else many, asked)
-        print(text.splitlines()[-1], flush=True)
-    last = one_large_stack(1_000 if quick else _MANY)
-    print(last, end="")
+    quick, lines = parser.parse_args().quick, []
+    for line in stacks(quick):
+        print(line, flush=True)
+        lines.append(f"{line}\n")
     if not quick:
-        _RESULTS.write_text(text + last)
+        _RESULTS.write_text("".join(lines))
 
 
 if __name__ == "__main__":
