@@ -32,4 +32,4 @@ sols = bo.nearest_correlation(A, fixed=fixed)
 print(sols)
 worst = int(sols.value.argmax())
 shocks = [f"{names[a]} {names[b]} {v:.2f}" for (a, b), v in zip(pairs[worst], values[worst], strict=True)]
-print(f"hardest to meet: {', '.join(shocks)}; it moves the other entries by {np.sqrt(sols.value[worst]):.2f} in all")
+print(f"hardest to meet: {', '.join(shocks)}; it moves the others by {np.sqrt(sols.value[worst]):.2f} in all")
