@@ -228,7 +228,8 @@ def test_unfinished_answers_are_told():
 
 
 def test_a_time_limit_is_of_the_whole_stack():
-    together = bo.nearest_correlation(symmetric(2_000, 20), time_limit=0.02)
+    with pytest.warns(bo.ConvergenceWarning, match=r"it has no answer. time_limit .*more of 2000 matrices"):
+        together = bo.nearest_correlation(symmetric(2_000, 20), time_limit=0.02)
     assert len(together) == 2_000
     left = together.status == "user_limit"
     assert left.any()

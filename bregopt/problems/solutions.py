@@ -65,6 +65,7 @@ class Solutions:
     _labels: Sequence[Labels] = field(repr=False)
     _duals: Sequence[Any] = field(repr=False)
     _single: dict[int, Solution] = field(repr=False)  # answers that one problem alone was solved for
+    _stop: str = field(repr=False)  # the reason why problems without an answer have none
     _citation: str = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -115,10 +116,10 @@ class Solutions:
             return self._single[k]
         status = str(self.status[k])
         refused = self.errors.get(self.keys[k])
-        reason = StopReason.CONVERGED if status == Status.OPTIMAL else StopReason.TIME_LIMIT
+        reason = StopReason.CONVERGED.value if status == Status.OPTIMAL else self._stop
         solution = Solution(
             status=status,
-            stop_reason=reason.value if refused is None else f"{type(refused).__name__}: {refused}",
+            stop_reason=reason if refused is None else f"{type(refused).__name__}: {refused}",
             value=float(self.value[k]),
             X=self._matrices[k],
             u={},

@@ -14,12 +14,14 @@ from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort
 from bregopt.divergences.stacks import STACKED
-from bregopt.errors import DataWarning, SolverError, warn_caller
+from bregopt.errors import ConvergenceWarning, DataWarning, SolverError, warn_caller
 from bregopt.io.matrix_stacks import MatrixStack
 from bregopt.problems.solutions import ERROR, Solutions
+from bregopt.program import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import check_options, own_options, own_settings, time_limit
+from bregopt.routes.progress import reason
 from bregopt.routes.registry import load, route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
@@ -79,7 +81,7 @@ class Warnings:
 
 @dataclass(frozen=True, eq=False)
 class _Record:
-    """The answers so far, an element for each problem."""
+    """The answers so far, an element for each problem; its status is None before."""
 
     status: Any
     numbers: dict[str, Array]
@@ -92,7 +94,7 @@ class _Record:
     @classmethod
     def empty(cls, count: int) -> _Record:
         numbers = {name: np.full(count, np.nan) for name in _NUMBERS}
-        status = np.full(count, Status.USER_LIMIT.value, dtype=object)
+        status = np.full(count, None, dtype=object)
         none: list[Any] = [None] * count
         return cls(status, numbers, np.zeros(count, dtype=np.intp), none, none.copy(), {}, {})
 
@@ -144,11 +146,18 @@ def solve_stack(
             if make is not None and _has_method(divergence, options):
                 _solve_slices(matrices, divergence, make, options, record, notes)
             _solve_singly(matrices, single, record, notes)
-        except CutShort:
-            pass
+            stop = StopReason.STALLED
+        except CutShort as cut:
+            stop = reason(cut)
+    for k in np.flatnonzero([status is None for status in record.status]).tolist():
+        record.status[k] = Status.USER_LIMIT.value
+        notes.add(k, f"it has no answer. {stop.value}", ConvergenceWarning)
+    X = matrices.collected(record.X)
+    if isinstance(X, np.ndarray):  # one copy of the matrices is enough
+        record.X[:] = [None if own is None else X[k] for k, own in enumerate(record.X)]
     solutions = Solutions(
         keys=matrices.keys,
-        X=matrices.collected(record.X),
+        X=X,
         status=record.status.astype(str),
         **record.numbers,
         iterations=record.iterations,
@@ -158,6 +167,7 @@ def solve_stack(
         _labels=[matrices.labels(k) for k in range(len(matrices.keys))],
         _duals=record.duals,
         _single=record.single,
+        _stop=stop.value,
         _citation=load(_METHOD).citation,
     )
     notes.give()
@@ -235,7 +245,7 @@ def _solve_singly(
     matrices: MatrixStack, single: Callable[[int], Solution], record: _Record, notes: Warnings
 ) -> None:
     """Solve the problems that have no answer yet, one by one; record errors as values."""
-    for k in np.flatnonzero(record.status != Status.OPTIMAL.value).tolist():
+    for k in np.flatnonzero([status is None for status in record.status]).tolist():
         clock.checkpoint()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
