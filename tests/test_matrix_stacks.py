@@ -12,7 +12,7 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.certify.stacks import certify_stack
 from bregopt.divergences import DIVERGENCES
-from bregopt.divergences.stacks import STACKED
+from bregopt.divergences.stacks import STACKED, StackedSpectral
 from bregopt.problems import stacks
 from bregopt.program.entry_stack import EntryStack
 
@@ -131,15 +131,26 @@ def test_certificates_are_those_of_the_general_certificate(divergence):
 def test_divergences_are_those_of_single_matrices(divergence):
     X0, X, S = definite(3, 4), definite(3, 4, seed=1), 0.3 * symmetric(3, 4, seed=2)
     stacked = STACKED[divergence](X0)
-    theta, V = stacked.spectrum(S)
-    minimizer = (V * stacked.eigenvalues(theta)[:, None, :]) @ V.transpose(0, 2, 1)
     for k in range(3):
         one = DIVERGENCES[divergence](X0[k])
         assert stacked.unit[k] == pytest.approx(one.unit)
         assert stacked.value(X)[k] == pytest.approx(one.value(X[k]))
         assert stacked.dual_term(S)[k] == pytest.approx(one.dual_term(-S[k], 1.0, X[k]))
-        assert stacked.term(theta)[k] == pytest.approx(one.dual_term(-S[k], 1.0, X[k]))
-        assert np.allclose(minimizer[k], one.minimizer(-S[k], 1.0))
+
+    if isinstance(stacked, StackedSpectral):
+        theta, V = stacked.spectrum(S)
+        minimizer = (V * stacked.eigenvalues(theta)[:, None, :]) @ V.transpose(0, 2, 1)
+        assert np.allclose(stacked.term(theta), stacked.dual_term(S))
+        assert np.allclose(minimizer[0], DIVERGENCES[divergence](X0[0]).minimizer(-S[0], 1.0))
+
+
+def test_values_outside_the_domain_are_infinite():
+    X0, indefinite = definite(2, 3), np.stack([np.diag([1.0, -1, 1]), np.eye(3)])
+    for divergence in ("logdet", "von_neumann"):
+        assert np.isinf(STACKED[divergence](X0).value(indefinite)).tolist() == [True, False]
+    assert STACKED["logdet"](X0).dual_term(100 * X0)[0] == -np.inf
+    with pytest.raises(np.linalg.LinAlgError):
+        STACKED["von_neumann"](indefinite)
 
 
 @settings(max_examples=30, deadline=None)
@@ -363,12 +374,42 @@ def test_other_solvers_and_options_solve_one_by_one(solver):
     assert np.allclose(together.value, bo.nearest_correlation(A).value, rtol=1e-5)
 
 
-def test_large_orders_are_solved_one_by_one():
-    A = symmetric(2, STACKED["logdet"].largest_order + 1) * 0.02
-    A[:, range(A.shape[1]), range(A.shape[1])] = 1.2
-    together = bo.nearest_correlation(A, "logdet")
-    assert together[0].solver == "bregman"
-    assert (together.gap <= 1e-6).all()
+@DIVERGENCE
+def test_large_orders_are_solved_one_by_one(divergence, monkeypatch):
+    A = data(divergence, 3, 8)
+    usual = bo.nearest_correlation(A, divergence)
+    monkeypatch.setattr(STACKED[divergence], "largest_order", 7)
+    for together, other in zip(bo.nearest_correlation(A, divergence), usual, strict=True):
+        check_equal(other, together)
+
+
+def correlated(count, n, seed=0):
+    """Return ill-conditioned matrices of three common factors, with a diagonal away from one."""
+    rng = np.random.default_rng(seed)
+    F = rng.normal(size=(count, n, 3)) @ rng.normal(size=(count, 3, 2 * n))
+    F += 0.1 * rng.normal(size=F.shape)
+    A = F @ F.transpose(0, 2, 1)
+    root = np.sqrt(A.diagonal(axis1=1, axis2=2)) * np.exp(0.05 * rng.normal(size=(count, n)))
+    return A / (root[:, :, None] * root[:, None, :])
+
+
+@DIVERGENCE
+def test_ill_conditioned_matrices(divergence):
+    A = correlated(6, 12)
+    together = bo.nearest_correlation(A, divergence)
+    for k in range(6):
+        check_equal(together[k], bo.nearest_correlation(A[k], divergence))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@DIVERGENCE
+def test_matrices_far_from_a_unit_diagonal(divergence, scale):
+    A = scale * definite(3, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.DataWarning)
+        together = bo.nearest_correlation(A, divergence)
+        for k in range(3):
+            check_equal(together[k], bo.nearest_correlation(A[k], divergence), scale**2)
 
 
 def test_solutions_are_a_read_only_sequence_that_pickles():

@@ -1,7 +1,6 @@
 """Divergences of a stack of matrices, shape ``(B, n, n)``, in one call of NumPy for the whole stack.
 
-Each has the value, the dual and the minimizer of the class of the same name for one matrix. With the weight
-``mu = 1`` the minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
+Each has the value and the dual of the class of the same name for one matrix, with the weight ``mu = 1``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.divergences.spectral import exp_divided_differences
 
-__all__ = ["STACKED", "StackedDerivative", "StackedDivergence"]
+__all__ = ["STACKED", "StackedDerivative", "StackedDivergence", "StackedLogDet", "StackedSpectral"]
 
 _LARGEST_EXPONENT = 700.0  # beyond it the exponential of a double overflows
 
@@ -60,8 +59,6 @@ class StackedDivergence(ABC):
         If one of them is not positive definite where the divergence needs it.
     """
 
-    restores: ClassVar[bool] = False
-    """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
     largest_order: ClassVar[int]
     """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
 
@@ -81,13 +78,34 @@ class StackedDivergence(ABC):
     def dual_term(self, S: Array) -> Array:
         """Return each minimum of ``D(X, X0) - <S, X>`` over psd ``X``, from `S` alone, shape ``(B,)``."""
 
+    def __getitem__(self, which: IntArray | Mask) -> StackedDivergence:
+        """Return the divergences from some of the matrices."""
+        own = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(own, name, value[which])
+        return own
+
+
+class StackedSpectral(StackedDivergence):
+    """One whose minimizers are functions of spectra.
+
+    The minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
+    """
+
+    restores: ClassVar[bool] = False
+    """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
+
     @abstractmethod
     def spectrum(self, S: Array) -> tuple[Array, Array]:
         """Return ``theta`` of shape ``(B, n)``, ascending, and ``V`` of shape ``(B, n, n)``."""
 
     @abstractmethod
+    def start(self, diagonal: Array) -> Array:
+        """Return multipliers of a prescribed diagonal at which the trace is about right, shape ``(B, n)``."""
+
+    @abstractmethod
     def term(self, theta: Array) -> Array:
-        """Return the same minimum from the spectrum, ``-inf`` where it is not attained."""
+        """Return each minimum from the spectrum, ``-inf`` where it is not attained."""
 
     @abstractmethod
     def eigenvalues(self, theta: Array) -> Array:
@@ -105,15 +123,8 @@ class StackedDivergence(ABC):
         the multipliers.
         """
 
-    def __getitem__(self, which: IntArray | Mask) -> StackedDivergence:
-        """Return the divergences from some of the matrices."""
-        own = object.__new__(type(self))
-        for name, value in vars(self).items():
-            setattr(own, name, value[which])
-        return own
 
-
-class StackedFrobenius(StackedDivergence):
+class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
     restores: ClassVar[bool] = True
@@ -139,6 +150,20 @@ class StackedFrobenius(StackedDivergence):
     def spectrum(self, S: Array) -> tuple[Array, Array]:
         theta, V = np.linalg.eigh(self.X0 + S / 2)
         return theta, V
+
+    def start(self, diagonal: Array) -> Array:
+        """Return those of a matrix with this diagonal, which need not be psd, shifted along the identity.
+
+        The shift gives the positive part of the spectrum the right trace: a projection onto a simplex.
+        """
+        y = 2 * (diagonal - self.X0.diagonal(axis1=1, axis2=2))
+        theta, _ = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
+        falling = theta[:, ::-1]
+        excess = np.cumsum(falling, axis=1) - diagonal.sum(axis=1, keepdims=True)
+        count = np.arange(1, y.shape[1] + 1)
+        k = np.maximum((count * falling > excess).sum(axis=1), 1)
+        shift = excess[np.arange(len(k)), k - 1] / k
+        return y - 2 * shift[:, None]
 
     def term(self, theta: Array) -> Array:
         term: Array = self.square - (np.maximum(theta, 0.0) ** 2).sum(axis=1)
@@ -172,7 +197,7 @@ class StackedFrobenius(StackedDivergence):
         return b - a
 
 
-class StackedVonNeumann(StackedDivergence):
+class StackedVonNeumann(StackedSpectral):
     """``tr(X log X - X log X0 - X + X0)``; see :class:`bregopt.divergences.VonNeumann`."""
 
     largest_order: ClassVar[int] = 250
@@ -205,6 +230,10 @@ class StackedVonNeumann(StackedDivergence):
         theta, V = np.linalg.eigh(self.log_X0 + S)
         return theta, V
 
+    def start(self, diagonal: Array) -> Array:
+        """Return the multipliers that are exact for a diagonal ``X0``."""
+        return np.log(diagonal / self.X0.diagonal(axis1=1, axis2=2))
+
     def term(self, theta: Array) -> Array:
         term = self.trace - np.exp(np.minimum(theta, _LARGEST_EXPONENT)).sum(axis=1)
         return np.where(theta[:, -1] > _LARGEST_EXPONENT, -np.inf, term)
@@ -224,7 +253,7 @@ class StackedVonNeumann(StackedDivergence):
 class StackedLogDet(StackedDivergence):
     """``tr(X inv(X0)) - logdet(X inv(X0)) - n`` by ``X0 = L L'``; see :class:`bregopt.divergences.LogDet`."""
 
-    largest_order: ClassVar[int] = 70
+    largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
@@ -235,38 +264,27 @@ class StackedLogDet(StackedDivergence):
         return np.ones(len(self.L))
 
     def value(self, X: Array) -> Array:
-        ratio = np.linalg.solve(self.L, np.swapaxes(np.linalg.solve(self.L, X), 1, 2))
-        x = np.linalg.eigvalsh((ratio + np.swapaxes(ratio, 1, 2)) / 2)
-        inside = x[:, 0] > 0
-        value = (x - np.log(np.maximum(x, TINY))).sum(axis=1) - x.shape[1]
-        return np.where(inside, value, np.inf)
+        half = np.linalg.solve(self.L, X)
+        ratio = np.linalg.solve(self.L, np.swapaxes(half, 1, 2))
+        value: Array = ratio.trace(axis1=1, axis2=2) - _log_dets(ratio) - X.shape[1]
+        return value
 
     def dual_term(self, S: Array) -> Array:
-        theta: Any = -np.linalg.eigvalsh(self._relative(S))
-        return self.term(theta)
+        """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
+        return _log_dets(np.eye(S.shape[1]) - np.swapaxes(self.L, 1, 2) @ S @ self.L)
 
-    def spectrum(self, S: Array) -> tuple[Array, Array]:
-        theta, V = np.linalg.eigh(-self._relative(S))
-        return theta, self.L @ V
 
-    def term(self, theta: Array) -> Array:
-        inside = theta[:, -1] < 0
-        return np.where(inside, np.log(np.maximum(-theta, TINY)).sum(axis=1), -np.inf)
-
-    def eigenvalues(self, theta: Array) -> Array:
-        return 1 / np.maximum(-theta, TINY)
-
-    def derivative(self, theta: Array, V: Array) -> StackedDerivative:
-        x = self.eigenvalues(theta)
-        return _full_derivative(x[:, :, None] * x[:, None, :], V)
-
-    def residual(self, a: Array, b: Array) -> Array:
-        return a * (b - a) / b
-
-    def _relative(self, S: Array) -> Array:
-        """Return ``I - L' S L``, whose inverse is the minimizer in the coordinates of ``L``."""
-        Z = np.eye(S.shape[1]) - np.swapaxes(self.L, 1, 2) @ S @ self.L
-        return (Z + np.swapaxes(Z, 1, 2)) / 2
+def _log_dets(S: Array) -> Array:
+    """Return the logarithms of determinants; ``-inf`` for matrices that are not positive definite."""
+    S = (S + np.swapaxes(S, 1, 2)) / 2
+    try:
+        roots = np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        eigenvalues = np.linalg.eigvalsh(S)
+        inside = eigenvalues[:, 0] > 0
+        return np.where(inside, np.log(np.maximum(eigenvalues, TINY)).sum(axis=1), -np.inf)
+    log_dets: Array = 2 * np.log(roots.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    return log_dets
 
 
 def _full_derivative(differences: Array, V: Array) -> StackedDerivative:

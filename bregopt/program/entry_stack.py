@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.divergences.stacks import StackedDivergence
 
 __all__ = ["EntryStack"]
 
@@ -18,8 +18,8 @@ class EntryStack:
 
     Parameters
     ----------
-    divergence : StackedDivergence
-        Of the ``B`` matrices of order ``n``.
+    divergence : bregopt.divergences.stacks.StackedDivergence
+        From the ``B`` matrices of order ``n``. Spectral ones offer more to their method.
     i, j : int array of shape (m,)
         Distinct entries with ``i <= j``; the first ``n`` are the diagonal. Or none at all.
     lo, hi : array of shape (B, m)
@@ -27,7 +27,7 @@ class EntryStack:
         problems has ``-inf`` and ``inf`` there.
     """
 
-    divergence: StackedDivergence
+    divergence: Any
     i: IntArray
     j: IntArray
     lo: Array

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bregopt.divergences import SCALARS, Divergence
+from bregopt.divergences.stacks import StackedLogDet
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Answer, Block, LowRank, Program, Start
@@ -22,7 +23,9 @@ from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
-from bregopt.routes.projection.stacked_newton import StackedAnswer, stacked_newton
+from bregopt.routes.projection.stacked_answer import StackedAnswer
+from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
+from bregopt.routes.projection.stacked_newton import spectral_newton
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
@@ -165,7 +168,9 @@ class Bregman:
     def solve_stack(self, stack: EntryStack, settings: Any) -> StackedAnswer:
         """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
         limit = settings.max_iter or settings.tuning.newton_limit
-        return stacked_newton(stack, settings.tol, settings.tuning, limit)
+        if isinstance(stack.divergence, StackedLogDet):
+            return logdet_newton_stack(stack, settings.tol, limit)
+        return spectral_newton(stack, settings.tol, settings.tuning, limit)
 
 
 def _reduced(program: Program, settings: Any) -> Program:

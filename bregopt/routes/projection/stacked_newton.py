@@ -13,39 +13,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify.stacks import StackedCertificate, certify_stack, relative_gap, row_residual
+from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative
 from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.projection.stacked_answer import StackedAnswer, certified, joined, scaled
 from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["StackedAnswer", "stacked_newton"]
+__all__ = ["spectral_newton"]
 
 # Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
-_STEPS = 30
-
-
-@dataclass(frozen=True, eq=False)
-class StackedAnswer:
-    """The answers of the problems that are solved.
-
-    Parameters
-    ----------
-    solved : int array of shape (k,)
-        Their indices in the stack.
-    X : array of shape (k, n, n)
-    y : array of shape (k, m)
-        Multipliers, positive at lower bounds.
-    certificate : StackedCertificate
-        Each meets the tolerance.
-    iterations : int array of shape (k,)
-    """
-
-    solved: IntArray
-    X: Array
-    y: Array
-    certificate: StackedCertificate
-    iterations: IntArray
+_STEPS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +45,7 @@ class _Points:
             getattr(self, f.name)[which] = getattr(new, f.name)
 
 
-def stacked_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
+def spectral_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
     """Return the answers whose certificates meet `tol` after at most `limit` steps."""
     with np.errstate(over="ignore", invalid="ignore"):  # multipliers of infeasible problems diverge
         return _solved(stack, tol, tuning, min(limit, _STEPS))
@@ -75,13 +53,16 @@ def stacked_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limi
 
 def _solved(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
     live = np.arange(len(stack))
-    at = _points(stack, _first(stack))
+    y = np.zeros(stack.lo.shape)
+    if len(stack.i):
+        y[:, : stack.n] = stack.divergence.start(stack.lo[:, : stack.n])
+    at = _points(stack, y)
     live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
     found: list[StackedAnswer] = []
     for step in range(limit + 1):
         done, X = _near(stack, at, tol)
         if len(done):
-            answer = _certified(stack[done], X, at.y[done], live[done], tol, step)
+            answer = certified(stack[done], X, at.y[done], live[done], tol, step)
             found.append(answer)
             live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
         if len(live) == 0 or step == limit:
@@ -89,34 +70,13 @@ def _solved(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int)
         checkpoint()
         moved = _advanced(stack, at, tuning)
         live, stack, at = _kept(moved, live, stack, at)
-    return _joined(found, stack)
+    return joined(found, stack)
 
 
 def _kept(
     which: Mask, live: IntArray, stack: EntryStack, at: _Points
 ) -> tuple[IntArray, EntryStack, _Points]:
     return (live, stack, at) if which.all() else (live[which], stack[which], at[which])
-
-
-def _first(stack: EntryStack) -> Array:
-    """Return the first multipliers: for Frobenius those of a matrix of the prescribed trace, else zero.
-
-    Without the cone that matrix would have the prescribed diagonal. Along the identity the spectrum is
-    shifted until its positive part has the prescribed trace (a projection onto a simplex).
-    """
-    y = np.zeros(stack.lo.shape)
-    if len(stack.i) == 0 or not stack.divergence.restores:
-        return y
-    n, X0 = stack.n, stack.divergence.X0
-    y[:, :n] = 2 * (stack.lo[:, :n] - X0.diagonal(axis1=1, axis2=2))
-    theta, _ = stack.divergence.spectrum(stack.adjoint(y))
-    falling = theta[:, ::-1]
-    excess = np.cumsum(falling, axis=1) - stack.lo[:, :n].sum(axis=1, keepdims=True)
-    count = np.arange(1, n + 1)
-    k = np.maximum((count * falling > excess).sum(axis=1), 1)
-    shift = excess[np.arange(len(k)), k - 1] / k
-    y[:, :n] -= 2 * shift[:, None]
-    return y
 
 
 def _points(stack: EntryStack, y: Array) -> _Points:
@@ -149,7 +109,7 @@ def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
         within = (np.abs(stack.lo - diagonal) <= np.sqrt(tol) * diagonal).all(axis=1)
         near = np.flatnonzero(within)
         own = stack[near]
-        X = _scaled(own, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near])))
+        X = scaled(own, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near])))
         primal = own.divergence.value(X)
         error = np.abs(primal - at.dual[near])
         meets = relative_gap(own, primal, at.dual[near], error) <= tol
@@ -159,51 +119,6 @@ def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
     error = np.abs(primal - at.dual) + (np.abs(at.y) * missed).sum(axis=1)
     near = np.flatnonzero((relative_gap(stack, primal, at.dual, error) <= tol) & (residual <= tol))
     return near, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near]))
-
-
-def _scaled(stack: EntryStack, X: Array) -> Array:
-    """Return ``D X D`` with the prescribed diagonal, exactly."""
-    n = stack.n
-    required = stack.lo[:, :n]
-    d = np.sqrt(required / np.maximum(X.diagonal(axis1=1, axis2=2), TINY))
-    X = d[:, :, None] * X * d[:, None, :]
-    X[:, np.arange(n), np.arange(n)] = required
-    return X
-
-
-def _certified(stack: EntryStack, X: Array, y: Array, live: IntArray, tol: float, step: int) -> StackedAnswer:
-    """Return the answers that meet the tolerance, with the prescribed diagonal if they meet it so too."""
-    exact = _scaled(stack, X) if len(stack.i) else X
-    certificate = certify_stack(stack, exact, y)
-    met = certificate.meets(tol)
-    first = StackedAnswer(live[met], exact[met], y[met], certificate[met], np.full(met.sum(), step))
-    if met.all() or stack.alone:
-        return first
-    left = np.flatnonzero(~met)
-    raw = certify_stack(stack[left], X[left], y[left])
-    met = raw.meets(tol)
-    left = left[met]
-    second = StackedAnswer(live[left], X[left], y[left], raw[met], np.full(len(left), step))
-    return _joined([first, second], stack)
-
-
-def _joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
-    if not parts:
-        none = np.zeros(0)
-        certificate = StackedCertificate(none, none, none, none, none)
-        n, index = stack.n, np.zeros(0, dtype=np.intp)
-        return StackedAnswer(index, np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1])), certificate, index)
-    names = [f.name for f in fields(StackedCertificate)]
-    certificate = StackedCertificate(
-        *(np.concatenate([getattr(part.certificate, name) for part in parts]) for name in names)
-    )
-    return StackedAnswer(
-        np.concatenate([part.solved for part in parts]),
-        np.concatenate([part.X for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        certificate,
-        np.concatenate([part.iterations for part in parts]),
-    )
 
 
 def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
