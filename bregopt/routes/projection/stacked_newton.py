@@ -24,6 +24,7 @@ __all__ = ["spectral_newton"]
 
 # Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
 _STEPS = 20
+_TESTED = (2, 4, 8)  # steps at which infeasible problems leave the stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +66,25 @@ def _solved(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int)
             answer = certified(stack[done], X, at.y[done], live[done], tol, step)
             found.append(answer)
             live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
+        if step in _TESTED and not stack.alone:
+            live, stack, at = _kept(~_contradicts(stack, at.y), live, stack, at)
         if len(live) == 0 or step == limit:
             break
         checkpoint()
         moved = _advanced(stack, at, tuning)
         live, stack, at = _kept(moved, live, stack, at)
     return joined(found, stack)
+
+
+def _contradicts(stack: EntryStack, y: Array) -> Mask:
+    """Return the mask of problems that have no feasible point, as their multipliers prove.
+
+    The activity ``y'A(X)`` of feasible ``X`` is at least ``g(y)``, and at most the trace times the largest
+    eigenvalue of ``A*(y)``.
+    """
+    largest = np.maximum(np.linalg.eigvalsh(stack.adjoint(y))[:, -1], 0.0)
+    contradicts: Mask = stack.conjugate(y).sum(axis=1) > 1.01 * largest * stack.lo[:, : stack.n].sum(axis=1)
+    return contradicts
 
 
 def _kept(
