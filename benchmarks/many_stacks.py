@@ -40,7 +40,8 @@ _CASES = (
     ("von_neumann", 100, 20, 50, 0.95),
     ("logdet", 20, 60, 2_000, 0.95),
     ("logdet", 50, 40, 200, 0.95),
-    ("logdet", 100, 20, 20, 0.95),
+    ("logdet", 100, 20, 50, 0.95),
+    ("logdet", 200, 8, 8, 0.95),
 )
 _MANY, _ORDER, _MOST = 100_000, 20, 40.0  # matrices, their order, and the CPU seconds to stay below
 

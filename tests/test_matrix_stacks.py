@@ -13,7 +13,7 @@ from bregopt.certify import PrimalDualPoint, certify
 from bregopt.certify.stacks import certify_stack
 from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED, StackedSpectral
-from bregopt.problems import stacks
+from bregopt.problems import nearest_stacks, stacks
 from bregopt.program.entry_stack import EntryStack
 
 DIVERGENCE = pytest.mark.parametrize("divergence", sorted(STACKED))
@@ -436,3 +436,36 @@ def test_lists_and_integers_are_stacks_too():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isinstance(bo.nearest_psd([[1, 2], [2, 1]]), bo.Solution)
+
+
+def test_many_bounded_entries_are_solved_one_by_one(monkeypatch):
+    A = symmetric(2, 5)
+    usual = bo.nearest_correlation(A, upper=0.2)
+    monkeypatch.setattr(nearest_stacks, "_MOST_ENTRIES", 9)
+    for together, other in zip(bo.nearest_correlation(A, upper=0.2), usual, strict=True):
+        check_equal(other, together)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    bad=st.dictionaries(st.integers(0, 7), st.sampled_from(["nan", "asymmetric", "infeasible"]), max_size=5),
+    divergence=st.sampled_from(["frobenius", "von_neumann"]),
+    seed=st.integers(0, 2**16),
+)
+def test_any_mixture_of_failures(bad, divergence, seed):
+    A = data(divergence, 8, 4, seed)
+    lower = np.full(8, -1.0)
+    expected = np.full(8, "optimal", dtype=object)
+    for k, kind in bad.items():
+        expected[k] = "infeasible" if kind == "infeasible" else "error"
+        if kind == "nan":
+            A[k, 1, 1] = np.nan
+        elif kind == "asymmetric":
+            A[k, 0, 1] += 0.5
+    upper = np.where(expected == "infeasible", -0.5, 1.0)  # the sum of all entries would be negative
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.DataWarning)
+        together = bo.nearest_correlation(A, divergence, lower=lower, upper=upper)
+    assert together.status.tolist() == expected.tolist()
+    assert (together.gap[expected == "optimal"] <= 1e-6).all()
+    assert (np.isnan(together.X).any(axis=(1, 2)) == (expected != "optimal")).all()

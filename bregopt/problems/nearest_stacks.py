@@ -23,6 +23,8 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
 
+_MOST_ENTRIES = 5_000  # fixed or bounded entries beyond which a stack takes no less time than a loop
+
 
 def nearest_correlations(
     single: Callable[..., Any],
@@ -102,7 +104,8 @@ def _correlations(
     """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
     labels = [matrices.labels(k) for k in positions.tolist()]
     rows = stack_rows(A, positions, labels, kind, arguments)
-    places = np.flatnonzero(~rows.refused)
+    many = len(rows.i) > _MOST_ENTRIES
+    places = np.flatnonzero(~rows.refused & (not many))
     places = places[_accepted(A[places], kind)]
     rows, n = rows[places], A.shape[1]
     if kind.quadratic:
