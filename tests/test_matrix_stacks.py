@@ -15,6 +15,7 @@ from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED, StackedSpectral
 from bregopt.problems import nearest_stacks, stacks
 from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.projection import bregman_route
 
 DIVERGENCE = pytest.mark.parametrize("divergence", sorted(STACKED))
 
@@ -469,3 +470,13 @@ def test_any_mixture_of_failures(bad, divergence, seed):
     assert together.status.tolist() == expected.tolist()
     assert (together.gap[expected == "optimal"] <= 1e-6).all()
     assert (np.isnan(together.X).any(axis=(1, 2)) == (expected != "optimal")).all()
+
+
+def test_a_failure_of_lapack_leaves_the_slice_to_single_solves(monkeypatch):
+    def fail(*_):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(bregman_route, "spectral_newton", fail)
+    A = symmetric(3, 4)
+    for k, answer in enumerate(bo.nearest_correlation(A)):
+        check_equal(answer, bo.nearest_correlation(A[k]))

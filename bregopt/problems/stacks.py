@@ -202,8 +202,27 @@ def _solve_slices(
                 regular, own = _symmetric(A[a : a + width])
                 at = positions[a : a + width][regular]
                 if len(at):
-                    part = make(own, at, notes)
-                    _store(record, part, at, method.solve_stack(part.stack, settings))
+                    _solve_slice(
+                        own, at, make, lambda stack: method.solve_stack(stack, settings), record, notes
+                    )
+
+
+def _solve_slice(
+    A: Array,
+    positions: IntArray,
+    make: SliceMaker,
+    solve: Callable[[EntryStack], Any],
+    record: _Record,
+    notes: Warnings,
+) -> None:
+    """Solve the problems of one slice; none of them if LAPACK fails for one, as single solves follow."""
+    try:
+        part = make(A, positions, notes)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
+            answer = solve(part.stack)
+    except np.linalg.LinAlgError:
+        return
+    _store(record, part, positions, answer)
 
 
 def _symmetric(A: Array) -> tuple[Mask, Array]:

@@ -48,11 +48,7 @@ class _Points:
 
 def spectral_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
     """Return the answers whose certificates meet `tol` after at most `limit` steps."""
-    with np.errstate(over="ignore", invalid="ignore"):  # multipliers of infeasible problems diverge
-        return _solved(stack, tol, tuning, min(limit, _STEPS))
-
-
-def _solved(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
+    limit = min(limit, _STEPS)
     live = np.arange(len(stack))
     y = np.zeros(stack.lo.shape)
     if len(stack.i):
@@ -113,9 +109,9 @@ def _matrices(V: Array, x: Array) -> Array:
 def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
     """Return the indices of points that seem to meet the tolerance, and their matrices.
 
-    An estimate without the matrix: at the minimizer of the Lagrangian the gap is ``y'(a - b)``. A squared
-    distance with rows on the diagonal alone is estimated at the matrix scaled to satisfy them, as that is
-    off by second order only.
+    At the minimizer of the Lagrangian the gap is ``y'(a - b)``, which needs no matrix. For a squared distance
+    with rows on the diagonal alone it is that of the matrix scaled to satisfy them, which is of second order
+    in the violations.
     """
     n = stack.n
     diagonal = at.activity[:, :n]
