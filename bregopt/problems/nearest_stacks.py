@@ -17,7 +17,8 @@ from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
 from bregopt.problems.stack_arguments import Argument, argument, stack_rows
-from bregopt.problems.stacks import Slice, Warnings, solve_stack
+from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stacks import Slice, solve_stack
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.solution import Solution
 

@@ -14,9 +14,10 @@ from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort
 from bregopt.divergences.stacks import STACKED
-from bregopt.errors import ConvergenceWarning, DataWarning, SolverError, warn_caller
+from bregopt.errors import ConvergenceWarning, DataWarning, SolverError
 from bregopt.io.matrix_stacks import MatrixStack
 from bregopt.problems.solutions import ERROR, Solutions
+from bregopt.problems.stack_warnings import Warnings
 from bregopt.program import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
@@ -26,7 +27,7 @@ from bregopt.routes.registry import load, route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["Slice", "SliceMaker", "Warnings", "solve_stack"]
+__all__ = ["Slice", "SliceMaker", "solve_stack"]
 
 # Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
 _SLICE = 50_000
@@ -55,28 +56,7 @@ class Slice:
     restored: Callable[[IntArray, Array, Array], tuple[Array, Sequence[Any]]]
 
 
-SliceMaker = Callable[[Array, IntArray, "Warnings"], Slice]
-
-
-class Warnings:
-    """Warnings about single problems, given once for each category."""
-
-    def __init__(self, keys: Sequence[Hashable]) -> None:
-        self._keys = keys
-        self._first: dict[type[Warning], tuple[int, str]] = {}
-        self._count: dict[type[Warning], int] = {}
-
-    def add(self, k: int, message: str, category: type[Warning]) -> None:
-        """Add a warning about the problem in position `k`."""
-        self._first.setdefault(category, (k, message))
-        self._count[category] = self._count.get(category, 0) + 1
-
-    def give(self) -> None:
-        """Warn at the user's line."""
-        for category, (k, message) in self._first.items():
-            more = self._count[category] - 1
-            others = f" ({more} more of {len(self._keys)} matrices have such a warning)" if more else ""
-            warn_caller(f"matrix {self._keys[k]!r}: {message}{others}", category)
+SliceMaker = Callable[[Array, IntArray, Warnings], Slice]
 
 
 @dataclass(frozen=True, eq=False)
