@@ -48,6 +48,7 @@ from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
+from bregopt.problems.solutions import Solutions
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
@@ -87,6 +88,7 @@ __all__ = [
     "PluginWarning",
     "Problem",
     "Solution",
+    "Solutions",
     "SolverError",
     "UnsupportedProblemError",
     "Variable",

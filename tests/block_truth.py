@@ -73,14 +73,18 @@ class Blocks:
         return replace(self, C=C, A=A)
 
     def scaled(self, cost: float, bounds: float) -> Blocks:
-        """Return the problem with all costs and all bounds multiplied."""
+        """Return the problem with all costs and all bounds multiplied.
+
+        Bounds that are all zero state no size of ``X``, so no factor changes it.
+        """
+        size = bounds if self.b.any() else 1.0
         return replace(
             self,
             C=[cost * C for C in self.C],
             c=cost * self.c,
             b=bounds * self.b,
             value=cost * bounds * self.value,
-            unit=abs(cost * bounds) * self.unit,
+            unit=abs(cost * size) * self.unit,
         )
 
     def case(self, kind: str, name: str) -> Case:

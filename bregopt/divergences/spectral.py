@@ -17,10 +17,11 @@ __all__ = ["exp_divided_differences", "rank_one_spectrum"]
 def exp_divided_differences(theta: Array) -> Array:
     """Return ``(e^a - e^b)/(a - b)`` for all pairs of `theta`, stable where ``a`` and ``b`` are close.
 
-    To avoid overflow, shift `theta` to be at most zero.
+    To avoid overflow, shift `theta` to be at most zero. Of a stack of shape ``(..., n)`` the pairs of each.
     """
-    gap = np.abs(theta[:, None] - theta)
-    top = np.exp(np.maximum(theta[:, None], theta))
+    left, right = theta[..., :, None], theta[..., None, :]
+    gap = np.abs(left - right)
+    top = np.exp(np.maximum(left, right))
     close = gap < 1e-8
     return top * np.where(close, 1 - gap / 2, -np.expm1(-gap) / np.where(close, 1.0, gap))
 

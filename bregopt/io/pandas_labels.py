@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.routes.solution import Solution
 
-__all__ = ["Labels", "aligned", "labeled", "labels_of", "pair_labels"]
+__all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels"]
 
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
@@ -24,9 +24,9 @@ def labels_of(value: Any, name: str) -> Labels:
     ValueError
         If the index and the columns differ, or a label occurs twice.
     """
-    if not _is_pandas(value, "DataFrame", "Series"):
+    if not is_pandas(value, "DataFrame", "Series"):
         return None
-    if _is_pandas(value, "DataFrame") and not value.index.equals(value.columns):
+    if is_pandas(value, "DataFrame") and not value.index.equals(value.columns):
         raise ValueError(f"{name} is a DataFrame whose index and columns differ; expected the same labels")
     if not value.index.is_unique:
         repeated = value.index[value.index.duplicated()][0]
@@ -69,7 +69,7 @@ def pair_labels(labels: Labels, i: IntArray, j: IntArray) -> Labels:
     return pandas.MultiIndex.from_arrays([labels[i], labels[j]])
 
 
-def _is_pandas(value: Any, *names: str) -> bool:
+def is_pandas(value: Any, *names: str) -> bool:
     """Whether `value` is an instance of one of these pandas classes, found without importing pandas."""
     classes = type(value).__mro__
     return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)

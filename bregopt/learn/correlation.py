@@ -108,7 +108,7 @@ class NearestCorrelation(Solved):
             self, X, dtype=np.float64, ensure_all_finite="allow-nan" if self._takes_gaps() else True
         )
         variances, raw, counts = self._estimated(points)
-        solution = nearest_correlation(
+        solution: Any = nearest_correlation(
             raw,
             divergence=self.divergence,
             min_eigenvalue=self.min_eigenvalue,

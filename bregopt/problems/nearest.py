@@ -13,6 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array, symmetric_matrix
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import DataWarning, warn_caller
+from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.bounds import between
@@ -26,12 +27,15 @@ from bregopt.problems.cliques import least_block
 from bregopt.problems.nearest_arguments import (
     BoundedEntries,
     bounded_entries,
+    covariance_message,
     fixed_entries,
     fixed_pairs,
     least_eigenvalue,
     row_and_entry_weights,
 )
+from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import divergence_class, nearness
+from bregopt.problems.solutions import Solutions
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.base import Settings
 from bregopt.routes.options import time_limit
@@ -40,7 +44,6 @@ from bregopt.threads import threads_for
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
-_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
 _LARGEST_EXPLAINED = 5_000  # number of indices with fixed entries among which a block is searched for
 _SHOWN = 6  # number of indices of a block in messages
@@ -51,13 +54,14 @@ def nearest_psd(
     constraints: Callable[[PSD], Any] | Sequence[Callable[[PSD], Any]] = (),
     divergence: str = "frobenius",
     **options: Any,
-) -> Solution:
+) -> Solution | Solutions:
     """Return the positive semidefinite matrix nearest to `A` that meets the constraints.
 
     Parameters
     ----------
-    A : array_like or DataFrame of shape (n, n), or LowRank
-        Symmetric; positive definite or ``LowRank`` for LogDet and von Neumann.
+    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these
+        Symmetric; positive definite or ``LowRank`` for LogDet and von Neumann. Stacks are those of
+        :func:`nearest_correlation`.
     constraints : callable, or sequence of callables
         Each takes the matrix variable and returns a constraint or a list of them, for instance
         ``lambda X: [bo.diag(X) == 1, X[0, 1] >= 0]``.
@@ -67,13 +71,14 @@ def nearest_psd(
 
     Returns
     -------
-    Solution
+    Solution, or Solutions of a stack
         ``X`` is a DataFrame if `A` is one.
 
     Raises
     ------
     TypeError, ValueError
-        If the input is bad; the message names the argument.
+        If the input is bad; the message names the argument. A bad matrix of a stack raises nothing: its
+        status is "error".
 
     Examples
     --------
@@ -82,16 +87,15 @@ def nearest_psd(
     [[1.5, 1.5], [1.5, 1.5]]
     """
     check_arguments(nearest_psd, options)
+    declarations = _declarations(constraints)
+    if is_stack(A):
+        return nearest_psds(nearest_psd, A, declarations, divergence, options)
     labels = labels_of(A, "A")
     target = _target(A)
     X = PSD(target.shape[0], name="X")
-    given: Any = [constraints] if callable(constraints) else constraints
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
-        raise TypeError(
-            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
-            "constraints, or a sequence of such functions"
-        )
-    problem = Problem(Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in given])
+    problem = Problem(
+        Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in declarations]
+    )
     return labeled(problem.solve(**options), labels)
 
 
@@ -104,14 +108,16 @@ def nearest_correlation(
     min_eigenvalue: float = 0.0,
     weights: Any = None,
     **options: Any,
-) -> Solution:
+) -> Solution | Solutions:
     """Return the correlation matrix nearest to `A`.
 
     Parameters
     ----------
-    A : array_like or DataFrame of shape (n, n), or LowRank
+    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these
         Symmetric. LogDet and von Neumann need it positive definite or ``LowRank``; repair any other matrix
-        first, with Frobenius and `min_eigenvalue`.
+        first, with Frobenius and `min_eigenvalue`. A stack is an array of shape (B, n, n), a dict of matrices
+        of any orders, or a DataFrame with the matrices' keys in the first level of its index and labels in
+        the second level and the columns.
     divergence : {"frobenius", "logdet", "von_neumann"}
     fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
         Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs.
@@ -124,11 +130,11 @@ def nearest_correlation(
         diagonal matrix; a nonnegative symmetric matrix ``H`` measures ``||H o (X - A)||_F^2``, entry by
         entry. An entry of weight 0 is unknown: its value in `A` is ignored.
     **options
-        Options of :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`.
 
     Returns
     -------
-    Solution
+    Solution, or Solutions of a stack
         ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
         answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
         entries that are fixed or at a bound; the diagonal may then be off by `tol`.
@@ -137,18 +143,24 @@ def nearest_correlation(
     Raises
     ------
     TypeError, ValueError
-        If the input is bad; the message names the argument.
+        If the input is bad; the message names the argument. A bad matrix of a stack raises nothing: its
+        status is "error".
 
     Warns
     -----
     DataWarning
         If `A` looks like a covariance, with a diagonal far from 1 (Frobenius only), or is asymmetric by
-        more than the round-off of doubles.
+        more than the round-off of doubles, or a matrix of a stack is refused.
     ConvergenceWarning
         If the certificate does not meet `tol`.
 
     Notes
     -----
+    All matrices of a stack share `fixed`, `lower`, `upper`, `min_eigenvalue` and `weights`, or each has its
+    own: in a dict with the keys of `A` (``0 .. B-1`` for an array), a DataFrame like `A`, an array of shape
+    (B, n, n), or for numbers an array of shape (B,) or a Series. Slices of the stack that fit the cache are
+    solved at once, large orders and weights of entries one by one. Warnings are given once for the stack.
+
     The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`; the
     answer's `stop_reason` then names the block and the eigenvalue.
 
@@ -168,6 +180,15 @@ def nearest_correlation(
     """
     with clock.limited(time_limit(options)):
         check_arguments(nearest_correlation, options)
+        if is_stack(A):
+            given = {
+                "fixed": fixed,
+                "lower": lower,
+                "upper": upper,
+                "min_eigenvalue": min_eigenvalue,
+                "weights": weights,
+            }
+            return nearest_correlations(nearest_correlation, A, divergence, given, options)
         labels = labels_of(A, "A")
         target = _target(A)
         n = target.shape[0]
@@ -185,7 +206,9 @@ def nearest_correlation(
         kept = fixed_entries(pairs, target, 1 - t)
         rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t), labels)
         if kind.quadratic:
-            _expect_correlations(target.diagonal(), labels)
+            message = covariance_message(target.diagonal(), labels)
+            if message is not None:  # a LogDet or von Neumann prior may have any scale
+                warn_caller(message, DataWarning)
         problem = Problem(Minimize(objective), rows)
         with clock.reserving(_seconds_to_scale(target)):
             solution = problem.solve(**options)
@@ -195,15 +218,15 @@ def nearest_correlation(
         return labeled(_moved_back(solution, s, t), labels)
 
 
-def _expect_correlations(diagonal: Array, labels: Labels) -> None:
-    """Warn if the matrix looks like a covariance; a LogDet or von Neumann prior may have any scale."""
-    k = int(np.argmax(np.abs(diagonal - 1)))
-    if np.median(np.abs(diagonal - 1)) > _FAR_FROM_ONE:
-        warn_caller(
-            f"A has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
-            "correlations have 1. Of a covariance pass A / np.outer(s, s) with s = np.sqrt(np.diag(A))",
-            DataWarning,
+def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:
+    """Return functions that declare constraints, one function too."""
+    given: Any = [constraints] if callable(constraints) else constraints
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
+        raise TypeError(
+            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
+            "constraints, or a sequence of such functions"
         )
+    return given
 
 
 def _with_reason(solution: Solution, kept: BoundedEntries, t: float, labels: Labels) -> Solution:

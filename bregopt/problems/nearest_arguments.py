@@ -16,6 +16,8 @@ __all__ = [
     "BoundedEntries",
     "Pairs",
     "bounded_entries",
+    "covariance_message",
+    "entry_bounds",
     "fixed_entries",
     "fixed_pairs",
     "least_eigenvalue",
@@ -25,6 +27,7 @@ __all__ = [
 Pairs = tuple[IntArray, IntArray]
 
 _NO_PAIRS: Pairs = np.arange(0), np.arange(0)
+_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
 _BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
 
 
@@ -36,6 +39,18 @@ class BoundedEntries:
     j: IntArray
     lo: Array
     hi: Array
+
+
+def covariance_message(diagonal: Array, labels: Any) -> str | None:
+    """Return a message if the diagonal looks like that of a covariance; None if it does not."""
+    distance = np.abs(diagonal - 1)
+    if np.median(distance) <= _FAR_FROM_ONE:
+        return None
+    k = int(np.argmax(distance))
+    return (
+        f"A has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
+        "correlations have 1. Of a covariance pass A / np.outer(s, s) with s = np.sqrt(np.diag(A))"
+    )
 
 
 def least_eigenvalue(value: Any, divergence: type[Divergence]) -> float:
@@ -119,7 +134,7 @@ def bounded_entries(lower: Any, upper: Any, fixed: Pairs, n: int, limit: float) 
 
     No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
     """
-    lo, hi = _bound(lower, -1.0, "lower", n), _bound(upper, 1.0, "upper", n)
+    lo, hi = entry_bounds(lower, -1.0, "lower", n), entry_bounds(upper, 1.0, "upper", n)
     if lo.ndim == hi.ndim == 0 and lo <= -limit and hi >= limit:
         return BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
     check_memory(_BYTES_A_BOUND * n * n, f"bounds on all entries of a matrix of order {n}")
@@ -143,7 +158,7 @@ def bounded_entries(lower: Any, upper: Any, fixed: Pairs, n: int, limit: float) 
     return BoundedEntries(i, j, lo[i, j], hi[i, j])
 
 
-def _bound(value: Any, default: float, name: str, n: int) -> Array:
+def entry_bounds(value: Any, default: float, name: str, n: int) -> Array:
     """Return bounds as a scalar array, of all entries, or one of shape ``(n, n)``."""
     array = finite_array(default if value is None else value, name, ndim=(0, 2))
     return array if array.ndim == 0 else symmetric_matrix(array, name, n)

@@ -9,10 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bregopt.divergences import SCALARS, Divergence
+from bregopt.divergences.stacks import StackedLogDet
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Answer, Block, LowRank, Program, Start
 from bregopt.program.anchor import divergence_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.logdet_newton import logdet_newton
@@ -22,6 +24,9 @@ from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
+from bregopt.routes.projection.stacked_answer import StackedAnswer
+from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
+from bregopt.routes.projection.stacked_newton import spectral_newton
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
@@ -167,6 +172,13 @@ class Bregman:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         method = proximal(_solve) if None in program.divergences else _solve
         return method(program, settings, start, progress)
+
+    def solve_stack(self, stack: EntryStack, settings: Any) -> StackedAnswer:
+        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
+        limit = settings.max_iter or settings.tuning.newton_limit
+        if isinstance(stack.divergence, StackedLogDet):
+            return logdet_newton_stack(stack, settings.tol, limit)
+        return spectral_newton(stack, settings.tol, settings.tuning, limit)
 
 
 def _without_divergence(program: Program, settings: Any) -> str | None:

@@ -1,0 +1,109 @@
+"""The certificates of :func:`bregopt.certify.certify` for a stack of problems, all in one call.
+
+They are a function of the problems, their matrices and multipliers, and of nothing else. Of the general
+certificate there remain: rows on single entries, a diagonal that is fixed, and one block with a divergence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.certify.certificate import Certificate
+from bregopt.certify.constants import CONE_NOISE, NEGLIGIBLE_OBJECTIVE, ROW_NOISE
+from bregopt.divergences.stacks import StackedFrobenius
+from bregopt.program.entry_stack import EntryStack
+
+__all__ = ["StackedCertificate", "certify_stack", "relative_gap", "row_residual"]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedCertificate:
+    """The fields of :class:`Certificate`, each an array of shape ``(B,)``; the dual residual is zero."""
+
+    primal: Array
+    dual: Array
+    gap: Array
+    primal_residual: Array
+    error: Array
+
+    def meets(self, tol: float) -> Mask:
+        """Whether gap and residual are at most `tol`; a NaN meets nothing."""
+        return (self.gap <= tol) & (self.primal_residual <= tol)
+
+    def of(self, k: int) -> Certificate:
+        """Return the certificate of one problem."""
+        primal, dual, gap = float(self.primal[k]), float(self.dual[k]), float(self.gap[k])
+        return Certificate(primal, dual, gap, float(self.primal_residual[k]), 0.0, float(self.error[k]))
+
+    def __getitem__(self, which: IntArray | Mask) -> StackedCertificate:
+        """Return the certificates of some of the problems."""
+        return StackedCertificate(*(own[which] for own in vars(self).values()))
+
+
+def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
+    """Return the certificate of each problem.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    X : array of shape (B, n, n)
+        Symmetric.
+    y : array of shape (B, m)
+        Multipliers, positive at lower bounds; clipped to their range.
+
+    Returns
+    -------
+    StackedCertificate
+    """
+    y = stack.clip(y)
+    primal = stack.divergence.value(X)
+    dual = stack.conjugate(y).sum(axis=1) + stack.divergence.dual_term(stack.adjoint(y))
+    residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
+    if isinstance(stack.divergence, StackedFrobenius):  # the others are infinite outside the cone
+        residual = np.maximum(residual, _cone_residual(stack, X))
+    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1)
+    return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
+
+
+def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) -> Array:
+    """Return each error relative to the magnitude of the objective."""
+    size = np.maximum(np.abs(primal), np.abs(dual))
+    size = np.maximum(np.where(np.isfinite(size), size, 0.0), NEGLIGIBLE_OBJECTIVE * stack.divergence.unit)
+    gap = np.divide(error, size, out=np.full(len(size), np.inf), where=size > 0)
+    return np.where(error == 0, 0.0, np.where(np.isfinite(error), gap, np.inf))
+
+
+def row_residual(stack: EntryStack, diagonal: Array, activity: Array) -> tuple[Array, Array]:
+    """Return the largest relative violation of a row in each problem, and all violations, shape (B, m)."""
+    missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
+    norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
+    lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))
+    sizes = np.maximum(lo, hi)
+    X0 = stack.divergence.X0
+    rho = np.maximum((sizes / norms).max(axis=1, initial=0.0), np.sqrt(np.einsum("bij,bij->b", X0, X0)))[
+        :, None
+    ]
+    root = np.sqrt(np.maximum(diagonal, 0.0))
+    floor = ROW_NOISE * norms * rho
+    reach = np.maximum(np.maximum(sizes, floor), root[:, stack.i] * root[:, stack.j])
+    round_off = (reach <= floor) & (missed <= 4 * EPS * norms * rho)
+    stated = np.maximum(sizes, norms * rho)
+    relative = np.where(round_off, 0.0, missed) / np.maximum(np.minimum(reach, stated), TINY)
+    residual: Array = relative.max(axis=1, initial=0.0)
+    return residual, missed
+
+
+def _cone_residual(stack: EntryStack, X: Array) -> Array:
+    """Return the relative distance of each matrix from the cone."""
+    n = X.shape[1]
+    average = X.trace(axis1=1, axis2=2) / n
+    noisy = X + (CONE_NOISE * np.abs(average))[:, None, None] * np.eye(n)
+    try:
+        np.linalg.cholesky(noisy)
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(noisy)[:, 0]
+        return np.maximum(-smallest, 0.0) / np.maximum(average, TINY)
+    return np.zeros(len(X))

@@ -1,0 +1,300 @@
+"""Divergences of a stack of matrices, shape ``(B, n, n)``, in one call of NumPy for the whole stack.
+
+Each has the value and the dual of the class of the same name for one matrix, with the weight ``mu = 1``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.divergences.spectral import exp_divided_differences
+
+__all__ = ["STACKED", "StackedDerivative", "StackedDivergence", "StackedLogDet", "StackedSpectral"]
+
+_LARGEST_EXPONENT = 700.0  # beyond it the exponential of a double overflows
+
+
+@dataclass(frozen=True, eq=False)
+class StackedDerivative:
+    """The map ``S -> share S + M + M'`` with ``M = sign P (G o (P' S V)) V'``, for each matrix of a stack.
+
+    Parameters
+    ----------
+    P : array of shape (B, n, p)
+    V : array of shape (B, n, n)
+    G : array of shape (B, p, n)
+    share : array of shape (B,)
+    sign : array of shape (B,)
+    """
+
+    P: Array
+    V: Array
+    G: Array
+    share: Array
+    sign: Array
+
+    def __getitem__(self, which: IntArray | Mask) -> StackedDerivative:
+        """Return the maps of some of the matrices."""
+        return StackedDerivative(
+            self.P[which], self.V[which], self.G[which], self.share[which], self.sign[which]
+        )
+
+
+class StackedDivergence(ABC):
+    """One divergence from each matrix of a stack.
+
+    Parameters
+    ----------
+    X0 : array of shape (B, n, n)
+        Each symmetric, and positive definite where the divergence needs it.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If one of them is not positive definite where the divergence needs it.
+    """
+
+    largest_order: ClassVar[int]
+    """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
+
+    def __init__(self, X0: Array) -> None:
+        self.X0 = X0
+
+    @property
+    @abstractmethod
+    def unit(self) -> Array:
+        """The scale of each divergence, shape ``(B,)``."""
+
+    @abstractmethod
+    def value(self, X: Array) -> Array:
+        """Return each ``D(X, X0)``, shape ``(B,)``; infinite outside the domain."""
+
+    @abstractmethod
+    def dual_term(self, S: Array) -> Array:
+        """Return each minimum of ``D(X, X0) - <S, X>`` over psd ``X``, from `S` alone, shape ``(B,)``."""
+
+    def __getitem__(self, which: IntArray | Mask) -> StackedDivergence:
+        """Return the divergences from some of the matrices."""
+        own = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(own, name, value[which])
+        return own
+
+
+class StackedSpectral(StackedDivergence):
+    """One whose minimizers are functions of spectra.
+
+    The minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
+    """
+
+    restores: ClassVar[bool] = False
+    """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
+
+    @abstractmethod
+    def spectrum(self, S: Array) -> tuple[Array, Array]:
+        """Return ``theta`` of shape ``(B, n)``, ascending, and ``V`` of shape ``(B, n, n)``."""
+
+    @abstractmethod
+    def start(self, diagonal: Array) -> Array:
+        """Return multipliers of a prescribed diagonal at which the trace is about right, shape ``(B, n)``."""
+
+    @abstractmethod
+    def term(self, theta: Array) -> Array:
+        """Return each minimum from the spectrum, ``-inf`` where it is not attained."""
+
+    @abstractmethod
+    def eigenvalues(self, theta: Array) -> Array:
+        """Return ``f(theta)``."""
+
+    @abstractmethod
+    def derivative(self, theta: Array, V: Array) -> StackedDerivative:
+        """Return the derivatives of the minimizers in ``S``."""
+
+    @abstractmethod
+    def residual(self, a: Array, b: Array) -> Array:
+        """Return the right-hand side of Newton's equation for entries ``a = b > 0`` of the diagonal.
+
+        It is ``(g(b) - g(a)) / g'(a)``, with a ``g`` of the divergence that makes ``g(a)`` nearly linear in
+        the multipliers.
+        """
+
+
+class StackedFrobenius(StackedSpectral):
+    """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
+
+    restores: ClassVar[bool] = True
+    largest_order: ClassVar[int] = 250
+
+    def __init__(self, X0: Array) -> None:
+        super().__init__(X0)
+        self.square = np.einsum("bij,bij->b", X0, X0)
+
+    @property
+    def unit(self) -> Array:
+        return self.square
+
+    def value(self, X: Array) -> Array:
+        difference = X - self.X0
+        value: Array = np.einsum("bij,bij->b", difference, difference)
+        return value
+
+    def dual_term(self, S: Array) -> Array:
+        theta: Any = np.linalg.eigvalsh(self.X0 + S / 2)
+        return self.term(theta)
+
+    def spectrum(self, S: Array) -> tuple[Array, Array]:
+        theta, V = np.linalg.eigh(self.X0 + S / 2)
+        return theta, V
+
+    def start(self, diagonal: Array) -> Array:
+        """Return those of a matrix with this diagonal, which need not be psd, shifted along the identity.
+
+        The shift gives the positive part of the spectrum the right trace: a projection onto a simplex.
+        """
+        y = 2 * (diagonal - self.X0.diagonal(axis1=1, axis2=2))
+        theta, _ = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
+        falling = theta[:, ::-1]
+        excess = np.cumsum(falling, axis=1) - diagonal.sum(axis=1, keepdims=True)
+        count = np.arange(1, y.shape[1] + 1)
+        k = np.maximum((count * falling > excess).sum(axis=1), 1)
+        shift = excess[np.arange(len(k)), k - 1] / k
+        return y - 2 * shift[:, None]
+
+    def term(self, theta: Array) -> Array:
+        term: Array = self.square - (np.maximum(theta, 0.0) ** 2).sum(axis=1)
+        return term
+
+    def eigenvalues(self, theta: Array) -> Array:
+        return np.maximum(theta, 0.0)
+
+    def derivative(self, theta: Array, V: Array) -> StackedDerivative:
+        """Return the generalized derivatives (Qi and Sun 2006).
+
+        The derivatives of the positive and the negative part add up to half the direction. So products with
+        the eigenvectors of one sign are enough: of the one that is rarer in the whole stack.
+        """
+        n, positive = theta.shape[1], theta > 0
+        count = positive.sum(axis=1)
+        most, least = int(count.max()), int(count.min())
+        of_positive = most <= n - least
+        p = max(most if of_positive else n - least, 1)
+        few = slice(n - p, n) if of_positive else slice(0, p)
+        own, size = positive if of_positive else ~positive, np.abs(theta)
+        a = np.where(own[:, few], size[:, few], 0.0)
+        G = a[:, :, None] / np.maximum(a[:, :, None] + size[:, None, :], TINY)
+        both = own[:, few, None] & own[:, None, :]
+        G = np.where(both, 0.5, G) / 2
+        share, sign = (0.0, 1.0) if of_positive else (0.5, -1.0)
+        B = len(theta)
+        return StackedDerivative(V[:, :, few], V, G, np.full(B, share), np.full(B, sign))
+
+    def residual(self, a: Array, b: Array) -> Array:
+        return b - a
+
+
+class StackedVonNeumann(StackedSpectral):
+    """``tr(X log X - X log X0 - X + X0)``; see :class:`bregopt.divergences.VonNeumann`."""
+
+    largest_order: ClassVar[int] = 250
+
+    def __init__(self, X0: Array) -> None:
+        super().__init__(X0)
+        eigenvalues, Q = np.linalg.eigh(X0)
+        if (eigenvalues[:, 0] <= 0).any():
+            raise np.linalg.LinAlgError("X0 is not positive definite")
+        self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
+        self.trace = eigenvalues.sum(axis=1)
+
+    @property
+    def unit(self) -> Array:
+        return self.trace
+
+    def value(self, X: Array) -> Array:
+        x = np.linalg.eigvalsh(X)
+        inside = x[:, 0] >= -1e-10 * np.maximum(x[:, -1], 0.0)
+        x = np.maximum(x, 0.0)
+        entropy = (x * np.log(np.maximum(x, TINY))).sum(axis=1)
+        linear = np.einsum("bij,bij->b", X, self.log_X0)
+        return np.where(inside, entropy - linear - x.sum(axis=1) + self.trace, np.inf)
+
+    def dual_term(self, S: Array) -> Array:
+        theta: Any = np.linalg.eigvalsh(self.log_X0 + S)
+        return self.term(theta)
+
+    def spectrum(self, S: Array) -> tuple[Array, Array]:
+        theta, V = np.linalg.eigh(self.log_X0 + S)
+        return theta, V
+
+    def start(self, diagonal: Array) -> Array:
+        """Return the multipliers that are exact for a diagonal ``X0``."""
+        return np.log(diagonal / self.X0.diagonal(axis1=1, axis2=2))
+
+    def term(self, theta: Array) -> Array:
+        term = self.trace - np.exp(np.minimum(theta, _LARGEST_EXPONENT)).sum(axis=1)
+        return np.where(theta[:, -1] > _LARGEST_EXPONENT, -np.inf, term)
+
+    def eigenvalues(self, theta: Array) -> Array:
+        return np.exp(np.minimum(theta, _LARGEST_EXPONENT))
+
+    def derivative(self, theta: Array, V: Array) -> StackedDerivative:
+        top = theta[:, -1]
+        differences = exp_divided_differences(theta - top[:, None])
+        return _full_derivative(np.exp(top)[:, None, None] * differences, V)
+
+    def residual(self, a: Array, b: Array) -> Array:
+        return a * np.log(b / a)
+
+
+class StackedLogDet(StackedDivergence):
+    """``tr(X inv(X0)) - logdet(X inv(X0)) - n`` by ``X0 = L L'``; see :class:`bregopt.divergences.LogDet`."""
+
+    largest_order: ClassVar[int] = 250
+
+    def __init__(self, X0: Array) -> None:
+        super().__init__(X0)
+        self.L = np.linalg.cholesky(X0)
+
+    @property
+    def unit(self) -> Array:
+        return np.ones(len(self.L))
+
+    def value(self, X: Array) -> Array:
+        half = np.linalg.solve(self.L, X)
+        ratio = np.linalg.solve(self.L, np.swapaxes(half, 1, 2))
+        value: Array = ratio.trace(axis1=1, axis2=2) - _log_dets(ratio) - X.shape[1]
+        return value
+
+    def dual_term(self, S: Array) -> Array:
+        """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
+        return _log_dets(np.eye(S.shape[1]) - np.swapaxes(self.L, 1, 2) @ S @ self.L)
+
+
+def _log_dets(S: Array) -> Array:
+    """Return the logarithms of determinants; ``-inf`` for matrices that are not positive definite."""
+    S = (S + np.swapaxes(S, 1, 2)) / 2
+    try:
+        roots = np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        eigenvalues = np.linalg.eigvalsh(S)
+        inside = eigenvalues[:, 0] > 0
+        return np.where(inside, np.log(np.maximum(eigenvalues, TINY)).sum(axis=1), -np.inf)
+    log_dets: Array = 2 * np.log(roots.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    return log_dets
+
+
+def _full_derivative(differences: Array, V: Array) -> StackedDerivative:
+    """Return the derivatives by the divided differences of ``f`` (Daletskii and Krein)."""
+    B = len(V)
+    return StackedDerivative(V, V, differences / 2, np.zeros(B), np.ones(B))
+
+
+STACKED: dict[str, type[StackedDivergence]] = {
+    "frobenius": StackedFrobenius,
+    "von_neumann": StackedVonNeumann,
+    "logdet": StackedLogDet,
+}

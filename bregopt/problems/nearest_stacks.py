@@ -1,0 +1,139 @@
+"""Nearest correlation and psd matrices of a stack, as problems of the stacked method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.divergences import Divergence
+from bregopt.divergences.stacks import STACKED
+from bregopt.errors import DataWarning
+from bregopt.io.matrix_stacks import MatrixStack, read_stack
+from bregopt.linalg import is_definite
+from bregopt.problems.nearest_arguments import covariance_message
+from bregopt.problems.objective import divergence_class
+from bregopt.problems.solutions import Solutions
+from bregopt.problems.stack_arguments import Argument, argument, stack_rows
+from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stacks import Slice, solve_stack
+from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.solution import Solution
+
+__all__ = ["nearest_correlations", "nearest_psds"]
+
+_MOST_ENTRIES = 5_000  # fixed or bounded entries beyond which a stack takes no less time than a loop
+
+
+def nearest_correlations(
+    single: Callable[..., Any],
+    A: Any,
+    divergence: str,
+    given: Mapping[str, Any],
+    options: dict[str, Any],
+) -> Solutions:
+    """Return the nearest correlation matrices.
+
+    Parameters
+    ----------
+    single : callable
+        :func:`bregopt.nearest_correlation`.
+    A : stack of matrices
+    divergence : str
+    given : mapping
+        Its arguments that may be shared or one for each matrix.
+    options : dict
+    """
+    kind, matrices = divergence_class(divergence), read_stack(A, "A")
+    arguments = {
+        name: argument(value, name, matrices.keys, name not in ("weights", "fixed"))
+        for name, value in given.items()
+    }
+
+    def make(own: Array, positions: IntArray, notes: Warnings) -> Slice:
+        return _correlations(own, positions, matrices, kind, arguments, notes)
+
+    def alone(k: int) -> Solution:
+        own = {name: each.of(k) for name, each in arguments.items()}
+        own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
+        solution: Solution = single(matrices.one(k), divergence, **own, **options)
+        return solution
+
+    return solve_stack(matrices, divergence, make, alone, options)
+
+
+def nearest_psds(
+    single: Callable[..., Any],
+    A: Any,
+    constraints: Sequence[Any],
+    divergence: str,
+    options: dict[str, Any],
+) -> Solutions:
+    """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
+    kind, matrices = divergence_class(divergence), read_stack(A, "A")
+
+    def make(own: Array, positions: IntArray, notes: Warnings) -> Slice:
+        places = _accepted(own, kind)
+        none, bounds = np.zeros(0, dtype=np.intp), np.zeros((len(places), 0))
+        stack = EntryStack(STACKED[divergence](own[places]), none, none, bounds, bounds)
+        return Slice(stack, places, lambda solved, X, y: (X, [()] * len(solved)))
+
+    def alone(k: int) -> Solution:
+        solution: Solution = single(matrices.one(k), constraints, divergence, **options)
+        return solution
+
+    return solve_stack(matrices, divergence, None if constraints else make, alone, options)
+
+
+def _accepted(A: Array, kind: type[Divergence]) -> IntArray:
+    """Return the indices of the matrices that the divergence takes."""
+    if not kind.definite_start:
+        return np.arange(len(A))
+    return np.flatnonzero([is_definite(own) for own in A])
+
+
+def _correlations(
+    A: Array,
+    positions: IntArray,
+    matrices: MatrixStack,
+    kind: type[Divergence],
+    arguments: Mapping[str, Argument],
+    notes: Warnings,
+) -> Slice:
+    """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
+    labels = [matrices.labels(k) for k in positions.tolist()]
+    rows = stack_rows(A, positions, labels, kind, arguments)
+    many = len(rows.i) > _MOST_ENTRIES
+    places = np.flatnonzero(~rows.refused & (not many))
+    places = places[_accepted(A[places], kind)]
+    rows, n = rows[places], A.shape[1]
+    if kind.quadratic:
+        for k, diagonal in zip(positions[places], A[places].diagonal(axis1=1, axis2=2), strict=True):
+            message = covariance_message(diagonal, labels[0])
+            if message is not None:
+                notes.add(int(k), message, DataWarning)
+    diagonal = np.arange(n)
+    s, t = rows.s, rows.t[:, None]
+    Y0 = A[places]
+    if (s != 1).any() or t.any():
+        Y0[:, diagonal, diagonal] -= t
+        Y0 = s[:, :, None] * Y0 * s[:, None, :]
+    i, j = np.append(diagonal, rows.i), np.append(diagonal, rows.j)
+    scale = s[:, i] * s[:, j]
+    one = np.broadcast_to(1 - t, s.shape)
+    lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (rows.lo, rows.hi))
+
+    def restored(solved: IntArray, Y: Array, y: Array) -> tuple[Array, Sequence[Any]]:
+        own = rows[solved]
+        duals = own.duals(y * scale[solved])
+        if not own.t.any() and (own.s == 1).all():
+            return Y, duals
+        exact = Y.diagonal(axis1=1, axis2=2) == lo[solved][:, :n]
+        X = Y / (own.s[:, :, None] * own.s[:, None, :])
+        at = X[:, diagonal, diagonal] + own.t[:, None]
+        X[:, diagonal, diagonal] = np.where(exact, 1.0, at)
+        return X, duals
+
+    return Slice(EntryStack(STACKED[kind.name](Y0), i, j, lo, hi), places, restored)

@@ -1,0 +1,138 @@
+"""The answers to a stack of problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bregopt.arrays import Array, IntArray
+from bregopt.io.pandas_labels import Labels, labeled
+from bregopt.program import StopReason
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["ERROR", "Solutions"]
+
+ERROR = "error"  # the status of a problem whose data were refused
+
+
+@dataclass(frozen=True, eq=False)
+class Solutions:
+    """The answers to many problems, each with its own certificate: the plural of :class:`Solution`.
+
+    Each key gives a :class:`Solution`, and so does iteration in the order of the problems. Arrays have one
+    element for each problem and are read-only.
+
+    Attributes
+    ----------
+    keys : sequence
+        The keys of the problems: ``0 .. B-1`` for an array of shape ``(B, n, n)``, the keys of a dict, the
+        labels of the first level of a frame's index.
+    X : array of shape (B, n, n), dict, or DataFrame
+        The matrices, in the form in which the data were given. A problem without an answer has NaN, and None
+        in a dict.
+    status : array of str
+        As for a :class:`Solution`, and "error" where the data of a problem were refused.
+    value, dual_value, gap : array of float
+        Objectives, proven bounds and certified relative gaps.
+    primal_residual, dual_residual, error : array of float
+        As for a :class:`Solution`.
+    iterations : array of int
+    errors : dict from key to Exception
+        The reasons why data were refused.
+    timings : dict from str to float
+        Seconds: "total".
+    """
+
+    keys: Sequence[Hashable]
+    X: Any
+    status: NDArray[np.str_]
+    value: Array
+    dual_value: Array
+    gap: Array
+    primal_residual: Array
+    dual_residual: Array
+    error: Array
+    iterations: IntArray
+    errors: dict[Hashable, Exception]
+    timings: dict[str, float]
+    _matrices: Sequence[Any] = field(repr=False)
+    _labels: Sequence[Labels] = field(repr=False)
+    _duals: Sequence[Any] = field(repr=False)
+    _single: dict[int, Solution] = field(repr=False)  # answers that one problem alone was solved for
+    _stop: str = field(repr=False)  # the reason why problems without an answer have none
+    _citation: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for value in (self.X, *self._matrices, *vars(self).values()):
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Solution]:
+        return map(self._solution, range(len(self)))
+
+    def __getitem__(self, key: Hashable) -> Solution:
+        count = len(self)
+        if isinstance(self.keys, range):
+            if isinstance(key, int | np.integer) and -count <= key < count:
+                return self._solution(int(key) % count)
+            raise IndexError(f"key is {key!r}; expected an integer from {-count} to {count - 1}")
+        if key not in self._places:
+            raise KeyError(f"{key!r} is none of the {count} keys")
+        return self._solution(self._places[key])
+
+    def __repr__(self) -> str:
+        counts = Counter(self.status.tolist())
+        gaps = self.gap[np.isfinite(self.gap)]
+        lines = [
+            f"bregopt solutions: {len(self)}",
+            f"  status     {', '.join(f'{count} {status}' for status, count in counts.most_common())}",
+            *([f"  gap        median {np.median(gaps):.1e}, largest {gaps.max():.1e}"] if len(gaps) else []),
+            *([f"  errors     {self._first_error}"] if self.errors else []),
+            f"  effort     {self.timings['total']:.3g} s",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def _first_error(self) -> str:
+        key, error = next(iter(self.errors.items()))
+        return f"the first at {key!r}: {error}"
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {key: k for k, key in enumerate(self.keys)}
+
+    def _solution(self, k: int) -> Solution:
+        """Return one answer."""
+        if k in self._single:
+            return self._single[k]
+        status = str(self.status[k])
+        refused = self.errors.get(self.keys[k])
+        reason = StopReason.CONVERGED.value if status == Status.OPTIMAL else self._stop
+        solution = Solution(
+            status=status,
+            stop_reason=reason if refused is None else f"{type(refused).__name__}: {refused}",
+            value=float(self.value[k]),
+            X=self._matrices[k],
+            u={},
+            duals=self._duals[k],
+            dual_value=float(self.dual_value[k]),
+            gap=float(self.gap[k]),
+            primal_residual=float(self.primal_residual[k]),
+            dual_residual=float(self.dual_residual[k]),
+            error=float(self.error[k]),
+            iterations=int(self.iterations[k]),
+            timings={"total": self.timings["total"] / len(self)},
+            solver="bregman" if refused is None else "none",
+            history={},
+            citation=self._citation,
+        )
+        return labeled(solution, self._labels[k])

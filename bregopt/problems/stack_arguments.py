@@ -1,0 +1,210 @@
+"""Arguments of :func:`bregopt.nearest_correlation` for a stack: shared by its matrices, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.divergences import Divergence
+from bregopt.io.matrix_stacks import is_stack, read_stack
+from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.problems.nearest_arguments import (
+    bounded_entries,
+    entry_bounds,
+    fixed_pairs,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
+
+__all__ = ["Argument", "StackRows", "argument", "stack_rows"]
+
+_KEYS_SHOWN = 3  # in messages
+_BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """One argument: the value that all matrices share, or a function from positions to values."""
+
+    name: str
+    shared: Any = None
+    own: Callable[[int], Any] | None = None
+
+    def of(self, k: int) -> Any:
+        """Return the value for the matrix in position `k`."""
+        return self.shared if self.own is None else self.own(k)
+
+    def read(
+        self, positions: IntArray, labels: Sequence[Labels], reader: Callable[[Any], Any]
+    ) -> tuple[list[Any], Mask]:
+        """Return the values as `reader` makes them, one if it is shared, and a mask of the refused ones.
+
+        A refused value is None. Of the first accepted one there is a copy in its place, such that arrays of
+        the values can be stacked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the shared value is bad.
+        """
+        if self.own is None:
+            own = labels_of(self.shared, self.name)
+            other = [own is not None and each is not None and not own.equals(each) for each in labels]
+            return [reader(self.shared)], np.array(other, dtype=bool)
+        values: list[Any] = []
+        for k, each in zip(positions, labels, strict=True):
+            try:
+                values.append(reader(aligned(self.own(int(k)), each, self.name)))
+            except (TypeError, ValueError):
+                values.append(None)
+        refused = np.array([value is None for value in values])
+        usual = next((value for value in values if value is not None), reader(None))
+        return [usual if value is None else value for value in values], refused
+
+
+def argument(value: Any, name: str, keys: Sequence[Hashable], of_numbers: bool = False) -> Argument:
+    """Return an argument, with a value for each matrix or for all.
+
+    A dict, a frame with an index of two levels and an array of shape ``(B, n, n)`` have one for each; with
+    `of_numbers` an array of shape ``(B,)`` or a Series has, too.
+
+    Raises
+    ------
+    ValueError
+        If it is of other matrices than those of the stack.
+    """
+    if value is None or isinstance(value, str):
+        return Argument(name, value)
+    if is_stack(value):
+        stack = read_stack(value, name, real=False)
+        places = _places(stack.keys, keys, name)
+        return Argument(name, own=lambda k: stack.one(places[k]))
+    if of_numbers and np.ndim(value) == 1:
+        series = is_pandas(value, "Series")
+        places = _places(tuple(value.index) if series else range(len(value)), keys, name, series)
+        numbers = np.asarray(value)
+        return Argument(name, own=lambda k: numbers[places[k]])
+    return Argument(name, value)
+
+
+def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, named: bool = True) -> list[int]:
+    """Return the places of the keys among those found; positions if those found have no names."""
+    named = named and not isinstance(found, range)
+    at = {key: k for k, key in enumerate(found)} if named else {key: k for k, key in enumerate(keys)}
+    lacking, spare = [key for key in keys if key not in at], len(found) - len(keys)
+    if lacking or spare:
+        absent = f"; it lacks {', '.join(map(repr, lacking[:_KEYS_SHOWN]))}" if lacking else ""
+        raise ValueError(f"{name} has values for {len(found)} matrices, A has {len(keys)}{absent}")
+    return [at[key] for key in keys]
+
+
+@dataclass(frozen=True, eq=False)
+class StackRows:
+    """The rows of nearest correlation problems of one order ``n``, in terms of ``X``.
+
+    Parameters
+    ----------
+    t : array of shape (b,)
+        Lower bounds on the eigenvalues.
+    s : array of shape (b, n)
+        Roots of the weights.
+    i, j : int array of shape (k,)
+        Entries above the diagonal that are fixed or bounded in one of the problems, in the order of the rows.
+    lo, hi : array of shape (b, k)
+    fixed, bounded : boolean array of shape (b, k)
+    refused : boolean array of shape (b,)
+        The problems with bad arguments.
+    """
+
+    t: Array
+    s: Array
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
+    fixed: Mask
+    bounded: Mask
+    refused: Mask
+
+    def __getitem__(self, which: IntArray) -> StackRows:
+        """Return the rows of some of the problems."""
+        parts = {name: getattr(self, name)[which] for name in _BY_PROBLEM}
+        return replace(self, **parts)
+
+    def duals(self, y: Array) -> list[tuple[Array, ...]]:
+        """Return the duals of the single solve's constraints: the diagonal, fixed and bounded entries."""
+        n, v = self.s.shape[1], -y + 0.0
+        if len(self.i) == 0:
+            return [(own,) for own in v]
+        parts = zip(v[:, :n], v[:, n:], self.fixed, self.bounded, strict=True)
+        return [
+            (diagonal, *(off[mask] for mask in (fixed, bounded) if mask.any()))
+            for diagonal, off, fixed, bounded in parts
+        ]
+
+
+def stack_rows(
+    A: Array,
+    positions: IntArray,
+    labels: Sequence[Labels],
+    kind: type[Divergence],
+    arguments: Mapping[str, Argument],
+) -> StackRows:
+    """Return the rows for matrices of one order, an array of shape ``(b, n, n)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shared argument is bad.
+    """
+    n, b = A.shape[1], len(A)
+    readers: dict[str, Callable[[Any], Any]] = {
+        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value, kind)),
+        "weights": lambda value: _row_weights(value, n, kind),
+        "fixed": lambda value: _mask(value, n),
+        "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
+        "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
+    }
+    if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
+        _check_shared(arguments, n, kind)
+    refused, read = np.zeros(b, dtype=bool), {}
+    for name, reader in readers.items():
+        values, bad = arguments[name].read(positions, labels, reader)
+        read[name], refused = np.stack(values), refused | bad
+    t, s = np.broadcast_to(read["min_eigenvalue"], b), np.broadcast_to(read["weights"], (b, n))
+    limit = 1 - t[:, None]
+    above = np.triu(np.ones((n, n), dtype=bool), 1)
+    lower, upper, mask = read["lower"], read["upper"], read["fixed"] & above
+    acting = ((lower > -limit[:, :, None]) | (upper < limit[:, :, None])) & above & ~mask
+    i, j = np.nonzero(mask.any(axis=0) | acting.any(axis=0))
+    lo, hi = (np.broadcast_to(end[:, i, j], (b, len(i))) for end in (lower, upper))
+    fixed, bounded = (np.broadcast_to(which[:, i, j], (b, len(i))) for which in (mask, acting))
+    own = A[:, i, j]
+    wrong = (fixed & ~(np.abs(own) <= limit)) | (bounded & ((lo > hi) | (lo > limit) | (hi < -limit)))
+    lo = np.where(fixed, own, np.where(bounded, lo, -np.inf))
+    hi = np.where(fixed, own, np.where(bounded, hi, np.inf))
+    return StackRows(t, s, i, j, lo, hi, fixed, bounded, refused | wrong.any(axis=1) | (s == 0).any(axis=1))
+
+
+def _check_shared(arguments: Mapping[str, Argument], n: int, kind: type[Divergence]) -> None:
+    """Refuse bounds that cross, or that no entry can reach."""
+    lower, upper, fixed = (arguments[name].shared for name in ("lower", "upper", "fixed"))
+    t = least_eigenvalue(arguments["min_eigenvalue"].shared, kind)
+    bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
+
+
+def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:
+    """Return the roots of the weights of rows, zero if the weights are those of entries."""
+    s, H = row_and_entry_weights(value, n, kind)
+    return s if H is None else np.zeros(n)
+
+
+def _mask(value: Any, n: int) -> Mask:
+    """Return the mask of the fixed entries above the diagonal."""
+    mask = np.zeros((n, n), dtype=bool)
+    mask[fixed_pairs(value, n)] = True
+    return mask

@@ -1,0 +1,204 @@
+"""Newton's method on the duals of a stack of problems, each step in a few calls for the whole stack.
+
+The method is that of :mod:`bregopt.routes.projection.dual_newton` for rows on single entries. A problem
+leaves the stack when its certificate meets the tolerance, or when it stalls. Stalled problems have no answer
+here: the caller solves them one by one, where infeasibility is proven.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.certify.stacks import relative_gap, row_residual
+from bregopt.clock import checkpoint
+from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.projection.stacked_answer import StackedAnswer, certified, joined, scaled
+from bregopt.routes.projection.stacked_hessian import (
+    hessian_diagonal,
+    hessian_product,
+    stacked_conjugate_gradients,
+)
+from bregopt.routes.projection.tuning import ProjectionTuning
+
+__all__ = ["spectral_newton"]
+
+# Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
+_STEPS = 20
+_TESTED = (2, 4, 8)  # steps at which infeasible problems leave the stack
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """Multipliers, the spectra of their matrices, and the values of the dual functions."""
+
+    y: Array
+    theta: Array
+    V: Array
+    activity: Array
+    dual: Array
+
+    def __getitem__(self, which: IntArray | Mask) -> _Points:
+        return _Points(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    def replaced(self, which: IntArray, new: _Points) -> None:
+        """Overwrite some of the points."""
+        for f in fields(self):
+            getattr(self, f.name)[which] = getattr(new, f.name)
+
+
+def spectral_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
+    """Return the answers whose certificates meet `tol` after at most `limit` steps."""
+    limit = min(limit, _STEPS)
+    live = np.arange(len(stack))
+    y = np.zeros(stack.lo.shape)
+    if len(stack.i):
+        y[:, : stack.n] = stack.divergence.start(stack.lo[:, : stack.n])
+    at = _points(stack, y)
+    live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
+    found: list[StackedAnswer] = []
+    for step in range(limit + 1):
+        done, X = _near(stack, at, tol)
+        if len(done):
+            answer = certified(stack[done], X, at.y[done], live[done], tol, step)
+            found.append(answer)
+            live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
+        if step in _TESTED and not stack.alone:
+            live, stack, at = _kept(~_contradicts(stack, at.y), live, stack, at)
+        if len(live) == 0 or step == limit:
+            break
+        checkpoint()
+        moved = _advanced(stack, at, tuning)
+        live, stack, at = _kept(moved, live, stack, at)
+    return joined(found, stack)
+
+
+def _contradicts(stack: EntryStack, y: Array) -> Mask:
+    """Return the mask of problems that have no feasible point, as their multipliers prove.
+
+    The activity ``y'A(X)`` of feasible ``X`` is at least ``g(y)``, and at most the trace times the largest
+    eigenvalue of ``A*(y)``.
+    """
+    largest = np.maximum(np.linalg.eigvalsh(stack.adjoint(y))[:, -1], 0.0)
+    contradicts: Mask = stack.conjugate(y).sum(axis=1) > 1.01 * largest * stack.lo[:, : stack.n].sum(axis=1)
+    return contradicts
+
+
+def _kept(
+    which: Mask, live: IntArray, stack: EntryStack, at: _Points
+) -> tuple[IntArray, EntryStack, _Points]:
+    return (live, stack, at) if which.all() else (live[which], stack[which], at[which])
+
+
+def _points(stack: EntryStack, y: Array) -> _Points:
+    """Return the points of given multipliers; the dual value is ``-inf`` outside the domain."""
+    divergence = stack.divergence
+    theta, V = divergence.spectrum(stack.adjoint(y))
+    x = divergence.eigenvalues(theta)
+    activity = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
+    dual = stack.conjugate(y).sum(axis=1) + divergence.term(theta)
+    return _Points(y, theta, V, activity, dual)
+
+
+def _matrices(V: Array, x: Array) -> Array:
+    """Return ``V diag(x) V'``, exactly symmetric."""
+    half = V * np.sqrt(x)[:, None, :]
+    X = half @ np.swapaxes(half, 1, 2)
+    return (X + np.swapaxes(X, 1, 2)) / 2
+
+
+def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
+    """Return the indices of points that seem to meet the tolerance, and their matrices.
+
+    At the minimizer of the Lagrangian the gap is ``y'(a - b)``, which needs no matrix. For a squared distance
+    with rows on the diagonal alone it is that of the matrix scaled to satisfy them, which is of second order
+    in the violations.
+    """
+    n = stack.n
+    diagonal = at.activity[:, :n]
+    if stack.divergence.restores and stack.alone:
+        within = (np.abs(stack.lo - diagonal) <= np.sqrt(tol) * diagonal).all(axis=1)
+        near = np.flatnonzero(within)
+        own = stack[near]
+        X = scaled(own, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near])))
+        primal = own.divergence.value(X)
+        error = np.abs(primal - at.dual[near])
+        meets = relative_gap(own, primal, at.dual[near], error) <= tol
+        return near[meets], X[meets]
+    residual, missed = row_residual(stack, diagonal, at.activity)
+    primal = at.dual - stack.conjugate(at.y).sum(axis=1) + (at.y * at.activity).sum(axis=1)
+    error = np.abs(primal - at.dual) + (np.abs(at.y) * missed).sum(axis=1)
+    near = np.flatnonzero((relative_gap(stack, primal, at.dual, error) <= tol) & (residual <= tol))
+    return near, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near]))
+
+
+def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
+    """Move each point along Newton's direction, in place; return the mask of those that rose."""
+    derivative = stack.divergence.derivative(at.theta, at.V)
+    diagonal = hessian_diagonal(stack, derivative, tuning)
+    gradient, lower, upper = _gradient(stack, at)
+    target = np.clip(at.y + gradient / diagonal, lower, upper)
+    at_end = ((target == lower) | (target == upper)) & (stack.lo < stack.hi)
+    d = np.where(at_end, target - at.y, 0.0)
+    right = gradient.copy()
+    right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
+    right = right - hessian_product(stack, derivative, d) if d.any() else right
+    size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
+    unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
+    forcing = np.minimum(0.1, np.sqrt(size / np.maximum(unit, TINY)))
+    d += stacked_conjugate_gradients(
+        lambda v: hessian_product(stack, derivative, v),
+        np.where(at_end, 0.0, right),
+        diagonal,
+        forcing,
+        tuning.cg_steps,
+    )
+    moved = _searched(stack, at, gradient, d, (lower, upper), tuning.shortest_newton_step, tuning)
+    if not moved.all():
+        left = np.flatnonzero(~moved)
+        own, step = at[left], (gradient / diagonal)[left]
+        ends = lower[left], upper[left]
+        least = tuning.shortest_gradient_step
+        rose = _searched(stack[left], own, gradient[left], step, ends, least, tuning)
+        at.replaced(left, own)
+        moved[left] = rose
+    return moved
+
+
+def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Array, Array]:
+    """Return the gradient, and the range of the multipliers on the present side of each bound."""
+    y, a, free = at.y, at.activity, stack.lo == stack.hi
+    side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
+    nearest = np.where(free | (side > 0), stack.lo, stack.hi)
+    used = free | (side != 0)
+    gradient = np.where(used, np.where(used, nearest, 0.0) - a, 0.0)
+    lower = np.where(free | (side < 0), -np.inf, 0.0)
+    upper = np.where(free | (side > 0), np.inf, 0.0)
+    return gradient, lower, upper
+
+
+def _searched(
+    stack: EntryStack,
+    at: _Points,
+    gradient: Array,
+    d: Array,
+    ends: tuple[Array, Array],
+    least: float,
+    tuning: ProjectionTuning,
+) -> Mask:
+    """Move points along their projected steps to the first of sufficient increase (Armijo), in place."""
+    moved = np.zeros(len(stack), dtype=bool)
+    noise = tuning.newton_noise * (np.abs(at.dual) + stack.divergence.unit)
+    left, alpha = np.arange(len(stack)), 1.0
+    while len(left) and alpha > least:
+        y = np.clip(at.y[left] + alpha * d[left], ends[0][left], ends[1][left])
+        rise = (gradient[left] * (y - at.y[left])).sum(axis=1)
+        new = _points(stack if len(left) == len(stack) else stack[left], y)
+        enough = at.dual[left] + tuning.armijo_fraction * rise - noise[left]
+        taken = (rise > 0) & (new.dual >= enough)
+        at.replaced(left[taken], new[taken])
+        moved[left[taken]] = True
+        left, alpha = left[~taken], alpha / 2
+    return moved
