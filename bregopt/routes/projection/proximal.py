@@ -43,12 +43,16 @@ class _Point:
 
 def with_proximal_terms(program: Program, at: tuple[Array, ...] | None = None, mu: float = 1.0) -> Program:
     """Return the program with ``mu ||Z - Z_k||^2`` for matrices without a divergence; ``Z_k`` is in `at`."""
-    blocks = []
-    for b, block in enumerate(program.blocks):
+    if None not in program.divergences:
+        return program
+
+    def with_term(b: int, block: Block) -> Block:
+        if block.nearness is not None:
+            return block
         Z = np.zeros((block.n, block.n)) if at is None else at[b]
-        own = Nearness("frobenius", Z, mu) if block.nearness is None else block.nearness
-        blocks.append(replace(block, nearness=own))
-    return replace(program, blocks=tuple(blocks))
+        return replace(block, nearness=Nearness("frobenius", Z, mu))
+
+    return replace(program, blocks=tuple(with_term(b, block) for b, block in enumerate(program.blocks)))
 
 
 def proximal(solve: Method) -> Method:
