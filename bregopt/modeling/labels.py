@@ -19,13 +19,16 @@ def sum_label(first: str, second: str) -> str:
 
 
 def scaled_label(label: str, factor: Array) -> str:
-    """Return the label of a multiple; elementwise factors are left out."""
-    if factor.ndim or factor == 1:
+    """Return the label of a multiple; an array of factors is called ``A``."""
+    first = factor.flat[0]
+    if (factor != first).any():
+        return _short(f"A * {as_factor(label)}")
+    if first == 1:
         return label
-    if factor == -1 and label.startswith("-") and as_factor(label[1:]) == label[1:]:
+    if first == -1 and label.startswith("-") and as_factor(label[1:]) == label[1:]:
         return label[1:]
     label = as_factor(label)
-    return _short(f"-{label}" if factor == -1 else f"{float(factor):g} {label}")
+    return _short(f"-{label}" if first == -1 else f"{float(first):g} {label}")
 
 
 def as_factor(label: str) -> str:
