@@ -38,8 +38,10 @@ class Solutions:
         in a dict.
     status : array of str
         As for a :class:`Solution`, and "error" where the data of a problem were refused.
-    value, dual_value, gap : array of float
-        Objectives, proven bounds and certified relative gaps.
+    value : array of float
+        Objectives at the answers.
+    dual_value, gap : array of float
+        Proven bounds and certified relative gaps.
     primal_residual, dual_residual, error : array of float
         As for a :class:`Solution`.
     iterations : array of int
