@@ -30,6 +30,7 @@ __all__ = [
     "index_array",
     "positive_number",
     "rectangular",
+    "scattered",
     "span",
     "symmetric_matrix",
     "symmetrized",
@@ -287,3 +288,10 @@ def span(index: IntArray) -> IntArray | slice:
 def covers(index: IntArray | slice, m: int) -> bool:
     """Whether an index that :func:`span` returned is ``0 .. m-1`` in order."""
     return isinstance(index, slice) and index == slice(0, m)
+
+
+def scattered(index: IntArray, values: Array | float, size: int) -> Array:
+    """Return an array of zeros but for `values` at `index`, shape ``(size,)``."""
+    full = np.zeros(size)
+    full[index] = values
+    return full

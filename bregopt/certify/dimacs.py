@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify.point import least_eigenvalue, slack
+from bregopt.certify.slacks import least_eigenvalue, slack
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Rows

@@ -14,27 +14,23 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict, Unpack
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_FORMED, LARGEST_OPTIMUM, ROW_NOISE
-from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
+from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
+from bregopt.certify.residuals import box_residual, cone_residual, second_order_residual
+from bregopt.certify.slacks import least_eigenvalues, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
-from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Program
+from bregopt.program.lowrank import Matrix
+from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
-from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 
-__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor", "least_eigenvalue", "slack"]
-
-# Computed once for each program; dropped with it.
-_sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
+__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor"]
 
 
 class Known(TypedDict, total=False):
@@ -174,7 +170,7 @@ class PrimalDualPoint:
     @cached_property
     def cone_residual(self) -> float:
         """The relative distance of ``X`` from the cone, where no divergence keeps it inside."""
-        return _cone_residual(self.program, self.X)
+        return cone_residual(self.program, self.X)
 
     @cached_property
     def primal_residual(self) -> float:
@@ -182,7 +178,7 @@ class PrimalDualPoint:
         program = self.program
         residual = _row_residual(self)
         if program.k:
-            residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
+            residual = max(residual, box_residual(program, self.u), second_order_residual(program, self.u))
         if residual:
             residual *= divergence_factor(self)
         return max(residual, self.cone_residual, self.cap_violation.residual)
@@ -270,67 +266,6 @@ def _is_exact(trace: TraceBound | None) -> bool:
     return trace is not None and trace.exact
 
 
-def slack(
-    program: Program, b: int, y: Array, X: Matrix, faces: Sequence[Face] | None = None
-) -> Array | SparsePlusLowRank:
-    """Return ``C - A*(y)`` of a linear block; sparse plus low rank where ``X`` is large and a LowRank."""
-    block = program.blocks[b]
-    if isinstance(X, LowRank) and block.n > LARGEST_FORMED and faces is None:
-        own = _sparse_low_rank_programs(program)[b]
-        if own is not None:
-            return own.cost - own.rows.adjoint(y)
-    W = block.C - program.A.adjoint(y, b)
-    return W if faces is None else faces[b].compress(W)
-
-
-def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
-    """Return the smallest eigenvalue; if positive, it is replaced by zero unless `above_zero`.
-
-    A Cholesky factorization then replaces the eigenvalues.
-    """
-    if isinstance(S, SparsePlusLowRank):
-        return smallest_eigenvalue(S)
-    if len(S) == 0:  # the face of a matrix that the rows fix to zero
-        return 0.0
-    if not above_zero:
-        try:
-            np.linalg.cholesky(S)
-        except np.linalg.LinAlgError:
-            pass
-        else:
-            return 0.0
-    return float(np.linalg.eigvalsh(S)[0])
-
-
-def least_eigenvalues(
-    matrices: Sequence[Array | SparsePlusLowRank], above_zero: Sequence[bool]
-) -> list[float]:
-    """Return :func:`least_eigenvalue` of each matrix; arrays of equal shape are decomposed as one stack."""
-    found = [0.0] * len(matrices)
-    alike: dict[Any, list[int]] = {}
-    for k, (S, above) in enumerate(zip(matrices, above_zero, strict=True)):
-        alike.setdefault((S.shape, above) if isinstance(S, np.ndarray) else k, []).append(k)
-    for own in alike.values():
-        if len(own) == 1:
-            found[own[0]] = least_eigenvalue(matrices[own[0]], above_zero[own[0]])
-            continue
-        stack, above = np.stack([np.asarray(matrices[k]) for k in own]), above_zero[own[0]]
-        if stack.size and (above or not _all_definite(stack)):
-            eigenvalues = np.linalg.eigvalsh(stack)[:, 0]
-            for k, value in zip(own, eigenvalues.tolist(), strict=True):
-                found[k] = value if above else min(value, 0.0)
-    return found
-
-
-def _all_definite(stack: Array) -> bool:
-    """Whether every matrix of a stack has a Cholesky factor."""
-    try:
-        np.linalg.cholesky(stack)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
 def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
     """Return the dual residual of the eigenvalue ``-miss``, relative to the scale of the costs.
 
@@ -382,23 +317,6 @@ def _row_residual(point: PrimalDualPoint) -> float:
     return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
 
 
-def _box_residual(program: Program, u: Array) -> float:
-    """Return the largest violation of the box, relative to the larger of its bound and the scale of u."""
-    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
-    column = program.column_sizes
-    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
-    end = np.where(u < program.u_lo, program.u_lo, program.u_hi)
-    size = np.maximum(usual, np.where(outside > 0, np.abs(end), 0.0))
-    return float((outside / size).max())
-
-
-def _second_order_residual(program: Program, u: Array) -> float:
-    """Return the largest violation of a second-order cone, relative to the scale of its axis."""
-    cones, column = program.cones, program.column_sizes[program.cones.axes]
-    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
-    return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
-
-
 def divergence_factor(point: PrimalDualPoint) -> float:
     """Return the size of ``X`` and ``u`` as a multiple of ``DIVERGENT`` times their scale, at least one.
 
@@ -411,34 +329,3 @@ def divergence_factor(point: PrimalDualPoint) -> float:
         return 1.0
     free = np.array([bound is None for bound in trace_bounds(program)], dtype=bool)
     return max(1.0, variables / usual, float(traces[free].max(initial=0.0)) / usual)
-
-
-def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
-    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside."""
-    own = [
-        X_b
-        for block, X_b in zip(program.blocks, X, strict=True)
-        if not (isinstance(X_b, LowRank) or _keeps_inside(block))
-    ]
-    averages = [float(np.trace(X_b)) / len(X_b) for X_b in own]
-    noisy = [X_b + CONE_NOISE * abs(a) * np.eye(len(X_b)) for X_b, a in zip(own, averages, strict=True)]
-    worst = 0.0
-    for smallest, average in zip(least_eigenvalues(noisy, [False] * len(own)), averages, strict=True):
-        if smallest < 0:
-            size = min(average, scale_of(program).primal)
-            worst = max(worst, -smallest / size if size > 0 else math.inf)
-    return worst
-
-
-def _keeps_inside(block: Block) -> bool:
-    """Whether the block's divergence declares that it is infinite outside the cone."""
-    if block.nearness is None:
-        return False
-    return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
-
-
-def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
-    if program not in _sparse_low_rank:
-        blocks = range(len(program.blocks))
-        _sparse_low_rank[program] = tuple(sparse_plus_low_rank(program, b) for b in blocks)
-    return _sparse_low_rank[program]

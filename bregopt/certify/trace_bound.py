@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
@@ -87,7 +87,7 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     for full in np.flatnonzero(support == n):
         w = W[[full]].data
         level = bool(equal[full] and w.max() - w.min() <= 1e-14 * w.max())
-        t = _scattered(program.m, at[[full]], 1 / w.min())
+        t = scattered(at[[full]], 1 / w.min(), program.m)
         best = _tighter(best, TraceBound(float(upper[full] / w.min()), level, t))
     single = np.flatnonzero(support == 1)
     i, w = W.indices[W.indptr[single]], W.data[W.indptr[single]]
@@ -98,7 +98,7 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
         tightest = order[first]
         row = single[tightest]
         value = float((upper[row] / w[tightest]).sum())
-        t = _scattered(program.m, at[row], 1 / w[tightest])
+        t = scattered(at[row], 1 / w[tightest], program.m)
         best = _tighter(best, TraceBound(value, bool(equal[row].all()), t))
     return best
 
@@ -120,12 +120,6 @@ def _diagonal_bound(program: Program, block: int) -> Array:
     row = np.repeat(np.arange(len(at)), np.diff(W.indptr))
     np.minimum.at(largest, W.indices, program.bounds.hi[at][row] / W.data)
     return largest
-
-
-def _scattered(m: int, rows: IntArray, value: Array | float) -> Array:
-    t = np.zeros(m)
-    t[rows] = value
-    return t
 
 
 def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.trace_bound import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
@@ -65,7 +65,7 @@ class OnFaces(Reduced):
         noise = (ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
-            y = _scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
+            y = scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
             y = self._lifted(y, costs=False)
             if is_farkas(self.whole, y):
                 return y
@@ -83,13 +83,13 @@ class OnFaces(Reduced):
 
     def restore(self, answer: Answer) -> Answer:
         """Return the answer with multipliers of all rows, and with those that are valid on the faces only."""
-        on_faces = _scattered(self.kept, answer.y, self.whole.m)
+        on_faces = scattered(self.kept, answer.y, self.whole.m)
         y = self._lifted(on_faces, costs=True)
         return replace(answer, y=y, y_on_faces=on_faces)
 
     def _lifted(self, y: Array, costs: bool, noise: float = SLACK_NOISE) -> Array:
         for exposure in reversed(self.exposures):
-            weight = _scattered(exposure.rows, exposure.weight, self.whole.m)
+            weight = scattered(exposure.rows, exposure.weight, self.whole.m)
             y = y - self._multiple(exposure, weight, y, costs, noise) * weight
         return y
 
@@ -174,12 +174,6 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     alone = program.bounds.hard & program.alone
     mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
     return mask
-
-
-def _scattered(rows: IntArray, value: Array, m: int) -> Array:
-    full = np.zeros(m)
-    full[rows] = value
-    return full
 
 
 def _symmetric(S: Array) -> Array:
