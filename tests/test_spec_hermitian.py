@@ -194,6 +194,76 @@ def test_damaged_specs_are_refused(tmp_path, old, new, message):
         bo.load_spec(tmp_path / "a.toml")
 
 
+# --- Random problems --------------------------------------------------------------------------------
+
+
+class Drawn:
+    """A random problem of a real, a Hermitian and an ordinary variable, with parameters."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.n = int(self.rng.integers(1, 4))
+        names = self.rng.permutation(["a b", "rho", "kron", "X", "é"]).tolist()
+        self.rho = bo.PSD(self.n, hermitian=True, name=names[0])
+        self.X = bo.PSD(2, name=names[1])
+        self.u, self.t = bo.Variable(2, name=names[2]), bo.Parameter(value=1.5, name=names[3])
+
+    def numbers(self, *shape):
+        A = self.rng.normal(size=shape)
+        return A if self.rng.random() < 0.25 else A + 1j * self.rng.normal(size=shape)
+
+    def hermitian(self):
+        A = self.numbers(self.n, self.n)
+        return A @ A.conj().T + np.eye(self.n)
+
+    def matrix(self):
+        """Return a Hermitian expression."""
+        C = self.numbers(self.n, self.n)
+        of_u = self.u[0] * np.eye(self.n) - self.t * np.ones((self.n, self.n))
+        kinds = [
+            lambda: self.rho - self.hermitian(),
+            lambda: C @ self.rho @ C.conj().T + of_u,
+            lambda: self.rho.T + self.rho.real,
+            lambda: bo.partial_transpose(bo.kron(self.rho, np.eye(2)), (self.n, 2), 0),
+            lambda: bo.partial_trace(bo.kron(np.array([[2, 1j], [-1j, 1]]), self.rho), (2, self.n), 1),
+        ]
+        return self.rng.choice(kinds)()
+
+    def row(self):
+        i, j = self.rng.integers(self.n, size=2)
+        F, c = self.matrix(), complex(self.numbers())
+        kinds = [
+            lambda: self.rho[i, j] == c,
+            lambda: c * F[0] - self.u[1] == self.numbers(F.shape[1]),
+            lambda: F >> self.u[0] * np.eye(F.shape[0]),
+            lambda: F << 9 * np.eye(F.shape[0]),
+            lambda: F[0, 0].real <= self.t,
+            lambda: bo.soft(F[0].imag >= self.X[0, 1], self.t, "hinge"),
+            lambda: bo.quad_form(self.numbers(2, self.n), self.rho) >= self.u,
+            lambda: bo.inner(self.hermitian(), self.rho) + bo.trace(self.X) == 3,
+            lambda: bo.lambda_max(self.rho) <= self.t,
+        ]
+        return self.rng.choice(kinds)()
+
+    def problem(self):
+        goals = [
+            lambda: bo.frobenius_div(self.rho, self.hermitian()),
+            lambda: self.t * bo.von_neumann_div(self.rho, self.hermitian()),
+            lambda: 0.5 * bo.logdet_div(self.rho, self.hermitian()) + bo.trace(self.X),
+            lambda: bo.inner(self.hermitian(), self.rho) + bo.sum(self.X),
+        ]
+        rows = [self.row() for _ in range(self.rng.integers(1, 5))]
+        return bo.Problem(bo.Minimize(self.rng.choice(goals)()), [bo.trace(self.rho) <= 5, *rows])
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_programs_are_the_same(tmp_path, seed):
+    problem = Drawn(seed).problem()
+    twin = read_again(problem, tmp_path)
+    assert numbers(twin) == numbers(problem)
+    assert [c.title for c in twin.constraints] == [c.title for c in problem.constraints]
+
+
 # --- Linear maps of atoms ----------------------------------------------------------------------------
 
 

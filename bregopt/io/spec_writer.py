@@ -188,6 +188,7 @@ class _SpecWriter:
         own = DIVERGENCES[t.divergence] in BUILT_IN
         arguments += [] if own else [f'divergence="{t.divergence}"']
         arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in parameters.items()]
+        arguments += [f"{key}={float(value)!r}" for key, value in t.options.items()]
         return f"{t.divergence if own else 'bregman'}_div({', '.join(arguments)})"
 
     def _matrix(self, value: Any, name: str) -> str:
