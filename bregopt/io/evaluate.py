@@ -1,8 +1,8 @@
 """Expressions of the modeling language written as text, evaluated without running any Python.
 
 The module :mod:`ast` parses the text, and only the nodes named here are evaluated. Everything else
-(attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with its place in the
-text.
+(other attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with
+its place in the text.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     text : str
-        Numbers, names, lists, ``+ - * / @``, subscripts, one comparison (``<=``, ``>=``, ``==``) and calls of
-        :data:`FUNCTIONS`, with keywords; strings only as values of keywords.
+        Numbers, also complex ones, names, lists, ``+ - * / @``, subscripts, the attributes ``T``, ``H``,
+        ``real`` and ``imag``, one comparison (``<=``, ``>=``, ``==``, ``>>``, ``<<``) and calls of
+        :data:`~bregopt.io.text_functions.FUNCTIONS`, with keywords; strings only as values of keywords.
     names : mapping from str to object
         Variables, and data: numbers, arrays, sparse arrays, ``LowRank``.
 
