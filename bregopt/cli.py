@@ -338,6 +338,11 @@ def _check_outputs(options: argparse.Namespace, problem: bo.Problem) -> None:
     if options.parts and not any(path.suffix.lower() in ("", ".json") for path in options.output):
         raise ValueError("argument --with is for a report; expected --output with a .json or -")
     for path in options.output:
-        if path.suffix.lower() == ".csv" and len(problem.matrices) > 1:
+        if path.suffix.lower() != ".csv":
+            continue
+        if len(problem.matrices) > 1:
             n = len(problem.matrices)
             raise ValueError(f"argument --output: {path} holds one matrix, the problem has {n}; use .npz")
+        if any(X.is_hermitian for X in problem.matrices):
+            X = problem.matrices[0].name
+            raise ValueError(f"argument --output: {path} holds real numbers, {X} is Hermitian; use .npz")

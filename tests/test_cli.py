@@ -129,6 +129,23 @@ def test_outputs_round_trip(tmp_path):
     assert json.loads(outputs[1].read_text())["value"] == pytest.approx(0.0, abs=1e-8)
 
 
+def test_complex_answers(tmp_path, capsys):
+    rho = bo.PSD(2, hermitian=True, name="rho")
+    start, corner = np.array([[1, 1j], [-1j, 2]]), rho[0, 1] == 0.25j
+    bo.Problem(bo.Minimize(bo.frobenius_div(rho, start)), [corner]).to_spec(tmp_path / "a.toml")
+    outputs = ["--output", tmp_path / "a.json", "--output", tmp_path / "x.npz"]
+    assert run("solve", tmp_path / "a.toml", *outputs, "--with", "X,duals") == 0
+    report, arrays = json.loads((tmp_path / "a.json").read_text()), np.load(tmp_path / "x.npz")
+    X = np.array(report["X"]["rho"]["real"]) + 1j * np.array(report["X"]["rho"]["imag"])
+    np.testing.assert_array_equal(X, arrays["X"])
+    np.testing.assert_allclose(X, [[1, 0.25j], [-0.25j, 2]], atol=1e-6)
+    dual = report["duals"][0]["value"]
+    assert dual["real"] + 1j * dual["imag"] == arrays["dual_0"]
+    capsys.readouterr()
+    assert run("solve", tmp_path / "a.toml", "--output", tmp_path / "a.csv") == 2
+    assert "rho is Hermitian; use .npz" in capsys.readouterr().err
+
+
 def test_csv_keeps_labels(tmp_path):
     (tmp_path / "A.csv").write_text(",bonds,shares\nbonds,1,1.5\nshares,1.5,1\n")
     assert run("solve", tmp_path / "A.csv", *NEAREST, "--output", tmp_path / "X.csv") == 0

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import peers
 import pytest
+import scipy.sparse as sp
 from languages import CVXPY, OURS
 
 import bregopt as bo
@@ -52,6 +53,9 @@ CONVEX = {
     "min": lambda m, p: -m.min(p.r) + 2 * m.norm2(p.x),
     "minimum": lambda m, p: -m.sum(m.minimum(p.r, 0.5)) + 0.1 * m.norm2(p.x),
     "lambda_min": lambda m, p: m.square(p.y) - m.lambda_min(p.F),
+    "matrix products": lambda m, p: m.max(
+        np.array([[1.0, 2.0], [0.0, 0.5]]) @ m.abs(p.R) @ np.array([[1.0], [0.5], [2.0]])
+    ),
     "max of abs": lambda m, p: m.max(m.abs(p.r)),
     "norm2 of abs": lambda m, p: m.norm2(m.abs(p.r)),
     "norm1 of pos": lambda m, p: m.norm1(m.pos(p.r)),
@@ -373,6 +377,10 @@ def test_values_are_those_of_numpy():
         2 * bo.norm1(x) - 3 + X[0, 0] / 2: 2 * np.abs(v).sum() - 3 + M[0, 0] / 2,
         np.ones(2) @ bo.abs(x)[:, 0]: np.abs(v)[:, 0].sum(),
         bo.abs(x)[0] @ np.eye(3)[:, :2]: np.abs(v)[0, :2],
+        np.arange(4.0).reshape(2, 2) @ bo.abs(x): np.arange(4.0).reshape(2, 2) @ np.abs(v),
+        bo.abs(x) @ np.arange(6.0).reshape(3, 2): np.abs(v) @ np.arange(6.0).reshape(3, 2),
+        np.array([1.0, -2.0]) @ bo.abs(x) @ np.ones(3): np.array([1.0, -2.0]) @ np.abs(v) @ np.ones(3),
+        bo.abs(x) @ sp.csr_array(np.eye(3)): np.abs(v),
         bo.sum(bo.square(x)): (v**2).sum(),
         bo.norm1(x) + x: np.abs(v).sum() + v,
         (bo.norm1(x) + x)[0, 1]: np.abs(v).sum() + v[0, 1],

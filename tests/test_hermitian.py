@@ -342,7 +342,7 @@ def test_matrix_inequality_of_a_partial_transpose(d):
     S = ppt.dual_value
     assert np.allclose(S, S.conj().T)
     assert np.linalg.eigvalsh(S)[0] > -1e-7
-    assert ppt.label == "partial_transpose(X, which=1) >> 0"
+    assert ppt.label == f"partial_transpose(X, [{d}, {d}], which=[1]) >> 0"
 
 
 @pytest.mark.parametrize("write", [lambda X, B: X - B >> 0, lambda X, B: B << X[:, :], lambda X, B: X >> B])

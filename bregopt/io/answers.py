@@ -57,7 +57,10 @@ def _npz(spec: Spec, solution: Solution, _: Collection[str]) -> bytes:
 
 
 def _json(spec: Spec, solution: Solution, parts: Collection[str]) -> bytes:
-    """Return status, values, certificate and timings, and these parts; null for what is not finite."""
+    """Return status, values, certificate and timings, and these parts; null for what is not finite.
+
+    Complex numbers are tables of their real and imaginary parts.
+    """
     names = ("status", "value", "dual_value", "gap", "residuals", "solver", "iterations", "timings")
     report = {name: getattr(solution, name) for name in names}
     if "X" in parts:
@@ -97,6 +100,8 @@ def _matrix(X: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, complex | np.ndarray) and np.iscomplexobj(value):
+        return {"real": _plain(np.real(value)), "imag": _plain(np.imag(value))}
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):

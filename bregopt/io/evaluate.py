@@ -1,8 +1,8 @@
 """Expressions of the modeling language written as text, evaluated without running any Python.
 
 The module :mod:`ast` parses the text, and only the nodes named here are evaluated. Everything else
-(attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with its place in the
-text.
+(other attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with
+its place in the text.
 """
 
 from __future__ import annotations
@@ -18,69 +18,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.errors import did_you_mean
-from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
-from bregopt.modeling.bounds import between, soft
-from bregopt.modeling.convex import elementwise, extremes
-from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
-from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
-from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
-from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+from bregopt.io.text_functions import FUNCTIONS
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.naming import Named
-from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
-from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["FUNCTIONS", "evaluate"]
+__all__ = ["evaluate"]
 
-
-def named(constraint: Any, name: str) -> Any:
-    """Give a constraint a name, and return it."""
-    if not isinstance(constraint, Named):
-        raise TypeError(f"{constraint!r} is no constraint; expected one to be named")
-    return constraint.named(name)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "LowRank": LowRank,
-    "abs": elementwise.abs,
-    "between": between,
-    "bmat": bmat,
-    "bregman_div": bregman_div,
-    "diag": diag,
-    "frobenius_div": frobenius_div,
-    "hstack": hstack,
-    "inner": inner,
-    "lambda_max": lambda_max,
-    "lambda_min": lambda_min,
-    "lambda_sum_largest": lambda_sum_largest,
-    "log_det": log_det,
-    "named": named,
-    "logdet_div": logdet_div,
-    "max": extremes.max,
-    "maximum": maximum,
-    "min": extremes.min,
-    "minimum": minimum,
-    "norm1": norm1,
-    "norm2": norm2,
-    "norm_inf": norm_inf,
-    "norm_nuc": norm_nuc,
-    "pos": pos,
-    "quad_form": quad_form,
-    "quad_over_lin": quad_over_lin,
-    "sigma_max": sigma_max,
-    "soft": soft,
-    "sq_distance": sq_distance,
-    "square": square,
-    "sum": sum,
-    "sum_squares": sum_squares,
-    "trace": trace,
-    "vstack": vstack,
-    "von_neumann_div": von_neumann_div,
-}
 
 _ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -100,6 +44,7 @@ _INEQUALITIES: dict[type[ast.AST], Callable[..., Any]] = {
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
 }
+_ATTRIBUTES = ("T", "H", "real", "imag")
 _LARGEST = {int: 2**63 - 1, float: sys.float_info.max}  # the largest constants that are read
 
 
@@ -109,8 +54,9 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     text : str
-        Numbers, names, lists, ``+ - * / @``, subscripts, one comparison (``<=``, ``>=``, ``==``) and calls of
-        :data:`FUNCTIONS`, with keywords; strings only as values of keywords.
+        Numbers, also complex ones, names, lists, ``+ - * / @``, subscripts, the attributes ``T``, ``H``,
+        ``real`` and ``imag``, one comparison (``<=``, ``>=``, ``==``, ``>>``, ``<<``) and calls of
+        :data:`~bregopt.io.text_functions.FUNCTIONS`, with keywords; strings only as values of keywords.
     names : mapping from str to object
         Variables, and data: numbers, arrays, sparse arrays, ``LowRank``.
 
@@ -168,12 +114,15 @@ class _Evaluator(ast.NodeVisitor):
             self._refuse(node, f"name {node.id!r} is not known{did_you_mean(node.id, self._names)}")
         return self._names[node.id]
 
-    def visit_Constant(self, node: ast.Constant) -> int | float:
+    def visit_Constant(self, node: ast.Constant) -> int | float | complex:
         value = node.value
         if isinstance(value, str):
             self._refuse(node, 'a string is only for keywords, such as penalty="hinge"')
-        if isinstance(value, bool) or not isinstance(value, int | float) or value > _LARGEST[type(value)]:
-            self._refuse(node, "expected a finite real number")
+        if isinstance(value, bool) or not isinstance(value, int | float | complex):
+            self._refuse(node, "expected a finite number")
+        size = value.imag if isinstance(value, complex) else value
+        if size > _LARGEST[type(size)]:
+            self._refuse(node, "expected a finite number")
         return value
 
     def visit_List(self, node: ast.List) -> Any:
@@ -187,9 +136,14 @@ class _Evaluator(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         value = self.visit(node.value)
-        if node.attr != "T" or not (isinstance(value, Operand) or _is_numbers(value)):
-            self._refuse(node, "Attribute is not part of the language of expressions, but for .T")
-        return self._apply(node, getattr, value, "T")
+        known = node.attr in _ATTRIBUTES and hasattr(type(value), node.attr)
+        if not known or not (isinstance(value, Operand) or _is_numbers(value)):
+            self._refuse(
+                node,
+                "Attribute is not part of the language of expressions, but for .T, and for .H, .real and "
+                ".imag of complex ones",
+            )
+        return self._apply(node, getattr, value, node.attr)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         return self._computed(node, node.op, node.operand)
@@ -278,7 +232,7 @@ class _Evaluator(ast.NodeVisitor):
 
 
 def _is_numbers(value: Any) -> bool:
-    return isinstance(value, int | float | np.ndarray | np.number) or sp.issparse(value)
+    return isinstance(value, int | float | complex | np.ndarray | np.number) or sp.issparse(value)
 
 
 def _pointed(line: str, column: int, message: str) -> str:

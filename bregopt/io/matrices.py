@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import finite_array
+from bregopt.arrays import complex_array, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.io.files import ARRAYS, read_bytes, read_text
 from bregopt.io.matrix_market import read_matrix_market
@@ -125,7 +125,7 @@ def _read_npy(path: Path, key: str | None) -> Table:
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return all arrays of an ``.npz`` file by name: finite real numbers, of any shape, also empty.
+    """Return all arrays of an ``.npz`` file by name: finite numbers and strings, of any shape, also empty.
 
     Raises as :func:`read_matrix` does.
     """
@@ -134,8 +134,8 @@ def read_arrays(path: Path) -> dict[str, Any]:
     archive, members = _archive(path)
     arrays = {name: _member(path, archive, member) for name, member in members.items()}
     for name, array in arrays.items():
-        if array.dtype.kind not in "biu":
-            finite_array(array, f"{name} of {path}")
+        if array.dtype.kind not in "biuU":
+            complex_array(array, f"{name} of {path}")
     return arrays
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.modeling.affine import Affine, Product
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
@@ -26,6 +27,8 @@ def check_object(item: Any) -> None:
     """Raise a ValueError if the parts of an object do not agree."""
     if isinstance(item, Affine):
         _check_affine(item)
+    elif isinstance(item, ComplexExpression):
+        _expect(item.imag.shape, item.real.shape, "imag")
     elif isinstance(item, Product):
         _check_product(item)
     elif isinstance(item, SecondOrderConstraint):

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from bregopt.errors import did_you_mean
 from bregopt.io.plain_checks import check_object
 from bregopt.modeling.affine import Product
+from bregopt.modeling.complex_expressions import ComplexEquality, ComplexExpression
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.expression import CurvedExpression, Term
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Expression, Operand
+from bregopt.modeling.hermitian_inequality import HermitianInequality
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.program.rows import FAMILIES, Coordinates
@@ -31,11 +33,15 @@ __all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "is_constant", "
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (*FAMILIES, Coordinates, Product, Expression, SecondOrderConstraint, MatrixInequality)
+    for cls in (
+        *(*FAMILIES, Coordinates, Product, Expression, ComplexExpression),
+        *(SecondOrderConstraint, MatrixInequality, ComplexEquality, HermitianInequality),
+    )
 }
 _IN_TEXT = (ConvexConstraint, CurvedExpression, Term, Atom)  # compared like plain data, but written as text
 
 RESERVED = {"class", "csr", "full", "name"}  # keys of the tables that are not mappings by names
+_SPARSE = {"csr", "shape"}
 _CSR = ("data", "indices", "indptr")
 _STARRED = inspect.Parameter.VAR_POSITIONAL
 
@@ -137,7 +143,7 @@ class PlainReader:
     arrays: Mapping[str, NDArray[Any]]
 
     def item(self, table: Mapping[str, Any]) -> Any:
-        """Return the object of a table, checked; without a class it is an expression.
+        """Return the object of a table, checked: without a class an expression or a sparse matrix.
 
         Raises
         ------
@@ -145,6 +151,8 @@ class PlainReader:
             If a class, field or name is unknown, a field is missing or of another kind, or shapes and indices
             do not agree.
         """
+        if set(table) == _SPARSE:
+            return self._csr(table["csr"], table["shape"])
         parts = dict(table)
         name = parts.pop("class", "Expression")
         if not isinstance(name, str) or name not in CLASSES:
@@ -185,7 +193,7 @@ class PlainReader:
             return value
         if "class" in value:
             return self.item(value)
-        if set(value) == {"csr", "shape"}:
+        if set(value) == _SPARSE:
             return self._csr(value["csr"], value["shape"])
         if set(value) == {"full", "shape"}:
             return np.full(_shape(value["shape"]), float(value["full"]))
@@ -220,6 +228,8 @@ _KINDS: dict[str, Any] = {
     "dict": dict,
     "Array": np.ndarray,
     "IntArray": np.ndarray,
+    "Expression": Expression,
+    "ComplexExpression": ComplexExpression,
 }
 _DTYPES = {"Array": "f", "IntArray": "i"}
 

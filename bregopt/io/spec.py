@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from bregopt.errors import did_you_mean
-from bregopt.io.evaluate import FUNCTIONS, evaluate
+from bregopt.io.evaluate import evaluate
 from bregopt.io.files import read_text
 from bregopt.io.matrices import Table
 from bregopt.io.plain_data import PlainReader
 from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
 from bregopt.io.spec_keys import KEYS, NAME, Errors, check_keys, is_name, typed
+from bregopt.io.text_functions import FUNCTIONS
+from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.psd import PSD
@@ -32,6 +34,7 @@ __all__ = ["KEYS", "Spec", "load_spec"]
 
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
+_OPERANDS = (PSD, HermitianPSD, Variable, Parameter)
 _FAILED = object()  # the value of a name whose own entry has an error
 
 
@@ -128,7 +131,8 @@ class _Reader:
         with at("parameters"):
             self._check_values(sections["parameters"])
         self._read("variables", sections["variables"], self._variable)
-        operands = {name: u for name, u in self._names.items() if isinstance(u, PSD | Variable | Parameter)}
+        declared = {name: u for name, u in self._names.items() if isinstance(u, _OPERANDS)}
+        operands = {name: getattr(u, "block", u) for name, u in declared.items()}
         plain = PlainReader(operands, self._arrays)
         self._read("expressions", sections["expressions"], lambda _, table: plain.item(_table(table)))
         problem = self._problem(sections["problem"])
@@ -197,11 +201,12 @@ class _Reader:
             if name not in table:
                 raise ValueError(f"{name!r} is given a value, but is no parameter{did_you_mean(name, table)}")
 
-    def _variable(self, name: str, value: Any) -> PSD | Variable:
+    def _variable(self, name: str, value: Any) -> PSD | HermitianPSD | Variable:
         table = _table(value)
         if "psd" in table:
             check_keys(table, "matrix")
-            return PSD(table["psd"], name=typed(table.get("name", name), str, "name"))
+            hermitian = typed(table.get("hermitian", False), bool, "hermitian")
+            return PSD(table["psd"], name=typed(table.get("name", name), str, "name"), hermitian=hermitian)
         check_keys(table, "variable", also=KEYS["matrix"])
         lower, upper = (self._number(table[end]) if end in table else None for end in ("lower", "upper"))
         return Variable(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.errors import did_you_mean
-from bregopt.io.evaluate import FUNCTIONS
+from bregopt.io.text_functions import FUNCTIONS
 
 __all__ = ["KEYS", "NAME", "Errors", "check_keys", "is_name", "typed"]
 
@@ -23,7 +23,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "file": ("file", "key", "low_rank"),
     "factor": ("factor",),
     "parameter": ("shape", "value", "name"),
-    "matrix": ("psd", "name"),
+    "matrix": ("psd", "hermitian", "name"),
     "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
     "problem": ("minimize", "maximize", "subject_to"),
 }

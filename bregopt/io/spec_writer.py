@@ -22,12 +22,14 @@ from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec_keys import is_name
 from bregopt.io.toml_text import toml_text
 from bregopt.modeling.affine import Affine
+from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import Term
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.psd import PSD
@@ -43,7 +45,7 @@ def write_spec(
     path: str | Path,
     objective: Minimize,
     constraints: Sequence[Any],
-    operands: Sequence[PSD | Variable | Parameter],
+    operands: Sequence[PSD | HermitianPSD | Variable | Parameter],
 ) -> None:
     """Write a declared problem; :meth:`bregopt.Problem.to_spec` has the details."""
     path = Path(path)
@@ -62,10 +64,11 @@ def write_spec(
 class _SpecWriter:
     """Collects the tables and the arrays of a spec."""
 
-    def __init__(self, operands: Sequence[PSD | Variable | Parameter]) -> None:
+    def __init__(self, operands: Sequence[PSD | HermitianPSD | Variable | Parameter]) -> None:
         self.arrays: dict[str, Any] = {}
-        self._names = _named(operands)
-        self._operands = {name: operand for operand, name in self._names.items()}
+        declared = _named(operands)
+        self._operands = {name: operand for operand, name in declared.items()}
+        self._names = {getattr(operand, "block", operand): name for operand, name in declared.items()}
         self._plain = PlainWriter(self._names, self.arrays)
         self._expressions: dict[str, dict[str, Any]] = {}
 
@@ -85,7 +88,8 @@ class _SpecWriter:
     def _variable(self, name: str, u: PSD | Variable) -> dict[str, Any]:
         called = {} if u.name == name else {"name": u.name}
         if isinstance(u, PSD):
-            return {"psd": u.n, **called}
+            hermitian = {"hermitian": True} if u.whole.is_hermitian else {}
+            return {"psd": u.whole.n, **hermitian, **called}
         table: dict[str, Any] = {"shape": list(u.shape)} if u.shape else {}
         for side, end in (("lower", u.lower), ("upper", u.upper)):
             if np.isfinite(end).any():
@@ -110,7 +114,7 @@ class _SpecWriter:
             return float(array.flat[0])
         return self._array(array, name)
 
-    def _array(self, array: NDArray[Any], name: str) -> str:
+    def _array(self, array: Any, name: str) -> str:
         name = self._free(name)
         self.arrays[name] = array
         return name
@@ -144,27 +148,47 @@ class _SpecWriter:
 
     def _mapped(self, t: Term, shape: tuple[int, ...], text: str) -> str:
         """Return the text of a matrix times an atom: a number for each row of a scalar, or a product."""
-        matrix, atom = t.matrix.toarray(), t.atom
+        matrix, atom = t.matrix, t.atom
         if not atom.shape:
-            return f"{self._array(matrix.reshape(shape), 'weights')} * {text}"
-        if len(atom.shape) > 1 or len(shape) > 1:
-            raise TypeError(
-                f"{t.label} cannot be written to a spec: it maps an array of {len(atom.shape)} axes"
-            )
-        return f"{self._array(matrix if shape else matrix[0], 'map')} @ {text}"
+            return f"{self._array(matrix.toarray().reshape(shape), 'weights')} * {text}"
+        if not shape and (matrix.toarray() == 1).all():
+            return f"sum({text})"
+        if not shape and len(atom.shape) == 1:
+            return f"{self._array(matrix.toarray()[0], 'map')} @ {text}"
+        if len(shape) == len(atom.shape) == 1:
+            return f"{self._sparse(matrix, 'map')} @ {text}"
+        return f"linear_map({self._sparse(matrix, 'map')}, {text}{f', shape={list(shape)}' if shape else ''})"
+
+    def _sparse(self, matrix: Any, name: str) -> str:
+        """Return the name of a sparse matrix."""
+        name = self._free(name)
+        self._expressions[name] = self._plain.value(matrix, name)
+        return name
 
     def _atom(self, atom: Atom) -> str:
-        arguments = [self._curved(a, "argument") for a in atom.arguments]
-        more = [name for name in signature(type(atom)).parameters if name not in ("arguments", "shape")]
+        arguments = [self._argument(a, getattr(atom, "copies", 1)) for a in atom.arguments]
+        own = ("arguments", "shape", "copies")
+        more = [name for name in signature(type(atom)).parameters if name not in own]
         arguments += [repr(getattr(atom, name)) for name in more if hasattr(atom, name)]
         return f"{atom.name}({', '.join(arguments)})"
 
+    def _argument(self, a: Any, copies: int) -> str:
+        """Return the text of an argument of an atom; of a real form that of the complex matrix."""
+        if copies == 1 or isinstance(a, PSD):
+            return self._curved(a, "argument")
+        p, q = (size // copies for size in a.shape)
+        return self._named_data(ComplexExpression(a[:p, :q], a[p:, :q], a.label), "argument")
+
     def _divergence(self, t: DivergenceAtom) -> str:
-        X = self._names[t.X]
-        arguments = [X, self._matrix(t.X0, f"X0_{X}")]
+        X, n = self._names[t.X], t.X.whole.n
+        arguments = [X, self._matrix(t.X.of_block(t.X0), f"X0_{X}")]
+        parameters = t.parameters
+        if t.X.whole.is_hermitian:  # whose weights are those of the real form
+            parameters = {key: part[:n, :n] for key, part in parameters.items()}
         own = DIVERGENCES[t.divergence] in BUILT_IN
         arguments += [] if own else [f'divergence="{t.divergence}"']
-        arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in t.parameters.items()]
+        arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in parameters.items()]
+        arguments += [f"{key}={float(value)!r}" for key, value in t.options.items()]
         return f"{t.divergence if own else 'bregman'}_div({', '.join(arguments)})"
 
     def _matrix(self, value: Any, name: str) -> str:
@@ -177,6 +201,9 @@ class _SpecWriter:
 
     def _constraint(self, k: int, c: Any) -> str:
         text = self._unnamed(k, c)
+        axes = [_labels(axis) for axis in getattr(c, "axes", None) or ()]
+        if axes and all(axis is not None for axis in axes):
+            text = f"labeled({text}, {', '.join(self._array(axis, f'labels{k}') for axis in axes)})"
         return text if c.name is None else f"named({text}, name={json.dumps(c.name, ensure_ascii=False)})"
 
     def _unnamed(self, k: int, c: Any) -> str:
@@ -186,7 +213,7 @@ class _SpecWriter:
             return f"lambda_max({self._names[c.X]}) <= {cap}"
         if isinstance(c, ConvexConstraint) and not self._means(c.label, c):
             return f"{self._curved(c.body, f'body{k}')} <= 0.0"
-        if not isinstance(c, Constraint):
+        if type(c) is not Constraint:
             return c.label if self._means(c.label, c) else self._named_data(c, f"constraint{k}")
         text = self._comparison(k, c)
         if c.penalty is None:
@@ -248,7 +275,7 @@ class _SpecWriter:
         return name
 
 
-def _named(operands: Sequence[PSD | Variable | Parameter]) -> dict[Any, str]:
+def _named(operands: Sequence[PSD | HermitianPSD | Variable | Parameter]) -> dict[Any, str]:
     """Return a name for each operand: its own where it is one, and nobody else's."""
     names: dict[Any, str] = {}
     for operand in operands:
@@ -261,6 +288,13 @@ def _named(operands: Sequence[PSD | Variable | Parameter]) -> dict[Any, str]:
             names[operand] = next(name for name in free if name not in taken)
             taken.add(names[operand])
     return {operand: names[operand] for operand in operands}
+
+
+def _labels(axis: Any) -> NDArray[Any] | None:
+    """Return labels as an array of strings or of numbers, None if they are of another kind."""
+    labels = list(axis)
+    alike = {type(label) for label in labels} in ({str}, {int})
+    return np.array(labels) if alike else None
 
 
 def _scaled(weight: float, text: str) -> str:

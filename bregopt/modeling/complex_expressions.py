@@ -183,6 +183,8 @@ class ComplexEquality(Constraint):
 
     Attributes
     ----------
+    difference : ComplexExpression
+        ``left - right``.
     dual_value : complex or array of the shape of the sides, or None
         The ``v`` of the Lagrangian ``f + Re <v, left - right>``, as in CVXPY.
     """
@@ -190,7 +192,7 @@ class ComplexEquality(Constraint):
     may_be_soft = False
 
     def __init__(self, difference: ComplexExpression, label: str) -> None:
-        self._shape, self._label = difference.shape, label
+        self.difference, self._label = difference, label
         self._is_hermitian = is_hermitian(difference)
         parts = hermitian_parts(difference) if self._is_hermitian else [difference.real, difference.imag]
         body = stacked(parts)
@@ -205,10 +207,10 @@ class ComplexEquality(Constraint):
     def dual_from_multiplier(self, y: Array) -> Any:
         """Return the complex dual from the multipliers of the rows."""
         if self._is_hermitian:
-            return hermitian_from_parts(-y, self._shape[0])
+            return hermitian_from_parts(-y, self.difference.shape[0])
         real, imag = np.split(-y, 2)
-        dual = (real + 1j * imag).reshape(self._shape)
-        return dual if self._shape else complex(dual)
+        dual = (real + 1j * imag).reshape(self.difference.shape)
+        return dual if self.difference.shape else complex(dual)
 
 
 def is_hermitian(F: ComplexExpression) -> bool:
@@ -285,7 +287,7 @@ def _text(side: Any) -> str:
         return e.label
     first = e.real.constant[0] + 1j * e.imag.constant[0]
     same = (e.real.constant == first.real).all() and (e.imag.constant == first.imag).all()
-    return "B" if not same else f"{first:g}" if first.imag else f"{first.real:g}"
+    return "B" if not same else f"{first + 0.0:g}" if first.imag else f"{first.real:g}"
 
 
 def _joined(first: str, sign: str, second: str) -> str:

@@ -24,6 +24,8 @@ class HermitianInequality(Constraint):
 
     Attributes
     ----------
+    F : ComplexExpression
+        Of shape ``(n, n)``.
     dual_value : complex array of shape (n, n), or None
         The Hermitian psd ``S`` of the Lagrangian ``f - tr(S F)``.
 
@@ -41,7 +43,7 @@ class HermitianInequality(Constraint):
                 f"{label} is about a matrix of shape {F.shape} that is not Hermitian; "
                 "if its Hermitian part is meant write (F + F.H) / 2"
             )
-        self._label, self.n = label, F.shape[0]
+        self.F, self._label, self.n = F, label, F.shape[0]
         slack: Any = PSD(self.n, hermitian=True)
         slack.block.name = f"{slack.name}, the slack of {label}"
         slack.block.is_slack = True

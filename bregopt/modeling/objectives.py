@@ -284,7 +284,8 @@ def _divergence_at_parameters(
                 f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape {X.shape}"
             )
     current = partial(_current_divergence, name, X, X0, complement, rank_tol, parameters)
-    return curved(DivergenceAtom(name, X, X0, parameters, current))
+    options = {} if complement is None else {"complement": complement, "rank_tol": rank_tol}
+    return curved(DivergenceAtom(name, X, X0, parameters, current, options=options))
 
 
 def _current_divergence(

@@ -192,7 +192,9 @@ class Problem:
         """Write the problem to a spec file, which :func:`bregopt.load_spec` reads.
 
         Its structure is readable TOML; its arrays are in an ``.npz`` file beside it, of the same name. The
-        program of the problem that is read back has the same numbers, bit by bit.
+        program of the problem that is read back has the same numbers, bit by bit; an atom that
+        stands in several places is read back as several. Labels of rows are kept if they are strings or
+        integers.
 
         Parameters
         ----------

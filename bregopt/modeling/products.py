@@ -19,7 +19,7 @@ from bregopt.modeling.affine import Affine, Product
 from bregopt.modeling.labels import as_factor
 from bregopt.program.rows import Bilinear, Rows, multiplied_rows
 
-__all__ = ["matrix_product", "multiplied", "product"]
+__all__ = ["linear_map", "matrix_product", "multiplied", "product"]
 
 A = TypeVar("A", bound=Affine)
 
@@ -70,7 +70,7 @@ def multiplied(e: A, matrix: Any, left: bool = True) -> A:
     """
     finite_array(matrix.data if sp.issparse(matrix) else matrix, "factor of @")
     shape = _product_shape(matrix.shape, e.shape, left) if left else _product_shape(e.shape, matrix.shape)
-    factor: Any = matrix if len(matrix.shape) == 2 else matrix[None, :] if left else matrix[:, None]
+    factor = _as_matrix(matrix, left)
     sides = (factor, None) if left else (None, factor)
     given = (e.shape[0] if left else math.prod(e.shape[:-1]), -1)
     found = {X: _product_rows(e, rows, given, *sides) for X, rows in e.psd.items()}
@@ -79,12 +79,28 @@ def multiplied(e: A, matrix: Any, left: bool = True) -> A:
     if rest.is_constant and not rest.parameters and not rest.constant.any():
         total = type(e)(shape, np.zeros(math.prod(shape)), label=label)
     else:
-        count, S = e.size // factor.shape[1 if left else 0], factor if left else factor.T
-        if count > 1:
-            others = sp.eye_array(count)
-            S = sp.kron(S, others) if left else sp.kron(others, S)
-        total = rest.combined(sp.csr_array(S), shape, label)
+        total = rest.combined(linear_map(matrix, e.size, left), shape, label)
     return replace(total, psd={**{X: rows for X, rows in found.items() if rows is not None}, **total.psd})
+
+
+def linear_map(matrix: Any, size: int, left: bool = True) -> Any:
+    """Return the csr_array that maps the elements of an array ``e`` to those of ``matrix @ e``.
+
+    If not `left` they are those of ``e @ matrix``. The array has `size` elements, taken row by row.
+    """
+    factor = _as_matrix(matrix, left)
+    count, S = size // factor.shape[1 if left else 0], factor if left else factor.T
+    if count > 1:
+        others = sp.eye_array(count)
+        S = sp.kron(S, others) if left else sp.kron(others, S)
+    return sp.csr_array(S)
+
+
+def _as_matrix(matrix: Any, left: bool) -> Any:
+    """Return a factor as a matrix: a vector is a row on the left, and a column on the right."""
+    if len(matrix.shape) == 2:
+        return matrix
+    return matrix[None, :] if left else matrix[:, None]
 
 
 def _product_rows(e: Affine, rows: Rows, shape: tuple[int, int], left: Any, right: Any) -> Rows | None:

@@ -52,7 +52,9 @@ def partial_trace(X: Any, dims: Sequence[int], keep: int | Sequence[int]) -> Any
     # Row `a` of `own` holds the indices of all kept states for the state `a` of the others.
     own = place.transpose([*lost, *kept]).reshape(-1, order)
     parts = (matrix[rows[:, None], rows[None, :]] for rows in own)
-    return _labeled(functools.reduce(operator.add, parts), f"partial_trace({matrix.label}, keep={keep})")
+    return _labeled(
+        functools.reduce(operator.add, parts), f"partial_trace({matrix.label}, {list(sizes)}, keep={kept})"
+    )
 
 
 def partial_transpose(X: Any, dims: Sequence[int], which: int | Sequence[int]) -> Any:
@@ -81,10 +83,13 @@ def partial_transpose(X: Any, dims: Sequence[int], which: int | Sequence[int]) -
     n = matrix.shape[0]
     i, j = (place.reshape(2 * sizes) for place in np.indices((n, n)))
     turned = list(range(2 * len(sizes)))
-    for k in _factors(which, sizes, "which of partial_transpose"):
+    chosen = _factors(which, sizes, "which of partial_transpose")
+    for k in chosen:
         turned[k], turned[len(sizes) + k] = turned[len(sizes) + k], turned[k]
     rows, columns = (place.transpose(turned).reshape(n, n) for place in (i, j))
-    return _labeled(matrix[rows, columns], f"partial_transpose({matrix.label}, which={which})")
+    return _labeled(
+        matrix[rows, columns], f"partial_transpose({matrix.label}, {list(sizes)}, which={chosen})"
+    )
 
 
 def kron(A: Any, B: Any) -> Any:

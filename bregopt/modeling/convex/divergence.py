@@ -19,7 +19,10 @@ __all__ = ["DivergenceAtom"]
 
 
 class DivergenceAtom(Atom):
-    """``D(X, X0)``; for a Hermitian variable with `copies` of each eigenvalue in the real form ``X``."""
+    """``D(X, X0)``; for a Hermitian variable with `copies` of each eigenvalue in the real form ``X``.
+
+    The `options` are keywords that `current` takes into account at the values of parameters.
+    """
 
     objective_only, sign = True, 1
     divergence: str
@@ -32,9 +35,10 @@ class DivergenceAtom(Atom):
         parameters: Mapping[str, Any],
         current: Callable[[], Any] | None = None,
         copies: int = 1,
+        options: Mapping[str, float] | None = None,
     ) -> None:
         self.divergence, self.X, self.X0, self.parameters = divergence, X, X0, parameters
-        self._current, self._copies = current, copies
+        self._current, self._copies, self.options = current, copies, options or {}
         super().__init__()
 
     @property

@@ -16,7 +16,7 @@ from bregopt.modeling.convex.inequality import bounded
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.labels import as_factor
 from bregopt.modeling.naming import Formula
-from bregopt.modeling.products import product
+from bregopt.modeling.products import linear_map, product
 
 __all__ = ["CurvedExpression", "Term", "as_curved", "curved"]
 
@@ -202,11 +202,13 @@ class CurvedExpression(Operand, Formula):
 
     def __matmul__(self, matrix: Any) -> CurvedExpression:
         numbers = _matrix(matrix, self)
-        return self._mapped(self.affine @ numbers, numbers.T, f"{self.label} @ A")
+        affine = self.affine @ numbers  # refuses shapes that do not go together
+        return self._mapped(affine, linear_map(numbers, self.size, left=False), f"{self.label} @ A")
 
     def __rmatmul__(self, matrix: Any) -> Any:
         numbers = _matrix(matrix, self)
-        return self._mapped(numbers @ self.affine, numbers, f"A @ {self.label}")
+        affine = numbers @ self.affine  # refuses shapes that do not go together
+        return self._mapped(affine, linear_map(numbers, self.size), f"A @ {self.label}")
 
     def __getitem__(self, key: Any) -> CurvedExpression:
         part = self.affine[key]
@@ -254,6 +256,11 @@ class CurvedExpression(Operand, Formula):
         )
         return CurvedExpression(total, tuple(t.mapped(S, f"sum({t.text})") for t in self.terms))
 
+    def combined(self, S: Any, shape: tuple[int, ...]) -> CurvedExpression:
+        """Return the combinations of elements in a CSR matrix, in a shape of their own."""
+        text = f"linear_map(A, {self.label})"
+        return self._mapped(self.affine.combined(S, shape, text), S, text)
+
     def broadcast_to(self, shape: tuple[int, ...]) -> CurvedExpression:
         """Return the array repeated to a shape, as NumPy does."""
         if shape == self.shape:
@@ -266,12 +273,7 @@ class CurvedExpression(Operand, Formula):
         return CurvedExpression(affine, tuple(t.mapped(S, t.text + suffix) for t in self.terms))
 
     def _mapped(self, affine: Any, S: Any, text: str) -> CurvedExpression:
-        if len(self.shape) != 1:
-            raise ValueError(
-                f"@ of {self.label}, of shape {self.shape}; expected a vector, such as a row of it"
-            )
-        rows = sp.csr_array(S if sp.issparse(S) else np.atleast_2d(S))
-        return CurvedExpression(affine, tuple(t.mapped(rows, text) for t in self.terms))
+        return CurvedExpression(affine, tuple(t.mapped(S, text) for t in self.terms))
 
     def _weighed_by(self, factor: Operand) -> CurvedExpression:
         """Return the product with a scalar of parameters, by the rules of DPP."""

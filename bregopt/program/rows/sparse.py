@@ -39,7 +39,7 @@ class SparseRows(PickledWithoutCache, RowFamily):
         unique, where = np.unique(key, return_inverse=True)
         value = np.bincount(where.ravel(), weights=terms.value, minlength=len(unique))
         kept = value != 0
-        unique, value = unique[kept], value[kept]
+        unique, value = unique[kept], value[kept].astype(float, copy=False)  # of no terms they are integers
         row, pair = np.divmod(unique, n * n)
         return cls(m, n, Coordinates(row, *np.divmod(pair, n), value))
 
