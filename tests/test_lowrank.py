@@ -183,9 +183,9 @@ class TestBound:
     )
     @pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0, 100.0])
     def test_a_wrong_y_never_beats_the_optimum(self, make, size, monkeypatch):
-        from bregopt.certify import point
+        from bregopt.certify import slacks
 
-        monkeypatch.setattr(point, "LARGEST_FORMED", 1)  # the branch of large orders
+        monkeypatch.setattr(slacks, "LARGEST_FORMED", 1)  # the branch of large orders
         problem = make()
         sol = problem.solve(solver="path", tol=1e-9)
         program, y = problem.program(), problem.solution._raw.duals

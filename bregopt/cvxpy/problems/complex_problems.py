@@ -36,12 +36,13 @@ class RealForm:
         UnsupportedProblemError
             If it has a complex parameter.
         """
-        reduction = Complex2Real()
-        if not reduction.accepts(problem):
+        leaves = (*problem.variables(), *problem.parameters(), *problem.constants())
+        if not any(leaf.is_complex() for leaf in leaves):
             return None
         for parameter in problem.parameters():
             if parameter.is_complex():
                 raise UnsupportedProblemError(f"parameter {parameter.name()} is complex")
+        reduction = Complex2Real()
         real, inverse_data = reduction.apply(problem)
         return cls(real, reduction, inverse_data)
 
