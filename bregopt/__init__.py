@@ -6,6 +6,7 @@ This list is the complete public surface, with the learners of `bregopt.learn` a
 import importlib as _importlib
 import logging as _logging
 
+from bregopt.chunks import RowChunks
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
     ConvergenceWarning,
@@ -82,6 +83,7 @@ __all__ = [
     "Parameter",
     "PluginWarning",
     "Problem",
+    "RowChunks",
     "Solution",
     "SolverError",
     "UnsupportedProblemError",
