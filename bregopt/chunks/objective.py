@@ -76,12 +76,13 @@ class Objective:
         """Return the objective with another linear cost."""
         return replace(self, cost=cost, passes=[])
 
-    def at(self, root: Array) -> Point:
-        """Return the point at ``M = root root'`` after one pass."""
+    def at(self, root: Array, curvature: bool) -> Point:
+        """Return the point at ``M = root root'`` after one pass, with the sums of curvature or without."""
         M = root @ root.T
-        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty)
+        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
-        G, H = (self._inward(moment) for moment in (sums.gradient, sums.curvature))
+        G = self._inward(sums.gradient)
+        H = self._inward(sums.curvature) if curvature else sums.curvature
         own = self.divergence.value(M) + float(np.vdot(self.cost, M))
         bound = sums.conjugate + self.divergence.dual_term(G + self.cost, 1.0, M)
         gradient = self.divergence.gradient(M) + G + self.cost

@@ -46,7 +46,7 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
     pairs: deque[_Pair] = deque(maxlen=_PAIRS)
     while True:
         step = -_two_loop(point.gradient, pairs, preconditioner(objective, point))
-        new = line_search(objective, point, in_frame(point.root, step))
+        new = line_search(objective, point, in_frame(point.root, step), _LARGEST_POWER, curvature=True)
         if new is None:
             if not pairs:
                 return
@@ -61,7 +61,7 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
 
 
 def line_search(
-    objective: Objective, at: Point, exponent: Array, largest_power: float = _LARGEST_POWER
+    objective: Objective, at: Point, exponent: Array, largest_power: float, curvature: bool
 ) -> Point | None:
     """Return the first point of a backtracking line search with a sufficient decrease, None without one.
 
@@ -76,6 +76,8 @@ def line_search(
         Symmetric.
     largest_power : float
         Limit on the magnitude of its eigenvalues.
+    curvature : bool
+        Whether the new point has the sums of curvature.
     """
     powers, Q = np.linalg.eigh((exponent + exponent.T) / 2)
     frame = at.root @ Q
@@ -88,7 +90,7 @@ def line_search(
         return None
     round_off = _ROUND_OFF * abs(at.value)
     while t > _LEAST_STEP:
-        new = objective.at(frame * np.exp(t * limited / 2))
+        new = objective.at(frame * np.exp(t * limited / 2), curvature)
         if new.value <= at.value + _DECREASE * t * slope + round_off:
             return new
         t *= _fraction(new.value - at.value, t * slope)

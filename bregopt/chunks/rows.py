@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import Chunk
-from bregopt.chunks.sources import Source, opened, source, source_of
+from bregopt.chunks.sources import Source, source, source_of
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
@@ -39,8 +39,8 @@ class RowChunks:
     points : array_like of shape (n, d), optional
         The points of pairs. By default they are the rows of the factor of a ``LowRank`` ``X0``; the value of
         a row is then the squared distance ``X_ii + X_jj - 2 X_ij``.
-    chunk : int, default 20000
-        Rows of a chunk: one task of an executor, and ``16 d`` bytes of memory for each row.
+    chunk : int, default 50000
+        Rows of a chunk, which is one task of an executor.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class RowChunks:
     """
 
     def __init__(
-        self, rows: Any, bound: Any, sense: Any, gamma: Any, *, points: Any = None, chunk: int = 20_000
+        self, rows: Any, bound: Any, sense: Any, gamma: Any, *, points: Any = None, chunk: int = 50_000
     ) -> None:
         self._rows = source_of(rows, "rows")
         array = self._rows.read()
@@ -100,14 +100,10 @@ class RowChunks:
 
     def chunks(self, points: Array | None = None) -> Iterator[Chunk]:
         """Yield the chunks; `points` are those of pairs that have none of their own."""
-        whole = self._points if points is None else source(points)
+        own = self._points if points is None else source(points)
+        whole = Chunk(self._rows, own, 0, **self._columns)
         for start in range(0, self.m, self._size):
-            stop = min(start + self._size, self.m)
-            columns = {
-                name: column.part(start, stop) if isinstance(column, Source) else column
-                for name, column in self._columns.items()
-            }
-            yield Chunk(self._rows.part(start, stop), whole, start, **columns)
+            yield whole.part(start, min(start + self._size, self.m))
 
     def solve(
         self,
@@ -182,8 +178,8 @@ class RowChunks:
                     f"{name} is {value!r}; expected a number, an array or the path of an npy file"
                 )
             return float(number)
-        source = source_of(value, name)
-        shape = opened(source.data).shape
+        column = source_of(value, name)
+        shape = column.read().shape
         if shape != (self.m,):
             raise ValueError(f"{name} has shape {shape}; expected ({self.m},), one value a row")
-        return source
+        return column

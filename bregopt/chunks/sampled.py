@@ -33,10 +33,11 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
     Each minimizes the sample's objective plus a linear cost, with which both gradients agree at the last one.
     """
     while True:
-        cost = point.penalty_gradient - sample.at(point.root).penalty_gradient
+        cost = point.penalty_gradient - sample.at(point.root, curvature=False).penalty_gradient
         gap = min(_ACCURACY * objective.gap(point.value), _FIRST_GAP)
         root = minimized(sample.with_cost(cost), point.root, gap)
-        new = line_search(objective, point, _logarithm(in_frame(point.root, root @ root.T)), math.inf)
+        exponent = _logarithm(in_frame(point.root, root @ root.T))
+        new = line_search(objective, point, exponent, math.inf, curvature=False)
         if new is None:
             return
         point = new
@@ -45,7 +46,7 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
 
 def minimized(objective: Objective, root: Array, gap: float = _FIRST_GAP) -> Array:
     """Return the factor of a minimizer up to a certified gap, from the start ``root root'``."""
-    point = objective.at(root)
+    point = objective.at(root, curvature=True)
     for better in islice(quasi_newton(objective, point), _STEPS):
         point = better
         if objective.gap(point.value) <= max(gap, _LEAST_GAP):

@@ -103,7 +103,7 @@ def _run(
         objective.passes.extend(resumed.passes)
     elif sample is not None:
         root = minimized(sample, root)
-    point = objective.at(root)
+    point = objective.at(root, curvature=sample is None)
     steps: Iterator[Point]
     if sample is None:
         steps = quasi_newton(objective, point)
