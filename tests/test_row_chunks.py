@@ -1,5 +1,6 @@
 """Rows in chunks: the answers of `Problem`, whatever the chunks, the executor and the interruptions."""
 
+import os
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -124,7 +125,7 @@ def test_executors_have_the_same_digits(tmp_path):
     for name in names:
         np.save(tmp_path / f"{name}.npy", getattr(given, name))
     np.save(tmp_path / "points.npy", given.F.astype(np.float32))
-    paths = [tmp_path / f"{name}.npy" for name in names]
+    paths = [f"{tmp_path}/{name}.npy" for name in names]
     rows = bo.RowChunks(*paths, 0.1, points=tmp_path / "points.npy", chunk=150)
     serial = rows.solve(np.eye(6), sample=200)
     with (
@@ -135,6 +136,16 @@ def test_executors_have_the_same_digits(tmp_path):
             other = rows.solve(np.eye(6), executor=executor, sample=200)
             assert (other.value, other.dual_value) == (serial.value, serial.dual_value)
             assert (other.X == serial.X).all()
+
+
+def test_the_chunks_of_lost_workers_are_computed_here():
+    given = data()
+    rows, start = given.rows(chunk=150), bo.LowRank(given.F)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(os._exit, 1)
+        sol = rows.solve(start, executor=pool)
+        again = rows.solve(start, executor=pool)
+    assert sol.value == again.value == rows.solve(start).value
 
 
 class Forwarding(Executor):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from bregopt.divergences import Divergence
 from bregopt.program import Penalty
 
 __all__ = ["Objective", "Point", "mapped"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,34 @@ class Objective:
         return symmetric
 
 
-def mapped(executor: Executor | None, function: Callable[..., Any], chunks: Any, *shared: Any) -> Any:
-    """Return the results of a function of each chunk and of shared arguments, in the order of the chunks."""
-    over = map if executor is None else executor.map
-    return over(function, chunks, *map(repeat, shared))
+def mapped(
+    executor: Executor | None, function: Callable[..., Any], chunks: Any, *shared: Any
+) -> Iterator[Any]:
+    """Yield the results of a function of each chunk and of shared arguments, in the order of the chunks.
+
+    Chunks that a broken pool of processes loses are computed in this process, with the same digits.
+    """
+    if executor is None:
+        yield from (function(chunk, *shared) for chunk in chunks)
+        return
+    futures = [_submitted(executor, function, chunk, *shared) for chunk in chunks]
+    try:
+        for chunk, future in zip(chunks, futures, strict=True):
+            try:
+                yield future.result()
+            except BrokenExecutor as error:
+                _log.warning("a worker was lost (%s); its chunk is computed in this process", error)
+                yield function(chunk, *shared)
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _submitted(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Return the future of a call, one that has failed already if the pool is broken."""
+    try:
+        return executor.submit(function, *arguments)
+    except BrokenExecutor as error:
+        lost: Future[Any] = Future()
+        lost.set_exception(error)
+        return lost

@@ -72,7 +72,7 @@ class RowChunks:
         self._points = None if points is None else source_of(points, "points")
         if self._points is not None and self._points.read().ndim != 2:
             raise ValueError(f"points has shape {self._points.read().shape}; expected (n, d)")
-        if isinstance(sense, str):
+        if isinstance(sense, str) and not sense.endswith(".npy"):
             if sense not in _SENSES:
                 raise ValueError(f"sense is {sense!r}; expected '<=', '>=' or an array of -1 and 1")
             sense = _SENSES[sense]
