@@ -323,6 +323,25 @@ def test_bad_arguments_are_refused(X0, options, error, message):
         bo.RowChunks(np.eye(2), 1.0, "<=", 1.0).solve(X0, **options)
 
 
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_zero_vectors_meet_upper_bounds_only(name):
+    Z = [[1.0, 1.0], [0.0, 0.0]]
+    sol = bo.RowChunks(Z, 1.0, "<=", 1.0).solve(np.eye(2), name)
+    assert sol.value == bo.RowChunks(Z[:1], 1.0, "<=", 1.0).solve(np.eye(2), name).value
+    with pytest.raises(ValueError, match=r"value of row 1 is 0; .* drop the row"):
+        bo.RowChunks(Z, 1.0, ">=", 1.0).solve(np.eye(2), name)
+
+
+@pytest.mark.parametrize(("name", "degree"), [("logdet", 0), ("von_neumann", 1)])
+@pytest.mark.parametrize("size", [1e-4, 1e5])
+def test_units_do_not_matter(name, degree, size):
+    given = data()
+    other = given._replace(F=given.F * size, bound=given.bound * size**2)
+    sol, scaled = (d.rows().solve(bo.LowRank(d.F), name, tol=1e-9) for d in (given, other))
+    assert scaled.status == "optimal"
+    assert scaled.value == pytest.approx(sol.value * size ** (2 * degree), rel=1e-8)
+
+
 def test_bad_pairs_are_refused():
     with pytest.raises(ValueError, match=r"row 1 is the pair \[1, 2\]; expected points 0 to 1"):
         bo.RowChunks(PAIRS, 1.0, "<=", 1.0, points=np.eye(2)).solve(np.eye(2))

@@ -178,8 +178,9 @@ def _block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) ->
     a = np.einsum("ij,ij->i", R, R)
     block.check(np.isfinite(a), a, "the value", "finite vectors")
     paid = bounds.penalty(a)
-    block.check(paid < np.inf, a, "the value", "one above 0: its vector is zero, so drop the row")
     y = bounds.response(a)
+    inside = (paid < np.inf) & np.isfinite(y)
+    block.check(inside, a, "the value", "one above 0: its vector is zero, so drop the row")
     first = float(paid.sum()), float(bounds.conjugate(y).sum()), _weighted_moment(Z, -y)
     if not curvature:
         return Sums(*first, _NONE, 0.0)

@@ -15,6 +15,7 @@ from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.chunk import Chunk, Sums, sums_of
 from bregopt.divergences import Divergence
+from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
 __all__ = ["Objective", "Point", "mapped"]
@@ -78,9 +79,14 @@ class Objective:
         """Return the objective with another linear cost."""
         return replace(self, cost=cost, passes=[])
 
-    def at(self, root: Array, curvature: bool) -> Point:
-        """Return the point at ``M = root root'`` after one pass, with the sums of curvature or without."""
+    def at(self, root: Array, curvature: bool) -> Point | None:
+        """Return the point at ``M = root root'`` after one pass, with the sums of curvature or without.
+
+        Without a pass it is None where `M` is singular in floating point.
+        """
         M = root @ root.T
+        if not np.isfinite(M).all() or not is_definite(M):
+            return None
         found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self._inward(sums.gradient)

@@ -17,11 +17,11 @@ import numpy as np
 from bregopt.arrays import EPS, Array
 from bregopt.chunks.objective import Objective, Point
 
-__all__ = ["in_frame", "line_search", "preconditioner", "quasi_newton"]
+__all__ = ["LARGEST_POWER", "in_frame", "line_search", "preconditioner", "quasi_newton"]
 
 _PAIRS = 20  # steps that are remembered, r^2 numbers each
 _DECREASE = 1e-4  # Armijo's constant
-_LARGEST_POWER = 2.0  # of e, by which a step of quasi_newton multiplies an eigenvalue
+LARGEST_POWER = 2.0  # of e, by which a step of quasi_newton multiplies an eigenvalue
 _LEAST_STEP = 1e-8
 _ROUND_OFF = 16 * EPS  # of the objective, relative
 
@@ -46,7 +46,7 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
     pairs: deque[_Pair] = deque(maxlen=_PAIRS)
     while True:
         step = -_two_loop(point.gradient, pairs, preconditioner(objective, point))
-        new = line_search(objective, point, in_frame(point.root, step), _LARGEST_POWER, curvature=True)
+        new = line_search(objective, point, in_frame(point.root, step), LARGEST_POWER, curvature=True)
         if new is None:
             if not pairs:
                 return
@@ -79,21 +79,25 @@ def line_search(
     curvature : bool
         Whether the new point has the sums of curvature.
     """
+    if not np.isfinite(exponent).all():
+        return None
     powers, Q = np.linalg.eigh((exponent + exponent.T) / 2)
     frame = at.root @ Q
     slopes = np.einsum("ij,ij->j", frame, at.gradient @ frame)
+    if not powers.any():
+        return None
     limited = np.clip(powers, -largest_power, largest_power)
     if not slopes @ limited < 0:
-        limited = powers * (largest_power / np.abs(powers).max())
+        limited = powers * min(1.0, largest_power / float(np.abs(powers).max()))
     slope, t = float(slopes @ limited), 1.0
     if not slope < 0:
         return None
     round_off = _ROUND_OFF * abs(at.value)
     while t > _LEAST_STEP:
         new = objective.at(frame * np.exp(t * limited / 2), curvature)
-        if new.value <= at.value + _DECREASE * t * slope + round_off:
+        if new is not None and new.value <= at.value + _DECREASE * t * slope + round_off:
             return new
-        t *= _fraction(new.value - at.value, t * slope)
+        t *= 0.5 if new is None else _fraction(new.value - at.value, t * slope)
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import sample_of
 from bregopt.chunks.objective import Objective, Point, mapped
-from bregopt.chunks.quasi_newton import in_frame, line_search, quasi_newton
+from bregopt.chunks.quasi_newton import LARGEST_POWER, in_frame, line_search, quasi_newton
 
 __all__ = ["minimized", "sample_objective", "sampled_newton"]
 
@@ -33,11 +33,15 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
     Each minimizes the sample's objective plus a linear cost, with which both gradients agree at the last one.
     """
     while True:
-        cost = point.penalty_gradient - sample.at(point.root, curvature=False).penalty_gradient
+        at = sample.at(point.root, curvature=False)
+        assert at is not None  # as the whole has a point there
+        cost = point.penalty_gradient - at.penalty_gradient
         gap = min(_ACCURACY * objective.gap(point.value), _FIRST_GAP)
         root = minimized(sample.with_cost(cost), point.root, gap)
-        exponent = _logarithm(in_frame(point.root, root @ root.T))
-        new = line_search(objective, point, exponent, math.inf, curvature=False)
+        relative = in_frame(point.root, root @ root.T)
+        new = line_search(objective, point, _logarithm(relative), math.inf, curvature=False)
+        if new is None:  # the curve to the minimizer may begin upwards; the segment never does
+            new = line_search(objective, point, relative - np.eye(len(root)), LARGEST_POWER, curvature=False)
         if new is None:
             return
         point = new
@@ -47,6 +51,7 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
 def minimized(objective: Objective, root: Array, gap: float = _FIRST_GAP) -> Array:
     """Return the factor of a minimizer up to a certified gap, from the start ``root root'``."""
     point = objective.at(root, curvature=True)
+    assert point is not None
     for better in islice(quasi_newton(objective, point), _STEPS):
         point = better
         if objective.gap(point.value) <= max(gap, _LEAST_GAP):

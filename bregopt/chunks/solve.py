@@ -104,6 +104,7 @@ def _run(
     elif sample is not None:
         root = minimized(sample, root)
     point = objective.at(root, curvature=sample is None)
+    assert point is not None
     steps: Iterator[Point]
     if sample is None:
         steps = quasi_newton(objective, point)
