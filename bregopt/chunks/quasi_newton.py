@@ -1,9 +1,4 @@
-"""L-BFGS for positive definite matrices, preconditioned by second moments of the rows.
-
-For Gaussian vectors ``z`` of second moment ``S``, ``E <A, zz'> zz' = 2 S A S + tr(A S) S``. With ``k`` the
-sum of the rows' second derivatives, the Hessian is then near ``A -> N A N + k (2 S A S + tr(A S) S)``, where
-``N A N`` is the divergence's part. One generalized eigendecomposition of ``S`` and ``N`` inverts it.
-"""
+"""L-BFGS for positive definite matrices, on curves that stay in the cone."""
 
 from __future__ import annotations
 
@@ -15,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, Array
+from bregopt.chunks.curves import Curve, Exponential, Geodesic
 from bregopt.chunks.objective import Objective, Point
+from bregopt.chunks.preconditioner import preconditioner
 
-__all__ = ["LARGEST_POWER", "in_frame", "line_search", "preconditioner", "quasi_newton"]
+__all__ = ["curve_of", "descent_along", "line_search", "quasi_newton"]
 
 _PAIRS = 20  # steps that are remembered, r^2 numbers each
 _DECREASE = 1e-4  # Armijo's constant
-LARGEST_POWER = 2.0  # of e, by which a step of quasi_newton multiplies an eigenvalue
+_LARGEST_POWER = 2.0  # of e, by which a step of quasi_newton multiplies an eigenvalue
 _LEAST_STEP = 1e-8
 _ROUND_OFF = 16 * EPS  # of the objective, relative
 
@@ -45,8 +42,10 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
     """
     pairs: deque[_Pair] = deque(maxlen=_PAIRS)
     while True:
-        step = -_two_loop(point.gradient, pairs, preconditioner(objective, point))
-        new = line_search(objective, point, in_frame(point.root, step), LARGEST_POWER, curvature=True)
+        step = -_two_loop(point.gradient, pairs, preconditioner(point, objective.divergence.exponential))
+        curve = curve_of(objective, point)
+        exponent = descent_along(curve, point.gradient, step)
+        new = line_search(objective, point, curve, exponent, curvature=True)
         if new is None:
             if not pairs:
                 return
@@ -60,88 +59,53 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
         yield point
 
 
+def curve_of(objective: Objective, at: Point) -> Curve:
+    """Return the curves on which the divergence's gradient changes most evenly."""
+    return Exponential(at.root) if objective.divergence.exponential else Geodesic(at.root)
+
+
 def line_search(
-    objective: Objective, at: Point, exponent: Array, largest_power: float, curvature: bool
+    objective: Objective, at: Point, curve: Curve, exponent: Array, curvature: bool
 ) -> Point | None:
     """Return the first point of a backtracking line search with a sufficient decrease, None without one.
-
-    The curve is ``root expm(t exponent) root'``. It never leaves the cone, and eigenvalues grow as fast as
-    they shrink; along a segment they would grow at most twofold in a Newton step of LogDet.
 
     Parameters
     ----------
     objective : Objective
     at : Point
+    curve : Curve
     exponent : array of shape (r, r)
-        Symmetric.
-    largest_power : float
-        Limit on the magnitude of its eigenvalues.
     curvature : bool
         Whether the new point has the sums of curvature.
     """
-    if not np.isfinite(exponent).all():
-        return None
-    powers, Q = np.linalg.eigh((exponent + exponent.T) / 2)
-    frame = at.root @ Q
-    slopes = np.einsum("ij,ij->j", frame, at.gradient @ frame)
-    if not powers.any():
-        return None
-    limited = np.clip(powers, -largest_power, largest_power)
-    if not slopes @ limited < 0:
-        limited = powers * min(1.0, largest_power / float(np.abs(powers).max()))
-    slope, t = float(slopes @ limited), 1.0
+    slope, t = curve.slope(at.gradient, exponent), 1.0
     if not slope < 0:
         return None
     round_off = _ROUND_OFF * abs(at.value)
     while t > _LEAST_STEP:
-        new = objective.at(frame * np.exp(t * limited / 2), curvature)
+        new = objective.at(curve.at(exponent, t), curvature)
         if new is not None and new.value <= at.value + _DECREASE * t * slope + round_off:
             return new
         t *= 0.5 if new is None else _fraction(new.value - at.value, t * slope)
     return None
 
 
-def in_frame(root: Array, S: Array) -> Array:
-    """Return ``inv(root) S inv(root)'`` for a symmetric `S`."""
-    half = np.linalg.solve(root, S)
-    framed: Array = np.linalg.solve(root, half.T)
-    return framed
+def descent_along(curve: Curve, gradient: Array, step: Array) -> Array:
+    """Return the exponent of a step, with eigenvalues cut off at `_LARGEST_POWER` if that still descends."""
+    exponent = curve.exponent(step)
+    if not np.isfinite(exponent).all() or not exponent.any():
+        return np.zeros_like(step)
+    powers, Q = np.linalg.eigh(exponent)
+    cut = (Q * np.clip(powers, -_LARGEST_POWER, _LARGEST_POWER)) @ Q.T
+    if curve.slope(gradient, cut) < 0:
+        return cut
+    scaled: Array = exponent * min(1.0, _LARGEST_POWER / float(np.abs(powers).max()))
+    return scaled
 
 
 def _fraction(change: float, expected: float) -> float:
     """Return the minimizer of the parabola through the values and the slope, from 0.1 to 0.5."""
     return min(0.5, max(0.1, -expected / (2 * (change - expected)))) if math.isfinite(change) else 0.1
-
-
-def preconditioner(objective: Objective, at: Point) -> Callable[[Array], Array]:
-    """Return the inverse of the approximate Hessian at a point."""
-    root = _quarter_root(at.M) if objective.divergence.exponential else at.root
-    d, Q = np.linalg.eigh(root.T @ at.curvature @ root)
-    T = root @ Q  # T' N T = I and T' (k S) T = diag(d)
-    d = np.maximum(d, 0.0)
-    k = at.weight or 1.0
-    spread = 1 + 2 * np.outer(d, d) / k
-    along = d / spread.diagonal()
-    correction = along / math.sqrt(k + float(d @ along))
-
-    def solve(G: Array) -> Array:
-        R = T.T @ G @ T
-        B = R / spread
-        B[np.diag_indices(len(d))] -= correction * float(correction @ R.diagonal())
-        step: Array = T @ B @ T.T
-        return step
-
-    return solve
-
-
-def _quarter_root(M: Array) -> Array:
-    """Return the fourth root of `M`: von Neumann's Hessian is near ``M^(-1/2) A M^(-1/2)``.
-
-    It is that up to the ratio of the geometric to the logarithmic mean of two eigenvalues.
-    """
-    eigenvalues, Q = np.linalg.eigh(M)
-    root: Array = (Q * np.sqrt(np.sqrt(np.maximum(eigenvalues, 0.0)))) @ Q.T
-    return root
 
 
 def _two_loop(gradient: Array, pairs: deque[_Pair], precondition: Callable[[Array], Array]) -> Array:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import sample_of
 from bregopt.chunks.objective import Objective, Point, mapped
-from bregopt.chunks.quasi_newton import LARGEST_POWER, in_frame, line_search, quasi_newton
+from bregopt.chunks.quasi_newton import curve_of, descent_along, line_search, quasi_newton
 
 __all__ = ["minimized", "sample_objective", "sampled_newton"]
 
@@ -38,10 +35,11 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
         cost = point.penalty_gradient - at.penalty_gradient
         gap = min(_ACCURACY * objective.gap(point.value), _FIRST_GAP)
         root = minimized(sample.with_cost(cost), point.root, gap)
-        relative = in_frame(point.root, root @ root.T)
-        new = line_search(objective, point, _logarithm(relative), math.inf, curvature=False)
+        curve = curve_of(objective, point)
+        new = line_search(objective, point, curve, curve.exponent_to(root), curvature=False)
         if new is None:  # the curve to the minimizer may begin upwards; the segment never does
-            new = line_search(objective, point, relative - np.eye(len(root)), LARGEST_POWER, curvature=False)
+            exponent = descent_along(curve, point.gradient, root @ root.T - point.M)
+            new = line_search(objective, point, curve, exponent, curvature=False)
         if new is None:
             return
         point = new
@@ -57,10 +55,3 @@ def minimized(objective: Objective, root: Array, gap: float = _FIRST_GAP) -> Arr
         if objective.gap(point.value) <= max(gap, _LEAST_GAP):
             break
     return point.root
-
-
-def _logarithm(S: Array) -> Array:
-    """Return the logarithm of a positive definite matrix."""
-    eigenvalues, Q = np.linalg.eigh((S + S.T) / 2)
-    logarithm: Array = (Q * np.log(eigenvalues)) @ Q.T
-    return logarithm
