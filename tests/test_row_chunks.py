@@ -245,6 +245,14 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
         rows.solve(start, resume=path)
 
 
+def test_a_checkpoint_proves_nothing_about_other_rows(tmp_path):
+    given, path = data(), tmp_path / "state.npz"
+    start = bo.LowRank(given.F)
+    given.rows(1.0).solve(start, resume=path)
+    less = given.rows(0.01).solve(start, resume=path)
+    assert overlap(less, given.rows(0.01).solve(start))
+
+
 def test_too_few_passes_are_said():
     given = data()
     with pytest.warns(bo.ConvergenceWarning, match=r"max_passes \(2\) was reached"):

@@ -15,10 +15,13 @@ __all__ = ["Checkpoint", "State"]
 
 
 class State(NamedTuple):
-    """A factor of the matrix, and value and bound of every pass."""
+    """A factor of the matrix, and the value of every pass.
+
+    Bounds are not stored: the rows may have changed, and a bound of other rows would prove nothing.
+    """
 
     root: Array
-    passes: list[tuple[float, float]]
+    values: list[float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ class Checkpoint:
             return None
         try:
             with np.load(self.path, allow_pickle=False) as stored:
-                state = {name: stored[name] for name in ("root", "passes", "m", "divergence", "M0")}
+                state = {name: stored[name] for name in ("root", "values", "m", "divergence", "M0")}
         except (ValueError, KeyError, OSError, EOFError) as error:
             raise ValueError(f"resume is {self.path}, which is no checkpoint of bregopt ({error})") from None
         same = state["m"] == self.m and state["divergence"] == self.divergence
@@ -78,13 +81,13 @@ class Checkpoint:
                 f"{len(state['M0'])}; expected this problem's {self.m} rows, {self.divergence}, order "
                 f"{len(self.M0)} and the same X0: give another file, or delete this one"
             )
-        return State(state["root"], [(float(value), float(bound)) for value, bound in state["passes"]])
+        return State(state["root"], state["values"].tolist())
 
-    def save(self, root: Array, passes: list[tuple[float, float]]) -> None:
+    def save(self, root: Array, values: list[float]) -> None:
         """Store a state; a file that exists is replaced in one step, so it is whole at any time."""
         if self.path is None:
             return
         new = self.path.with_name(self.path.name + ".new")
         with new.open("wb") as file:
-            np.savez(file, root=root, passes=passes, m=self.m, divergence=self.divergence, M0=self.M0)
+            np.savez(file, root=root, values=values, m=self.m, divergence=self.divergence, M0=self.M0)
         os.replace(new, self.path)

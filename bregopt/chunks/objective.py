@@ -98,6 +98,11 @@ class Objective:
         return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
 
     @property
+    def values(self) -> list[float]:
+        """The values of all passes."""
+        return [value for value, _ in self.passes]
+
+    @property
     def best_bound(self) -> float:
         """The largest bound of all passes."""
         return max(bound for _, bound in self.passes)

@@ -100,7 +100,7 @@ def _run(
         sample = sample_objective(objective, options.sample / m, options.seed)
     if resumed is not None:
         root = resumed.root
-        objective.passes.extend(resumed.passes)
+        objective.passes.extend((value, -np.inf) for value in resumed.values)
     elif sample is not None:
         root = minimized(sample, root)
     point = objective.at(root, curvature=sample is None)
@@ -111,14 +111,14 @@ def _run(
     else:
         steps = sampled_newton(objective, sample, point)
     while objective.gap(point.value) > options.tol:
-        checkpoint.save(point.root, objective.passes)
+        checkpoint.save(point.root, objective.values)
         if len(objective.passes) >= options.max_passes:
             return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
         better = next(steps, None)
         if better is None:
             return point, str(StopReason.STALLED)
         point = better
-    checkpoint.save(point.root, objective.passes)
+    checkpoint.save(point.root, objective.values)
     return point, str(StopReason.CONVERGED)
 
 
