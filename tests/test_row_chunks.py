@@ -60,6 +60,8 @@ def test_the_value_and_the_matrix_are_those_of_problem(name, gamma):
     other = by_problem(given, name, gamma)
     assert sol.status == other.status == "optimal"
     assert sol.gap <= 1e-8
+    assert sol.history["gap"][-1] <= 1e-8
+    assert len(sol.history["iteration"]) == sol.iterations
     assert overlap(sol, other)
     assert np.allclose(sol.X.dense(), other.X.dense(), atol=1e-3 * np.abs(other.X.dense()).max())
 

@@ -108,8 +108,11 @@ class Objective:
         return max(bound for _, bound in self.passes)
 
     def gap(self, value: float) -> float:
-        """Return the certified relative gap of a value, as :func:`bregopt.certify.certify` defines it."""
-        bound = self.best_bound
+        """Return the certified relative gap of a value."""
+        return self.relative_gap(value, self.best_bound)
+
+    def relative_gap(self, value: float, bound: float) -> float:
+        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it."""
         size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
         return abs(value - bound) / size if np.isfinite(bound) else np.inf
 

@@ -128,6 +128,7 @@ def _solution(
     gap, bound = objective.gap(point.value), objective.best_bound
     values, bounds = np.array(objective.passes).T
     best = np.maximum.accumulate(bounds)
+    gaps = np.array([objective.relative_gap(*pair) for pair in zip(values, best, strict=True)])
     optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
     status = optimal if gap <= _INACCURATE else Status.USER_LIMIT
     return Solution(
@@ -145,6 +146,6 @@ def _solution(
         iterations=len(values),
         timings={"total": seconds},
         solver="row chunks",
-        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best},
+        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best, "gap": gaps},
         citation=_CITATION,
     )
