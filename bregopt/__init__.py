@@ -7,6 +7,7 @@ import importlib as _importlib
 import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from bregopt.chunks import RowChunks
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
     ConvergenceWarning,
@@ -87,6 +88,7 @@ __all__ = [
     "Parameter",
     "PluginWarning",
     "Problem",
+    "RowChunks",
     "Solution",
     "Solutions",
     "SolverError",

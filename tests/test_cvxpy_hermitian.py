@@ -9,6 +9,7 @@ import bregopt.cvxpy
 
 HOOKS = [{"method": "bregopt", "strict": True, "tol": 1e-9}, {"solver": "BREGOPT"}]
 bregopt.cvxpy.register()
+OLD = tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7)
 
 
 def hermitian(n, rng):
@@ -35,6 +36,8 @@ def test_state_discrimination(hook):
     assert prob.status == "optimal"
     assert np.isclose(prob.value, (2 + np.abs(d).sum()) / 4, atol=1e-7)
     assert np.allclose(M.value, (U * (d > 0)) @ U.conj().T, atol=1e-4)
+    if OLD:
+        pytest.skip("the duals, as CVXPY 1.6 returns other ones of complex inequalities")
     assert np.allclose(prob.constraints[0].dual_value, (U * np.maximum(-d / 2, 0)) @ U.conj().T, atol=1e-4)
 
 
@@ -114,6 +117,7 @@ def test_a_real_form_that_a_user_wrote_is_one_matrix():
     assert np.isclose(prob.value, np.linalg.eigvalsh(C)[0], atol=1e-7)
 
 
+@pytest.mark.skipif(OLD, reason="CVXPY 1.6 takes no complex scalar as the value of a parameter")
 def test_complex_parameters_are_left_to_the_conic_form():
     p = cp.Parameter(complex=True, value=0.1j)
     X = cp.Variable((3, 3), hermitian=True)

@@ -1,0 +1,233 @@
+"""One chunk of rows, and the sums over it that objective, gradient and certificate need."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.chunks.sources import Source, source
+from bregopt.program import Bounds, Penalty
+from bregopt.threads import threads_for
+
+__all__ = ["Chunk", "Sums", "release_buffers", "sample_of", "sums_of"]
+
+_NONE = np.zeros((0, 0))
+_BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
+_kept = threading.local()  # the buffers of this worker, by name
+
+
+class Sums(NamedTuple):
+    """Sums over rows at a matrix, with multipliers ``y_k = -penalty_k'(a_k)``.
+
+    Parameters
+    ----------
+    penalty, conjugate : float
+        Of the penalties, and of the rows' terms in the dual function.
+    gradient : array of shape (d, d)
+        The sum of ``-y_k z_k z_k'``.
+    curvature : array of shape (d, d)
+        The sum of ``w_k z_k z_k'``, with ``w_k`` the second derivative of the penalty. Empty, and `weight`
+        zero, where it was not asked for.
+    weight : float
+        The sum of ``w_k``.
+    """
+
+    penalty: float
+    conjugate: float
+    gradient: Array
+    curvature: Array
+    weight: float
+
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums over the rows of both."""
+        return Sums(
+            self.penalty + other.penalty,
+            self.conjugate + other.conjugate,
+            self.gradient + other.gradient,
+            self.curvature + other.curvature,
+            self.weight + other.weight,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Consecutive rows from number `start` on.
+
+    Parameters
+    ----------
+    rows : Source
+        Vectors, or pairs of `points`.
+    points : Source or None
+    start : int
+    bound, sense, gamma : Source or float
+    """
+
+    rows: Source
+    points: Source | None
+    start: int
+    bound: Source | float
+    sense: Source | float
+    gamma: Source | float
+
+    def part(self, start: int, stop: int) -> Chunk:
+        """Return the rows from `start` to `stop`, relative to this chunk."""
+        bound, sense, gamma = (
+            column.part(start, stop) if isinstance(column, Source) else column
+            for column in (self.bound, self.sense, self.gamma)
+        )
+        return Chunk(self.rows.part(start, stop), self.points, self.start + start, bound, sense, gamma)
+
+    def blocks(self) -> Iterator[Chunk]:
+        """Yield parts whose vectors fit in a processor's cache; files are opened once for all of them."""
+        points = None if self.points is None else source(self.points.read())
+        bound, sense, gamma = (
+            source(column.read()) if isinstance(column, Source) else column
+            for column in (self.bound, self.sense, self.gamma)
+        )
+        whole = Chunk(source(self.rows.read()), points, self.start, bound, sense, gamma)
+        for start in range(0, len(self.rows), _BLOCK):
+            yield whole.part(start, min(start + _BLOCK, len(self.rows)))
+
+    def vectors(self) -> Array:
+        """Return the vectors ``z_k``, shape ``(k, d)``, in this worker's buffer.
+
+        Raises
+        ------
+        ValueError
+            If a pair has no such point.
+        """
+        rows = self.rows.read()
+        if self.points is None:
+            Z = _buffer("vectors", rows.shape)
+            np.copyto(Z, rows)
+            return Z
+        points = self.points.read()
+        outside = ((rows < 0) | (rows >= len(points))).any(axis=1)
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise ValueError(
+                f"row {self.start + k} is the pair {rows[k].tolist()}; expected points 0 to {len(points) - 1}"
+            )
+        Z, other = (_buffer(name, (len(rows), points.shape[1])) for name in ("vectors", "products"))
+        if points.dtype == Z.dtype:
+            np.take(points, rows[:, 0], axis=0, out=Z, mode="clip")  # other modes buffer the output
+            np.take(points, rows[:, 1], axis=0, out=other, mode="clip")
+        else:
+            Z[:], other[:] = points[rows[:, 0]], points[rows[:, 1]]
+        Z -= other
+        return Z
+
+    def bounds(self, penalty: Penalty) -> Bounds:
+        """Return the bounds with a penalty.
+
+        Raises
+        ------
+        ValueError
+            If a bound or a weight is not positive and finite, or a sense neither -1 nor 1.
+        """
+        bound, sense, gamma = (self._column(name) for name in ("bound", "sense", "gamma"))
+        self.check((bound > 0) & (bound < np.inf), bound, "bound", "a number above 0")
+        self.check((gamma > 0) & (gamma < np.inf), gamma, "gamma", "a number above 0")
+        self.check(np.abs(sense) == 1, sense, "sense", '-1 ("<=") or 1 (">=")')
+        lower = sense > 0
+        lo, hi = np.where(lower, bound, -np.inf), np.where(lower, np.inf, bound)
+        return Bounds(lo, hi, np.full(len(bound), int(penalty)), gamma)
+
+    def _column(self, name: str) -> Array:
+        value = getattr(self, name)
+        if isinstance(value, Source):
+            return np.asarray(value.read(), dtype=np.float64)
+        return np.full(len(self.rows), value)
+
+    def check(self, good: Any, values: Array, name: str, expected: str) -> None:
+        """Raise a ValueError for the first row that is not good."""
+        if not good.all():
+            k = int(np.argmin(good))
+            raise ValueError(f"{name} of row {self.start + k} is {values[k]:g}; expected {expected}")
+
+
+def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
+    """Return the sums over a chunk at the matrix ``root root'``, in one BLAS thread.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    root : array of shape (d, r)
+    penalty : Penalty
+    curvature : bool
+        Whether to sum second derivatives, too.
+
+    Raises
+    ------
+    ValueError
+        If a row is bad.
+    """
+    with threads_for(1):
+        return reduce(Sums.plus, (_block_sums(block, root, penalty, curvature) for block in chunk.blocks()))
+
+
+def _block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
+    Z, bounds = block.vectors(), block.bounds(penalty)
+    R = np.matmul(Z, root, out=_buffer("products", (len(Z), root.shape[1])))
+    a = np.einsum("ij,ij->i", R, R)
+    block.check(np.isfinite(a), a, "the value", "finite vectors")
+    paid = bounds.penalty(a)
+    y = bounds.response(a)
+    inside = (paid < np.inf) & np.isfinite(y)
+    block.check(inside, a, "the value", "one above 0: its vector is zero, so drop the row")
+    first = float(paid.sum()), float(bounds.conjugate(y).sum()), _weighted_moment(Z, -y)
+    if not curvature:
+        return Sums(*first, _NONE, 0.0)
+    _, D = bounds.meet(a, y, bounds.side(a, y))
+    w = 1 / D
+    return Sums(*first, _weighted_moment(Z, w), float(w.sum()))
+
+
+def sample_of(chunk: Chunk, share: float, seed: int, penalty: Penalty) -> Chunk:
+    """Return a random share of the rows, in memory, whose weights grow accordingly.
+
+    Raises
+    ------
+    ValueError
+        If a row is bad.
+    """
+    Z, bounds = chunk.vectors(), chunk.bounds(penalty)
+    sizes = np.abs(Z).sum(axis=1)
+    chunk.check(np.isfinite(sizes), sizes, "the vector", "finite coordinates")
+    count = min(len(Z), max(1, round(share * len(Z))))
+    chosen = np.sort(np.random.default_rng([seed, chunk.start]).choice(len(Z), count, replace=False))
+    lower = np.isfinite(bounds.lo[chosen])
+    columns = (
+        np.where(lower, bounds.lo[chosen], bounds.hi[chosen]),
+        np.where(lower, 1, -1),
+        bounds.gamma[chosen] * (len(Z) / count),
+    )
+    return Chunk(source(Z[chosen]), None, chunk.start, *map(source, columns))
+
+
+def release_buffers() -> None:
+    """Drop the buffers of this thread."""
+    vars(_kept).clear()
+
+
+def _weighted_moment(Z: Array, weights: Array) -> Array:
+    """Return the sum of ``weights_k z_k z_k'``."""
+    scaled = np.multiply(Z, weights[:, None], out=_buffer("products", Z.shape))
+    moment: Array = Z.T @ scaled
+    return moment
+
+
+def _buffer(name: str, shape: tuple[int, ...]) -> Array:
+    """Return an array that this worker keeps from chunk to chunk; fresh memory costs as much as products."""
+    size = int(np.prod(shape))
+    held: Array | None = getattr(_kept, name, None)
+    if held is None or held.size < size:
+        held = np.empty(size)
+        setattr(_kept, name, held)
+    return held[:size].reshape(shape)

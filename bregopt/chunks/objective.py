@@ -1,0 +1,156 @@
+"""The objective ``D(M, M0) + <cost, M>`` plus the penalties of rows in chunks, by one pass over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.chunks.chunk import Chunk, Sums, sums_of
+from bregopt.divergences import Divergence
+from bregopt.linalg import is_definite
+from bregopt.program import Penalty
+
+__all__ = ["Objective", "Point", "mapped"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A positive definite matrix and the results of a pass there.
+
+    Parameters
+    ----------
+    M, root : array of shape (r, r)
+        ``M = root root'``.
+    value, bound : float
+        The objective, and the lower bound on its minimum that the multipliers of this pass prove.
+    gradient, penalty_gradient : array of shape (r, r)
+        Of the objective and of the penalties.
+    curvature : array of shape (r, r)
+    weight : float
+        Of :class:`~bregopt.chunks.chunk.Sums`.
+    """
+
+    M: Array
+    root: Array
+    value: float
+    bound: float
+    gradient: Array
+    penalty_gradient: Array
+    curvature: Array
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A divergence, a linear cost and the penalties of rows at ``T M T'``.
+
+    Parameters
+    ----------
+    divergence : Divergence
+        Anchored at ``M0``.
+    penalty : Penalty
+    chunks : tuple of Chunk
+    T : array of shape (d, r)
+    executor : concurrent.futures.Executor or None
+    cost : array of shape (r, r)
+    passes : list of (float, float)
+        Value and bound of every pass so far.
+    """
+
+    divergence: Divergence
+    penalty: Penalty
+    chunks: tuple[Chunk, ...]
+    T: Array
+    executor: Executor | None
+    cost: Array
+    passes: list[tuple[float, float]] = field(default_factory=list)
+
+    def with_cost(self, cost: Array) -> Objective:
+        """Return the objective with another linear cost."""
+        return replace(self, cost=cost, passes=[])
+
+    def at(self, root: Array, curvature: bool) -> Point | None:
+        """Return the point at ``M = root root'`` after one pass, with the sums of curvature or without.
+
+        Without a pass it is None where `M` is singular in floating point.
+        """
+        M = root @ root.T
+        if not np.isfinite(M).all() or not is_definite(M):
+            return None
+        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
+        sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
+        G = self._inward(sums.gradient)
+        H = self._inward(sums.curvature) if curvature else sums.curvature
+        own = self.divergence.value(M) + float(np.vdot(self.cost, M))
+        bound = sums.conjugate + self.divergence.dual_term(G + self.cost, 1.0, M)
+        gradient = self.divergence.gradient(M) + G + self.cost
+        self.passes.append((own + sums.penalty, bound))
+        return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
+
+    @property
+    def values(self) -> list[float]:
+        """The values of all passes."""
+        return [value for value, _ in self.passes]
+
+    @property
+    def best_bound(self) -> float:
+        """The largest bound of all passes."""
+        return max(bound for _, bound in self.passes)
+
+    def gap(self, value: float) -> float:
+        """Return the certified relative gap of a value."""
+        return self.relative_gap(value, self.best_bound)
+
+    def relative_gap(self, value: float, bound: float) -> float:
+        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it."""
+        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
+        return abs(value - bound) / size if np.isfinite(bound) else np.inf
+
+    def _inward(self, moment: Array) -> Array:
+        """Return ``T' moment T``, made exactly symmetric."""
+        G = self.T.T @ moment @ self.T
+        symmetric: Array = (G + G.T) / 2
+        return symmetric
+
+
+def mapped(
+    executor: Executor | None, function: Callable[..., Any], chunks: Any, *shared: Any
+) -> Iterator[Any]:
+    """Yield the results of a function of each chunk and of shared arguments, in the order of the chunks.
+
+    Chunks that a broken pool of processes loses are computed in this process, with the same digits.
+    """
+    if executor is None:
+        yield from (function(chunk, *shared) for chunk in chunks)
+        return
+    futures = [_submitted(executor, function, chunk, *shared) for chunk in chunks]
+    try:
+        for chunk, future in zip(chunks, futures, strict=True):
+            try:
+                yield future.result()
+            except BrokenExecutor as error:
+                _log.warning("a worker was lost (%s); its chunk is computed in this process", error)
+                yield function(chunk, *shared)
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _submitted(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Return the future of a call, one that has failed already if the pool is broken."""
+    try:
+        return executor.submit(function, *arguments)
+    except BrokenExecutor as error:
+        lost: Future[Any] = Future()
+        lost.set_exception(error)
+        return lost

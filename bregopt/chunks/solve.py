@@ -1,0 +1,151 @@
+"""The loop over passes: options, checkpoints, and the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregopt.arrays import Array, positive_number
+from bregopt.chunks.checkpoint import Checkpoint
+from bregopt.chunks.chunk import release_buffers
+from bregopt.chunks.objective import Objective, Point
+from bregopt.chunks.quasi_newton import quasi_newton
+from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
+from bregopt.chunks.space import Space, divergence_class, space_of
+from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.linalg import root_of
+from bregopt.program import StopReason
+from bregopt.routes.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from bregopt.chunks.rows import RowChunks
+
+__all__ = ["Options", "solve"]
+
+_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
+_CITATION = (
+    "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
+    "Liu, Nocedal (1989), On the Limited Memory BFGS Method for Large Scale Optimization, Math. Program. 45"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The options of :meth:`bregopt.RowChunks.solve`, checked."""
+
+    executor: Executor | None
+    sample: int | None
+    seed: int
+    tol: float
+    max_passes: int
+    resume: Any
+
+    def __post_init__(self) -> None:
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            found = type(self.executor).__name__
+            raise TypeError(f"executor is a {found}; expected a concurrent.futures.Executor")
+        for name in ("sample", "seed", "max_passes"):
+            value, least = getattr(self, name), int(name != "seed")
+            if value is None and name == "sample":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise TypeError(f"{name} is {value!r}; expected an integer")
+            if value < least:
+                raise ValueError(f"{name} is {value}; expected at least {least}")
+        positive_number(self.tol, "tol")
+
+
+def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Solution:
+    """Return the answer of :meth:`bregopt.RowChunks.solve`."""
+    began = time.perf_counter()
+    kind = divergence_class(divergence)
+    space = space_of(X0, rows.dimension, kind)
+    anchored: Any = kind
+    assert kind.penalty is not None
+    chunks = tuple(rows.chunks(space.factor))
+    zero = np.zeros_like(space.M0)
+    objective = Objective(anchored(space.M0), kind.penalty, chunks, space.T, options.executor, zero)
+    checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
+    try:
+        point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
+    finally:
+        release_buffers()
+    solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
+    if solution.status != Status.OPTIMAL:
+        warn_caller(
+            f"row chunks: {solution.status}, certified gap {solution.gap:.1e} (tol {options.tol:g}). {stop}",
+            ConvergenceWarning,
+        )
+    return solution
+
+
+def _first_root(space: Space) -> Array:
+    root = root_of(space.M0)
+    assert root is not None
+    return root
+
+
+def _run(
+    objective: Objective, options: Options, checkpoint: Checkpoint, root: Array, m: int
+) -> tuple[Point, str]:
+    """Return the last point, and why it is the last."""
+    resumed = checkpoint.load()
+    sample = None
+    if options.sample is not None and options.sample < m:
+        sample = sample_objective(objective, options.sample / m, options.seed)
+    if resumed is not None:
+        root = resumed.root
+        objective.passes.extend((value, -np.inf) for value in resumed.values)
+    elif sample is not None:
+        root = minimized(sample, root)
+    point = objective.at(root, curvature=sample is None)
+    assert point is not None
+    steps: Iterator[Point]
+    if sample is None:
+        steps = quasi_newton(objective, point)
+    else:
+        steps = sampled_newton(objective, sample, point)
+    while objective.gap(point.value) > options.tol:
+        checkpoint.save(point.root, objective.values)
+        if len(objective.passes) >= options.max_passes:
+            return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
+        better = next(steps, None)
+        if better is None:
+            return point, str(StopReason.STALLED)
+        point = better
+    checkpoint.save(point.root, objective.values)
+    return point, str(StopReason.CONVERGED)
+
+
+def _solution(
+    objective: Objective, space: Space, point: Point, stop: str, tol: float, seconds: float
+) -> Solution:
+    gap, bound = objective.gap(point.value), objective.best_bound
+    values, bounds = np.array(objective.passes).T
+    best = np.maximum.accumulate(bounds)
+    gaps = np.array([objective.relative_gap(*pair) for pair in zip(values, best, strict=True)])
+    optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
+    status = optimal if gap <= _INACCURATE else Status.USER_LIMIT
+    return Solution(
+        status=status,
+        stop_reason=stop,
+        value=point.value,
+        X=space.lift(point.root),
+        u={},
+        duals=None,
+        dual_value=bound,
+        gap=gap,
+        primal_residual=0.0,
+        dual_residual=0.0,
+        error=abs(point.value - bound),
+        iterations=len(values),
+        timings={"total": seconds},
+        solver="row chunks",
+        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best, "gap": gaps},
+        citation=_CITATION,
+    )

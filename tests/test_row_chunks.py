@@ -1,0 +1,361 @@
+"""Rows in chunks: the answers of `Problem`, whatever the chunks, the executor and the interruptions."""
+
+import os
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+
+DIVERGENCES = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}
+
+
+class Data(NamedTuple):
+    """Points of five classes and pairs: near within a class, far between classes."""
+
+    F: np.ndarray
+    pairs: np.ndarray
+    bound: np.ndarray
+    sense: np.ndarray
+
+    def rows(self, gamma=0.1, **options):
+        return bo.RowChunks(self.pairs, self.bound, self.sense, gamma, **options)
+
+
+def data(m=600, n=80, r=6, seed=0):
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 5, n)
+    F = rng.normal(size=(n, r)) + rng.normal(size=(5, r))[label]
+    i, j = rng.integers(0, n, m), rng.integers(1, n, m)
+    pairs = np.stack([i, (i + j) % n], axis=1)
+    d = np.sum((F[pairs[:, 0]] - F[pairs[:, 1]]) ** 2, axis=1)
+    same = label[pairs[:, 0]] == label[pairs[:, 1]]
+    low, high = np.percentile(d, [20, 80])
+    return Data(F, pairs, np.where(same, low, high), np.where(same, -1, 1))
+
+
+def by_problem(given, name, gamma=0.1, tol=1e-8):
+    """The same problem, by `Problem`."""
+    X = bo.PSD(len(given.F), name="X")
+    d = bo.sq_distance(X, *given.pairs.T)
+    near, far = given.sense < 0, given.sense > 0
+    rows = [bo.soft(d[near] <= given.bound[near], gamma), bo.soft(d[far] >= given.bound[far], gamma)]
+    return bo.Problem(bo.Minimize(DIVERGENCES[name](X, bo.LowRank(given.F))), rows).solve(tol=tol)
+
+
+def overlap(a, b):
+    """Whether the intervals that two answers prove have a point in common."""
+    slack = 1e-9 * abs(a.value)
+    return a.dual_value <= b.value + slack and b.dual_value <= a.value + slack
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.parametrize("gamma", [1e-3, 0.1, 3.0])
+def test_the_value_and_the_matrix_are_those_of_problem(name, gamma):
+    given = data()
+    sol = given.rows(gamma, chunk=100).solve(bo.LowRank(given.F), name, tol=1e-8)
+    other = by_problem(given, name, gamma)
+    assert sol.status == other.status == "optimal"
+    assert sol.gap <= 1e-8
+    assert sol.history["gap"][-1] <= 1e-8
+    assert len(sol.history["iteration"]) == sol.iterations
+    assert overlap(sol, other)
+    assert np.allclose(sol.X.dense(), other.X.dense(), atol=1e-3 * np.abs(other.X.dense()).max())
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_vectors_with_a_dense_start(name):
+    rng = np.random.default_rng(1)
+    Z, B = rng.normal(size=(150, 4)), rng.normal(size=(4, 6))
+    X0, gamma = B @ B.T, rng.uniform(0.1, 1.0, 150)
+    bound = np.einsum("ki,ij,kj->k", Z, X0, Z) * rng.uniform(0.5, 2.0, 150)
+    sol = bo.RowChunks(Z, bound, "<=", gamma, chunk=40).solve(X0, name, tol=1e-8)
+    X = bo.PSD(4, name="X")
+    rows = [bo.soft(bo.quad_form(z, X) <= b, weight) for z, b, weight in zip(Z, bound, gamma, strict=True)]
+    other = bo.Problem(bo.Minimize(DIVERGENCES[name](X, X0)), rows).solve(tol=1e-8)
+    assert sol.status == "optimal"
+    assert overlap(sol, other)
+    assert np.allclose(sol.X, other.X, atol=1e-3 * np.abs(other.X).max())
+
+
+def test_closed_form_of_one_row():
+    # The derivative of (x - log x - 1) + (x/2 - log(x/2) - 1) is 3/2 - 2/x.
+    sol = bo.RowChunks([[1.0]], 2.0, ">=", 1.0).solve([[1.0]], tol=1e-12)
+    assert sol.X[0, 0] == pytest.approx(4 / 3, rel=1e-6)
+
+
+def test_rows_that_are_met_cost_nothing():
+    sol = bo.RowChunks(np.eye(3), 2.0, "<=", 1.0).solve(np.eye(3))
+    assert sol.status == "optimal"
+    assert sol.value == 0
+    assert sol.iterations == 1
+    assert np.allclose(sol.X, np.eye(3))
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_dependent_columns_of_the_factor(name):
+    given = data()
+    F = np.hstack([given.F, given.F[:, :2] @ [[1.0], [2.0]]])
+    given = given._replace(F=F)
+    sol = given.rows().solve(bo.LowRank(F), name, tol=1e-8)
+    assert sol.rank == 6
+    assert overlap(sol, by_problem(given, name))
+
+
+def test_pairs_of_points_learn_a_metric():
+    # LogDet from F F' is LogDet from the identity of the metric: F M F'.
+    given = data()
+    metric = given.rows(points=given.F).solve(np.eye(6), tol=1e-9)
+    kernel = given.rows().solve(bo.LowRank(given.F), tol=1e-9)
+    assert overlap(metric, kernel)
+    assert np.allclose(given.F @ metric.X @ given.F.T, kernel.X.dense(), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_chunks_change_round_off_only(name):
+    given = data()
+    values = [given.rows(chunk=size).solve(bo.LowRank(given.F), name).value for size in (1_000, 77, 13)]
+    assert np.allclose(values, values[0], rtol=1e-11)
+
+
+def test_executors_have_the_same_digits(tmp_path):
+    given = data()
+    names = ("pairs", "bound", "sense")
+    for name in names:
+        np.save(tmp_path / f"{name}.npy", getattr(given, name))
+    np.save(tmp_path / "points.npy", given.F.astype(np.float32))
+    paths = [f"{tmp_path}/{name}.npy" for name in names]
+    rows = bo.RowChunks(*paths, 0.1, points=tmp_path / "points.npy", chunk=150)
+    serial = rows.solve(np.eye(6), sample=200)
+    with (
+        ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool,
+        ThreadPoolExecutor(3) as threads,
+    ):
+        for executor in (pool, threads):
+            other = rows.solve(np.eye(6), executor=executor, sample=200)
+            assert (other.value, other.dual_value) == (serial.value, serial.dual_value)
+            assert (other.X == serial.X).all()
+
+
+def test_the_chunks_of_lost_workers_are_computed_here():
+    given = data()
+    rows, start = given.rows(chunk=150), bo.LowRank(given.F)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(os._exit, 1)
+        sol = rows.solve(start, executor=pool)
+        again = rows.solve(start, executor=pool)
+    assert sol.value == again.value == rows.solve(start).value
+
+
+class Forwarding(Executor):
+    """Pickles its tasks, as processes do, and stores the largest one."""
+
+    largest = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        import pickle
+
+        sent = pickle.dumps((fn, args, kwargs))
+        self.largest = max(self.largest, len(sent))
+        fn, args, kwargs = pickle.loads(sent)
+        future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_files_are_sent_as_paths(tmp_path, mapped):
+    Z = np.random.default_rng(0).normal(size=(5_000, 3))
+    np.save(tmp_path / "rows.npy", Z)
+    path = str(tmp_path / "rows.npy")
+    executor = Forwarding()
+    source = np.load(path, mmap_mode="r") if mapped else path
+    sol = bo.RowChunks(source, 2.0, "<=", 0.1).solve(np.eye(3), executor=executor)
+    assert executor.largest < 5_000
+    assert sol.value == bo.RowChunks(Z, 2.0, "<=", 0.1).solve(np.eye(3)).value
+
+
+def test_parts_of_memory_maps_are_the_rows_that_were_given(tmp_path):
+    Z = np.random.default_rng(0).normal(size=(400, 3))
+    np.save(tmp_path / "rows.npy", Z)
+    part = np.load(tmp_path / "rows.npy", mmap_mode="r")[100:300]
+    sol = bo.RowChunks(part, 2.0, "<=", 0.1).solve(np.eye(3))
+    assert sol.value == bo.RowChunks(Z[100:300], 2.0, "<=", 0.1).solve(np.eye(3)).value
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_sample_gives_the_curvature_and_all_rows_the_answer(name):
+    given = data(m=6_000, n=300)
+    start = bo.LowRank(given.F)
+    whole = given.rows(0.01, chunk=500).solve(start, name, tol=1e-8)
+    sampled = given.rows(0.01, chunk=500).solve(start, name, sample=1_500, tol=1e-8)
+    assert sampled.status == "optimal"
+    assert overlap(whole, sampled)
+    assert sampled.iterations < whole.iterations
+    again = given.rows(0.01, chunk=500).solve(start, name, sample=1_500, seed=5, tol=1e-8)
+    assert again.value != sampled.value
+    assert overlap(again, sampled)
+
+
+def test_sorted_rows_are_sampled_evenly():
+    given = data(m=6_000, n=300)
+    order = np.argsort(given.bound, kind="stable")
+    pairs, bound, sense = given.pairs[order], given.bound[order], given.sense[order]
+    sol = bo.RowChunks(pairs, bound, sense, 0.01, chunk=500).solve(bo.LowRank(given.F), sample=1_500)
+    assert sol.status == "optimal"
+    assert overlap(sol, given.rows(0.01).solve(bo.LowRank(given.F)))
+
+
+class Interrupted(Executor):
+    """Ends with the given task, like Ctrl-C."""
+
+    def __init__(self, tasks):
+        self.left = tasks
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize("sample", [None, 300])
+def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
+    given, path = data(), tmp_path / "state.npz"
+    rows, start = given.rows(chunk=200), bo.LowRank(given.F)
+    tasks = 12 if sample is None else 9
+    with pytest.raises(KeyboardInterrupt):
+        rows.solve(start, executor=Interrupted(tasks), sample=sample, resume=path, tol=1e-9)
+    resumed = rows.solve(start, sample=sample, resume=path, tol=1e-9)
+    whole = rows.solve(start, sample=sample, tol=1e-9)
+    assert resumed.status == "optimal"
+    assert overlap(resumed, whole)
+    before = tasks // 3 - (sample is not None)
+    assert (resumed.history["value"][:before] == whole.history["value"][:before]).all()
+    again = rows.solve(start, sample=sample, resume=path, tol=1e-9)
+    assert again.value == resumed.value
+    assert again.iterations == resumed.iterations + 1
+    with pytest.raises(ValueError, match="checkpoint of 600 rows, logdet, order 6; expected this problem's"):
+        rows.solve(start, "von_neumann", resume=path)
+    path.write_text("no checkpoint")
+    with pytest.raises(ValueError, match="no checkpoint of bregopt"):
+        rows.solve(start, resume=path)
+
+
+def test_a_checkpoint_proves_nothing_about_other_rows(tmp_path):
+    given, path = data(), tmp_path / "state.npz"
+    start = bo.LowRank(given.F)
+    given.rows(1.0).solve(start, resume=path)
+    less = given.rows(0.01).solve(start, resume=path)
+    assert overlap(less, given.rows(0.01).solve(start))
+
+
+def test_too_few_passes_are_said():
+    given = data()
+    with pytest.warns(bo.ConvergenceWarning, match=r"max_passes \(2\) was reached"):
+        sol = given.rows(1.0).solve(bo.LowRank(given.F), max_passes=2)
+    assert sol.status != "optimal"
+    assert sol.gap > 1e-6
+    assert "max_passes" in repr(sol)
+
+
+def test_input_stays_as_it_is():
+    given = data()
+    copies = [array.copy() for array in given]
+    given.rows().solve(bo.LowRank(given.F), sample=100)
+    assert all((a == b).all() for a, b in zip(given, copies, strict=True))
+
+
+PAIRS = np.array([[0, 1], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((np.ones(3), 1.0, "<=", 1.0), {}, ValueError, r"rows has shape \(3,\)"),
+        ((np.ones((3, 3), int), 1.0, "<=", 1.0), {}, ValueError, r"expected \(m, 2\), pairs of points"),
+        ((np.ones((0, 3)), 1.0, "<=", 1.0), {}, ValueError, "expected at least one row"),
+        ((np.ones((3, 3), complex), 1.0, "<=", 1.0), {}, TypeError, "rows has dtype complex128"),
+        (("missing.npy", 1.0, "<=", 1.0), {}, ValueError, "there is none"),
+        ((np.eye(2), [1.0], "<=", 1.0), {}, ValueError, r"bound has shape \(1,\); expected \(2,\)"),
+        ((np.eye(2), 1.0, "=", 1.0), {}, ValueError, "sense is '='; expected '<=', '>='"),
+        ((np.eye(2), None, "<=", 1.0), {}, TypeError, "bound is None"),
+        ((np.eye(2), 1.0, "<=", 1.0), {"points": np.eye(2)}, TypeError, "points is given, but rows"),
+        ((PAIRS, 1.0, "<=", 1.0), {"points": np.ones(3)}, ValueError, r"points has shape \(3,\)"),
+        ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 0}, ValueError, "chunk is 0; expected at least 1"),
+        ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 1.5}, TypeError, "chunk is 1.5; expected an integer"),
+    ],
+)
+def test_bad_rows_are_refused(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        bo.RowChunks(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "bound", "sense", "gamma", "message"),
+    [
+        (np.eye(2), [1.0, -1.0], "<=", 1.0, "bound of row 1 is -1; expected a number above 0"),
+        (np.eye(2), [np.nan, 1.0], "<=", 1.0, "bound of row 0 is nan"),
+        (np.eye(2), 1.0, [1, 0], 1.0, r'sense of row 1 is 0; expected -1 \("<="\) or 1 \(">="\)'),
+        (np.eye(2), 1.0, "<=", [1.0, np.inf], "gamma of row 1 is inf"),
+        (np.array([[1.0, 0], [0, np.nan]]), 1.0, "<=", 1.0, "value of row 1 is nan; expected finite vectors"),
+        (np.array([[1.0, 0], [0, 0]]), 1.0, ">=", 1.0, "value of row 1 is 0; .* drop the row"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_bad_values_are_refused_with_the_number_of_their_row(rows, bound, sense, gamma, message, chunk):
+    with pytest.raises(ValueError, match=message):
+        bo.RowChunks(rows, bound, sense, gamma, chunk=chunk).solve(np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("X0", "options", "error", "message"),
+    [
+        (np.eye(3), {}, ValueError, "X0 is 3 x 3 and the rows have 2 coordinates"),
+        (np.diag([1.0, 0.0]), {}, ValueError, "X0 is not positive definite"),
+        (np.eye(2), {"divergence": "frobenius"}, ValueError, "expected 'logdet' or 'von_neumann'"),
+        (np.eye(2), {"executor": 2}, TypeError, "executor is a int; expected a concurrent"),
+        (np.eye(2), {"sample": 0}, ValueError, "sample is 0; expected at least 1"),
+        (np.eye(2), {"seed": -1}, ValueError, "seed is -1; expected at least 0"),
+        (np.eye(2), {"max_passes": 1.5}, TypeError, "max_passes is 1.5; expected an integer"),
+        (np.eye(2), {"tol": 0}, ValueError, "tol is 0"),
+        (np.eye(2), {"resume": 3}, TypeError, "resume is 3; expected the path"),
+        (np.eye(2), {"resume": "no/such/folder/state.npz"}, ValueError, "expected a file in a folder"),
+    ],
+)
+def test_bad_arguments_are_refused(X0, options, error, message):
+    with pytest.raises(error, match=message):
+        bo.RowChunks(np.eye(2), 1.0, "<=", 1.0).solve(X0, **options)
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_zero_vectors_meet_upper_bounds_only(name):
+    Z = [[1.0, 1.0], [0.0, 0.0]]
+    sol = bo.RowChunks(Z, 1.0, "<=", 1.0).solve(np.eye(2), name)
+    assert sol.value == bo.RowChunks(Z[:1], 1.0, "<=", 1.0).solve(np.eye(2), name).value
+    with pytest.raises(ValueError, match=r"value of row 1 is 0; .* drop the row"):
+        bo.RowChunks(Z, 1.0, ">=", 1.0).solve(np.eye(2), name)
+
+
+@pytest.mark.parametrize(("name", "degree"), [("logdet", 0), ("von_neumann", 1)])
+@pytest.mark.parametrize("size", [1e-4, 1e5])
+def test_units_do_not_matter(name, degree, size):
+    given = data()
+    other = given._replace(F=given.F * size, bound=given.bound * size**2)
+    sol, scaled = (d.rows().solve(bo.LowRank(d.F), name, tol=1e-9) for d in (given, other))
+    assert scaled.status == "optimal"
+    assert scaled.value == pytest.approx(sol.value * size ** (2 * degree), rel=1e-8)
+
+
+def test_bad_pairs_are_refused():
+    with pytest.raises(ValueError, match=r"row 1 is the pair \[1, 2\]; expected points 0 to 1"):
+        bo.RowChunks(PAIRS, 1.0, "<=", 1.0, points=np.eye(2)).solve(np.eye(2))
+    with pytest.raises(TypeError, match="pairs without points; give RowChunks"):
+        bo.RowChunks(PAIRS, 1.0, "<=", 1.0).solve(np.eye(3))
+    with pytest.raises(ValueError, match="X0 is zero"):
+        bo.RowChunks(PAIRS, 1.0, "<=", 1.0).solve(bo.LowRank(np.zeros((3, 2))))
