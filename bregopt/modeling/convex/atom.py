@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -66,7 +67,7 @@ class Parts:
     affine: Expression | None = None
 
 
-class Atom:
+class Atom(ABC):
     """A convex or concave function of operands, of a fixed shape.
 
     A subclass defines `numbers` and `epigraph`, and what differs from the defaults here.
@@ -123,16 +124,16 @@ class Atom:
         for argument in self.arguments:
             yield from leaves(argument)
 
+    @abstractmethod
     def numbers(self, *values: Array) -> Any:
         """Return the value at numerical arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         """Return rows and cones that hold, for some values of new variables, if and only if ``t >= atom``.
 
         For a concave atom it is ``t <= atom``. All arguments are affine.
         """
-        raise NotImplementedError
 
     def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         """Return ``weights @ atom``, times a parameter, as parts of a minimized objective.

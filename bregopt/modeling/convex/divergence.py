@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.psd import PSD
@@ -52,8 +53,16 @@ class DivergenceAtom(Atom):
         """The value at the current matrix, None if there is none."""
         if self.X.value is None or any(p.value is None for p in self._term(1.0, None).data):
             return None
+        return self.numbers(np.asarray(self.X.value))
+
+    def numbers(self, *values: Array) -> float:
+        """Return the divergence of a matrix, at the current values of parameters."""
         nearness = self._term(1.0, None).nearness(1.0)
-        return float(divergence_of(nearness).value(np.asarray(self.X.value))) / self._copies
+        return float(divergence_of(nearness).value(values[0])) / self._copies
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> NoReturn:
+        """Refuse an epigraph, which no route takes."""
+        raise UnsupportedProblemError(f"{self.label} has no epigraph; expected it as a term of an objective")
 
     def leaves(self) -> Iterable[Any]:
         """Yield the matrix variable."""
