@@ -327,11 +327,6 @@ def test_arguments_with_labels_are_aligned_or_refused():
         (symmetric(2, 3), {"weights": [1.0, 2.0]}, "weights has shape"),
         (symmetric(2, 3), {"divergence": "kl"}, "divergence is 'kl'"),
         (symmetric(2, 3), {"tol": 2.0}, "tol is 2.0"),
-        (
-            symmetric(2, 3),
-            {"divergence": "logdet", "min_eigenvalue": 0.1},
-            "goes with divergence='frobenius'",
-        ),
         (np.zeros((2, 3, 4)), {}, r"shape \(2, 3, 4\)"),
         (np.zeros((0, 3, 3)), {}, "holds no matrix"),
         ({}, {}, "holds no matrix"),

@@ -13,6 +13,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -44,7 +45,7 @@ class Frobenius(Divergence):
 
     @classmethod
     def variant(cls, **parameters: Any) -> type[Divergence]:
-        return WeightedFrobenius if "weights" in parameters else cls
+        return WeightedFrobenius if "weights" in parameters else conditioned(cls, parameters)
 
     def __init__(self, X0: Array) -> None:
         self.X0 = X0

@@ -12,6 +12,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum, reciprocal_spectrum
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.scalar import Penalty
@@ -41,6 +42,10 @@ class LogDet(Divergence):
     takes_cap: ClassVar[bool] = True
     penalty: ClassVar[Penalty | None] = Penalty.LOGDET
     cvxpy_order: ClassVar[int] = 20  # it takes a cone of order 2n
+
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        return conditioned(cls, parameters)
 
     def __init__(self, X0: Array) -> None:
         root = root_of(X0)

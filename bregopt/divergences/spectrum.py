@@ -23,11 +23,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """The symmetric matrix ``share S + (L R' + R L') / 2``, for the direction ``S`` it was made from."""
+    """The symmetric matrix ``share S + (L R' + R L') / 2 + M``, for the direction ``S`` it was made from."""
 
     share: float
     L: Array
     R: Array
+    M: Array | None = None
 
 
 class Spectrum(Protocol):

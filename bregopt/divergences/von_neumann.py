@@ -10,6 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
@@ -34,6 +35,10 @@ class VonNeumann(Divergence):
     penalty: ClassVar[Penalty | None] = Penalty.VON_NEUMANN
     cvxpy_order: ClassVar[int] = 12  # it takes 2(n - 1) cones
     cvxpy_cones: ClassVar[int] = 1
+
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        return conditioned(cls, parameters)
 
     def __init__(self, X0: Array) -> None:
         eigenvalues, Q = np.linalg.eigh(X0)

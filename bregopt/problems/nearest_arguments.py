@@ -53,21 +53,21 @@ def covariance_message(diagonal: Array, labels: Any) -> str | None:
     )
 
 
-def least_eigenvalue(value: Any, divergence: type[Divergence]) -> float:
+def least_eigenvalue(value: Any) -> float:
     """Return the lower bound on the eigenvalues."""
     t = float(finite_array(value, "min_eigenvalue", ndim=0))
     if not 0 <= t < 1:
         raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
-    if t > 0 and not divergence.quadratic:
-        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence.name!r}")
     return t
 
 
-def row_and_entry_weights(value: Any, n: int, divergence: type[Divergence]) -> tuple[Array, Array | None]:
+def row_and_entry_weights(
+    value: Any, n: int, divergence: type[Divergence] | None
+) -> tuple[Array, Array | None]:
     """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
     if value is None:
         return np.ones(n), None
-    if not divergence.quadratic:
+    if divergence is not None and not divergence.quadratic:
         raise ValueError(f"weights go with divergence='frobenius' only; found {divergence.name!r}")
     weights = finite_array(value, "weights", ndim=(1, 2))
     if weights.shape not in ((n,), (n, n)):

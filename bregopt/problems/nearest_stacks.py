@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
 from bregopt.io.matrix_stacks import MatrixStack, read_stack
 from bregopt.linalg import is_definite
+from bregopt.problems.correlation.pair_bounds import by_pairs
+from bregopt.problems.correlation.request import NORMS
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
@@ -24,6 +26,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
 
+_SHARED = ("groups", "missing")  # arguments that no matrix has for itself
 _MOST_ENTRIES = 5_000  # fixed or bounded entries beyond which a stack takes no less time than a loop
 
 
@@ -46,14 +49,11 @@ def nearest_correlations(
         Its arguments that may be shared or one for each matrix.
     options : dict
     """
-    kind, matrices = divergence_class(divergence), read_stack(A, "A")
-    arguments = {
-        name: argument(value, name, matrices.keys, name not in ("weights", "fixed"))
-        for name, value in given.items()
-    }
+    matrices = read_stack(A, "A")
+    arguments = {name: _argument(name, value, matrices.keys) for name, value in given.items()}
 
     def make(own: Array, positions: IntArray, notes: Warnings) -> Slice:
-        return _correlations(own, positions, matrices, kind, arguments, notes)
+        return _correlations(own, positions, matrices, divergence_class(divergence), arguments, notes)
 
     def alone(k: int) -> Solution:
         own = {name: each.of(k) for name, each in arguments.items()}
@@ -61,7 +61,26 @@ def nearest_correlations(
         solution: Solution = single(matrices.one(k), divergence, **own, **options)
         return solution
 
-    return solve_stack(matrices, divergence, make, alone, options)
+    return solve_stack(matrices, divergence, make if _stacks(divergence, arguments) else None, alone, options)
+
+
+def _argument(name: str, value: Any, keys: Sequence[Hashable]) -> Argument:
+    """Return an argument; bounds by pairs and groups are shared by all matrices."""
+    if name in _SHARED or (by_pairs(value) and not value.keys() <= set(keys)):
+        return Argument(name, value)
+    return argument(value, name, keys, name not in ("weights", "fixed"))
+
+
+def _stacks(divergence: str, arguments: Mapping[str, Argument]) -> bool:
+    """Whether the stacked method has the problem: a divergence, with bounds on entries only."""
+    if divergence in NORMS:
+        return False
+    kind, floor = divergence_class(divergence), arguments["min_eigenvalue"]
+    ends = [arguments[name].shared for name in ("lower", "upper")]
+    of_one = [arguments[name] for name in ("max_condition", "groups")]
+    plain = all(each.own is None and each.shared is None for each in of_one)
+    shifts = kind.quadratic or (floor.own is None and not np.any(floor.shared))
+    return plain and shifts and not any(map(by_pairs, ends))
 
 
 def nearest_psds(

@@ -163,7 +163,7 @@ def stack_rows(
     """
     n, b = A.shape[1], len(A)
     readers: dict[str, Callable[[Any], Any]] = {
-        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value, kind)),
+        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value)),
         "weights": lambda value: _row_weights(value, n, kind),
         "fixed": lambda value: _mask(value, n),
         "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
@@ -193,7 +193,7 @@ def stack_rows(
 def _check_shared(arguments: Mapping[str, Argument], n: int, kind: type[Divergence]) -> None:
     """Refuse bounds that cross, or that no entry can reach."""
     lower, upper, fixed = (arguments[name].shared for name in ("lower", "upper", "fixed"))
-    t = least_eigenvalue(arguments["min_eigenvalue"].shared, kind)
+    t = least_eigenvalue(arguments["min_eigenvalue"].shared)
     bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
 
 

@@ -78,6 +78,8 @@ class BlockDual:
         activity = self._action.apply_product(moved.L, moved.R)
         if moved.share:
             activity += moved.share * self._action.apply(S.toarray() if sp.issparse(S) else S)
+        if moved.M is not None:
+            activity += self._action.apply(moved.M)
         return activity
 
     def curvature(self, spectrum: Spectrum) -> Array:

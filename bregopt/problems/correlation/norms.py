@@ -1,0 +1,84 @@
+"""Nearness in the largest entry and in the spectral norm: semidefinite programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Variable
+from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.solve import correlation_rows
+from bregopt.program.lowrank import LowRank
+from bregopt.routes.solution import Solution
+
+__all__ = ["solve_norm"]
+
+
+def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
+    """Return a correlation matrix nearest to ``A`` in the largest entry or in the spectral norm.
+
+    Raises
+    ------
+    TypeError, UnsupportedProblemError
+        If an argument does not go with the norm.
+    """
+    _check(request)
+    n, t = request.n, request.t
+    Y, d = PSD(n, name="X"), Variable(nonneg=True, name="distance")
+    declare = _spectral if request.divergence == "spectral" else _largest_entry
+    rows = [*correlation_rows(Y, replace(request, s=np.ones(n))), *declare(Y, d, request)]
+    if request.condition is not None:
+        rows += _condition(Y, request.condition, t, n)
+    solution = Problem(Minimize(d), rows).solve(**options)
+    if solution.X is None:
+        return solution
+    X = solution.X + t * np.eye(n)
+    return replace(solution, X=X)
+
+
+def _check(request: Request) -> None:
+    """Refuse what does not go with a norm."""
+    if isinstance(request.A, LowRank):
+        raise TypeError("A is LowRank, whose range no norm keeps: pass A.dense()")
+    if request.divergence == "spectral" and request.H is not None:
+        found = "unknown entries" if request.unknown is not None else "weights of entries"
+        raise UnsupportedProblemError(
+            f"the spectral norm is of all entries at once and takes no {found}; use weights of rows, or "
+            "divergence='largest_entry'"
+        )
+
+
+def _largest_entry(Y: PSD, d: Variable, request: Request) -> list[Any]:
+    """Return ``H_ij |X_ij - A_ij| <= d`` for the entries that can move."""
+    n = request.n
+    H = np.outer(request.s, request.s) if request.H is None else request.H
+    free = np.triu(H > 0, 1)
+    free[request.fixed.i, request.fixed.j] = False
+    i, j = np.nonzero(free)
+    A: Array = np.asarray(request.A)[i, j]
+    slack = (1 / H[i, j]) * d
+    kept = float(np.max(np.abs(np.diag(H) * (1 - np.diag(np.asarray(request.A)))), initial=0.0)) if n else 0.0
+    rows: list[Any] = [d >= kept] if kept else []
+    if not len(i):
+        return rows
+    return [*rows, (Y[i, j] - slack <= A).named("above"), (Y[i, j] + slack >= A).named("below")]
+
+
+def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
+    """Return ``-d I <= S (X - A) S <= d I``, divided by ``S`` on both sides."""
+    A = np.asarray(request.A) - request.t * np.eye(request.n)
+    W = np.diag(1 / request.s**2)
+    return [(A + d * W >> Y).named("above"), (Y >> A - d * W).named("below")]
+
+
+def _condition(Y: PSD, kappa: float, t: float, n: int) -> list[Any]:
+    """Return ``l I <= X <= kappa l I`` with a variable ``l``."""
+    least, unit = Variable(nonneg=True, name="least eigenvalue"), np.eye(n)
+    return [Y + t * unit >> least * unit, Y + t * unit << kappa * least * unit]

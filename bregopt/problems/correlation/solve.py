@@ -1,0 +1,175 @@
+"""The nearest correlation matrix to one matrix, by the modeling language."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import PrimalDualPoint, certify
+from bregopt.io.pandas_labels import pair_labels
+from bregopt.modeling.atoms import diag
+from bregopt.modeling.bounds import between
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.objectives import Minimize, frobenius_div
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.problems.certified import certified
+from bregopt.problems.cliques import least_block
+from bregopt.problems.correlation.completion import completed
+from bregopt.problems.correlation.request import Request
+from bregopt.problems.objective import nearness
+from bregopt.program.lowrank import LowRank
+from bregopt.routes.base import Settings
+from bregopt.routes.solution import Solution
+from bregopt.threads import threads_for
+
+__all__ = ["INFEASIBLE", "correlation_rows", "solve_request", "with_completion", "with_diagonal"]
+
+INFEASIBLE = ("infeasible", "infeasible_inaccurate")
+_ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
+_LARGEST_EXPLAINED = 5_000  # number of indices with fixed entries among which a block is searched for
+_SHOWN = 6  # number of indices of a block in messages
+
+
+def solve_request(request: Request, options: dict[str, Any]) -> Solution:
+    """Return the nearest correlation matrix.
+
+    Let ``S`` be the diagonal matrix of the roots of the weights. The variable is ``Y = S (X - Diag(t)) S``,
+    which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``. With a bound on the
+    condition number it is ``Y = S X S``, and ``t`` a bound on its eigenvalues.
+    """
+    request = with_completion(request)
+    Y = PSD(request.n, name="X")
+    s, t = request.s, request.shift
+    problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
+    with clock.reserving(_seconds_to_scale(request)):
+        solution = problem.solve(**options)
+    if solution.status in INFEASIBLE:
+        return _with_reason(solution, request)
+    required = s**2 * (1 - t)
+    tol = options.get("tol", Settings.tol)
+    solution = with_diagonal(problem, solution, required, tol, request.condition)
+    return _moved_back(solution, s, t)
+
+
+def with_completion(request: Request) -> Request:
+    """Return the request with unknown entries completed, where the divergence needs all entries."""
+    if request.unknown is None or request.kind is None or request.kind.quadratic:
+        return request
+    return replace(request, A=completed(np.asarray(request.A), request.unknown), unknown=None)
+
+
+def _distance(Y: PSD, request: Request) -> CurvedExpression:
+    """Return the objective in terms of ``Y``."""
+    A, s = request.A, request.s
+    if isinstance(A, LowRank):
+        return nearness(request.divergence, Y, A, "A")
+    moved = s[:, None] * (A - request.shift * np.eye(request.n)) * s
+    if request.of_eigenvalues:
+        return nearness(request.divergence, Y, moved, "A", **request.of_eigenvalues)
+    if request.kind is not None and request.kind.quadratic:
+        return frobenius_div(Y, moved, weights=request.H)
+    return nearness(request.divergence, Y, moved, "A")
+
+
+def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
+    """Return the named rows on the entries of ``X`` in terms of ``Y = S (X - Diag(t)) S``."""
+    s, t, fixed, bounded = request.s, request.shift, request.fixed, request.bounded
+    rows = [(diag(Y) / s**2 == 1 - t).named("diagonal")]
+    if len(fixed.i):
+        entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
+        rows.append((entries == fixed.lo).named("fixed"))
+    if len(bounded.i):
+        entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
+        rows.append(between(entries, bounded.lo, bounded.hi).named("bounds"))
+    if request.labels is not None:
+        pairs = {"fixed": fixed, "bounds": bounded}
+        for row in rows:
+            own = pairs.get(row.name or "")
+            row.axes = (request.labels if own is None else pair_labels(request.labels, own.i, own.j),)
+    return rows
+
+
+def _with_reason(solution: Solution, request: Request) -> Solution:
+    """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
+    kept, labels, t = request.fixed, request.labels, request.t
+    touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
+    if len(touched) > _LARGEST_EXPLAINED:
+        return solution
+    i, j = at.reshape(2, -1)
+    C, mask = np.eye(len(touched)), np.zeros((len(touched),) * 2, dtype=bool)
+    C[i, j] = C[j, i] = kept.lo
+    mask[i, j] = mask[j, i] = True
+    block, least = least_block(mask, C)
+    if least > t - _ROUND_OFF:
+        return solution
+    block = touched[block]
+    names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
+    more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
+    reason = (
+        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with a unit "
+        f"diagonal this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
+    )
+    return replace(solution, stop_reason=reason)
+
+
+def _moved_back(solution: Solution, s: Array, t: Any) -> Solution:
+    """Return the solution in terms of ``X``; without weights and with ``t = 0``, ``X`` is ``Y``."""
+    if solution.X is None or (np.all(t == 0) and (s == 1).all()):
+        return solution
+    X = solution.X / np.outer(s, s) + t * np.eye(len(s))
+    exact = solution.X.diagonal() == s**2 * (1 - t)
+    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact diagonals stay exact
+    return replace(solution, X=X)
+
+
+def _seconds_to_scale(request: Request) -> float:
+    """Return the approximate time of the certificate of a scaled answer, in seconds."""
+    nothing = isinstance(request.A, LowRank) or clock.remaining() == math.inf
+    return 0.0 if nothing else clock.seconds_for(request.n)
+
+
+def with_diagonal(
+    problem: Problem, solution: Solution, required: Array, tol: float, condition: float | None = None
+) -> Solution:
+    """Return the answer scaled to exactly the required diagonal, with the certificate of the scaled answer.
+
+    An optimal answer is not scaled if the scaled one would not meet the tolerance.
+    """
+    if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
+        return solution
+    diagonal = solution.X.diagonal()
+    if (diagonal == required).all() or (diagonal <= 0).any():  # exact already, or stopped too early
+        return solution
+    size = np.sqrt(required / diagonal)
+    Y = solution.X * np.outer(size, size)
+    if condition is not None:
+        Y = _conditioned(Y, required, condition)
+    np.fill_diagonal(Y, required)
+    raw = solution._raw
+    assert raw is not None
+    with threads_for(len(Y)):
+        certificate = certify(PrimalDualPoint(problem.program(), (Y,), raw.u, raw.duals, S=raw._S))
+    if solution.status == "optimal" and not certificate.meets(tol):
+        return solution
+    return certified(solution, certificate, X=Y)
+
+
+def _conditioned(Y: Array, diagonal: Array, condition: float) -> Array:
+    """Return `Y` mixed with its diagonal such that the condition number is at most `condition`.
+
+    The scaling of its diagonal may have made it larger, by as much as the residual.
+    """
+    eigenvalues = np.linalg.eigvalsh(Y)
+    excess = float(eigenvalues[-1] - condition * eigenvalues[0])
+    room = float(condition * diagonal.min() - diagonal.max())
+    if excess <= 0 or room <= 0:
+        return Y
+    share = excess / (excess + room)
+    return (1 - share) * Y + share * np.diag(diagonal)
