@@ -44,6 +44,8 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
+from bregopt.problems.correlation.covariance import nearest_covariance
+from bregopt.problems.correlation.shrinking import shrink_correlation
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
@@ -121,6 +123,7 @@ __all__ = [
     "min_balanced_cut",
     "minimum",
     "nearest_correlation",
+    "nearest_covariance",
     "nearest_psd",
     "norm1",
     "norm2",
@@ -134,6 +137,7 @@ __all__ = [
     "read_cbf",
     "read_sdpa",
     "register_solver",
+    "shrink_correlation",
     "sigma_max",
     "soft",
     "soft_margin",

@@ -116,7 +116,7 @@ def _correlations(Y: Any, request: Request, groups: Groups) -> Array:
 
 def _squares(request: Request, groups: Groups, blocks: _Blocks, options: dict[str, Any]) -> Solution:
     """Solve with the squared Frobenius distance: weighted squares of the entries of ``Y = M - t I``."""
-    k, t, sizes = len(groups.names), request.t, groups.sizes
+    k, t, sizes = len(groups.names), request.floor, groups.sizes
     A = np.asarray(request.A)
     W = np.outer(request.s, request.s) ** 2 if request.H is None else request.H**2
     on_diagonal = float(W.diagonal() @ (1 - A.diagonal()) ** 2)

@@ -70,7 +70,8 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     else:
         if isinstance(value, str) or not hasattr(value, "__len__") or np.ndim(value) != 1:
             raise TypeError(f"groups is {value!r}; expected the name of a group for each of the {n} rows")
-        names = list(aligned(value, labels, "groups"))
+        names = aligned(value, labels, "groups")
+        names = names.tolist() if hasattr(names, "tolist") else list(names)
     if len(names) != n:
         raise ValueError(f"groups has {len(names)} names; expected one for each of the {n} rows")
     for k, name in enumerate(names):

@@ -35,7 +35,7 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
     declare = _spectral if request.divergence == "spectral" else _largest_entry
     rows = [*correlation_rows(Y, replace(request, s=np.ones(n))), *declare(Y, d, request)]
     if request.condition is not None:
-        rows += _condition(Y, request.condition, t, n)
+        rows += _condition(Y, request)
     solution = Problem(Minimize(d), rows).solve(**options)
     if solution.X is None:
         return solution
@@ -78,7 +78,10 @@ def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
     return [(A + d * W >> Y).named("above"), (Y >> A - d * W).named("below")]
 
 
-def _condition(Y: PSD, kappa: float, t: float, n: int) -> list[Any]:
-    """Return ``l I <= X <= kappa l I`` with a variable ``l``."""
-    least, unit = Variable(nonneg=True, name="least eigenvalue"), np.eye(n)
-    return [Y + t * unit >> least * unit, Y + t * unit << kappa * least * unit]
+def _condition(Y: PSD, request: Request) -> list[Any]:
+    """Return ``l I <= D X D <= kappa l I`` with a variable ``l``, divided by ``D`` on both sides."""
+    least, n = Variable(nonneg=True, name="least eigenvalue"), request.n
+    unit = np.eye(n) if request.scale is None else np.diag(request.scale**-2.0)
+    X = Y + request.t * np.eye(n)
+    assert request.condition is not None
+    return [X >> least * unit, X << request.condition * least * unit]

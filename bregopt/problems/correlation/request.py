@@ -15,7 +15,7 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.problems.correlation.groups import Groups, read_groups
 from bregopt.problems.correlation.pair_bounds import of_pairs
-from bregopt.problems.correlation.unknown import given_matrix
+from bregopt.problems.correlation.unknown import Given, given_matrix
 from bregopt.problems.nearest_arguments import (
     BoundedEntries,
     bounded_entries,
@@ -27,14 +27,14 @@ from bregopt.problems.nearest_arguments import (
 from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank, Matrix
 
-__all__ = ["NORMS", "Request", "read_request"]
+__all__ = ["NORMS", "Request", "check_together", "condition_bound", "read_request", "weights_of_known"]
 
 NORMS = ("largest_entry", "spectral")  # distances that are no divergences
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The arguments of a nearest correlation matrix ``X``.
+    """The arguments of a nearest correlation matrix ``X``, or of a covariance ``D X D``.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class Request:
     labels : pandas.Index or None
     divergence : str
     kind : type of Divergence, or None for a norm
-    t : float, or array of shape (n,)
-        ``X - Diag(t)`` is positive semidefinite.
+    floor : float
+        Lower bound on the eigenvalues of ``X``, or of ``D X D``.
     s : array of shape (n,)
-        Roots of the weights of rows.
+        Roots of the weights of rows, times ``D``.
     H : array of shape (n, n), or None
         Weights of entries.
     fixed, bounded : BoundedEntries
@@ -55,13 +55,15 @@ class Request:
         Upper bound on the condition number.
     groups : Groups or None
         Groups of equal correlations.
+    scale : array of shape (n,), or None
+        The diagonal of ``D``, standard deviations; None for a correlation matrix.
     """
 
     A: Matrix
     labels: Labels
     divergence: str
     kind: type[Divergence] | None
-    t: Any
+    floor: float
     s: Array
     H: Array | None
     fixed: BoundedEntries
@@ -69,6 +71,7 @@ class Request:
     unknown: Mask | None
     condition: float | None
     groups: Groups | None
+    scale: Array | None = None
 
     @property
     def n(self) -> int:
@@ -76,12 +79,17 @@ class Request:
         return self.A.shape[0]
 
     @property
+    def t(self) -> Any:
+        """The numbers ``t`` such that ``X - Diag(t)`` is positive semidefinite."""
+        return self.floor if self.scale is None else self.floor / self.scale**2
+
+    @property
     def of_eigenvalues(self) -> dict[str, float]:
         """Parameters of a divergence with bounds on the eigenvalues; none where a shift by `t` is enough."""
         shifts = self.kind is None or self.kind.quadratic
-        if self.condition is None and (shifts or self.t == 0):
+        if self.condition is None and (shifts or self.floor == 0):
             return {}
-        return {"condition": math.inf if self.condition is None else self.condition, "floor": self.t}
+        return {"condition": math.inf if self.condition is None else self.condition, "floor": self.floor}
 
     @property
     def shift(self) -> Any:
@@ -110,9 +118,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     kind = None if divergence in NORMS else divergence_class(divergence)
     t = least_eigenvalue(given["min_eigenvalue"])
     s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
-    if target.unknown is not None and (kind is None or kind.quadratic):
-        H = np.where(target.unknown, 0.0, np.outer(s, s) if H is None else H)
-        s = np.ones(n)
+    s, H = weights_of_known(s, H, target, kind)
     groups = read_groups(given["groups"], labels, n)
     pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n)
     target.check_known(*pairs, "fixed")
@@ -125,35 +131,43 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
         labels=labels,
         divergence=divergence,
         kind=kind,
-        t=t,
+        floor=t,
         s=s,
         H=H,
         fixed=fixed_entries(pairs, target.A, 1 - t),
         bounded=bounded_entries(lower, upper, pairs, n, 1 - t),
         unknown=target.unknown,
-        condition=_condition(given["max_condition"]),
+        condition=condition_bound(given["max_condition"]),
         groups=groups,
     )
-    _check_together(request)
+    check_together(request, given["weights"] is not None)
     return request
 
 
-def _check_together(request: Request) -> None:
+def check_together(request: Request, weighted: bool) -> None:
     """Refuse arguments that do not go together."""
-    if request.condition is not None and request.kind is not None:
-        weighted = request.H is not None or (request.s != 1).any()
-        if weighted:
-            found = "weights" if request.unknown is None else "unknown entries"
-            raise UnsupportedProblemError(
-                f"max_condition does not go with {found}: the nearest matrix of bounded condition has no "
-                "closed form in a weighted distance. Use min_eigenvalue, or divergence='largest_entry'"
-            )
-    if isinstance(request.A, LowRank) and (request.condition is not None or np.any(request.t)):
+    squares = request.kind is not None and request.kind.quadratic
+    if request.condition is not None and squares and (weighted or request.unknown is not None):
+        found = "weights" if weighted else "unknown entries"
+        raise UnsupportedProblemError(
+            f"max_condition does not go with {found}: the nearest matrix of bounded condition has no closed "
+            "form in a weighted distance. Use min_eigenvalue, or divergence='largest_entry'"
+        )
+    if isinstance(request.A, LowRank) and (request.condition is not None or request.floor > 0):
         name = "min_eigenvalue" if request.condition is None else "max_condition"
         raise ValueError(f"A is LowRank, and X keeps its range; expected no {name}")
 
 
-def _condition(value: Any) -> float | None:
+def weights_of_known(
+    s: Array, H: Array | None, target: Given, kind: type[Divergence] | None
+) -> tuple[Array, Array | None]:
+    """Return the weights of rows and of entries, with weight zero for unknown entries."""
+    if target.unknown is None or not (kind is None or kind.quadratic):
+        return s, H
+    return np.ones(len(s)), np.where(target.unknown, 0.0, np.outer(s, s) if H is None else H)
+
+
+def condition_bound(value: Any) -> float | None:
     """Return the upper bound on the condition number."""
     if value is None:
         return None

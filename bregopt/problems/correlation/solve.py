@@ -54,7 +54,7 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
         return _with_reason(solution, request)
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
-    solution = with_diagonal(problem, solution, required, tol, request.condition)
+    solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
     return _moved_back(solution, s, t)
 
 
@@ -79,15 +79,18 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
 
 
 def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
-    """Return the named rows on the entries of ``X`` in terms of ``Y = S (X - Diag(t)) S``."""
-    s, t, fixed, bounded = request.s, request.shift, request.fixed, request.bounded
-    rows = [(diag(Y) / s**2 == 1 - t).named("diagonal")]
+    """Return the named rows on the entries of ``D X D`` in terms of ``Y = S (X - Diag(t)) S``."""
+    t, fixed, bounded = request.shift, request.fixed, request.bounded
+    unit = np.ones(request.n) if request.scale is None else request.scale
+    s = request.s / unit
+    rows = [(diag(Y) / s**2 == unit**2 * (1 - t)).named("diagonal")]
     if len(fixed.i):
         entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
-        rows.append((entries == fixed.lo).named("fixed"))
+        rows.append((entries == fixed.lo * unit[fixed.i] * unit[fixed.j]).named("fixed"))
     if len(bounded.i):
         entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
-        rows.append(between(entries, bounded.lo, bounded.hi).named("bounds"))
+        largest = unit[bounded.i] * unit[bounded.j]
+        rows.append(between(entries, bounded.lo * largest, bounded.hi * largest).named("bounds"))
     if request.labels is not None:
         pairs = {"fixed": fixed, "bounds": bounded}
         for row in rows:
@@ -98,23 +101,25 @@ def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
 
 def _with_reason(solution: Solution, request: Request) -> Solution:
     """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
-    kept, labels, t = request.fixed, request.labels, request.t
+    kept, labels, t = request.fixed, request.labels, request.floor
     touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
     if len(touched) > _LARGEST_EXPLAINED:
         return solution
     i, j = at.reshape(2, -1)
-    C, mask = np.eye(len(touched)), np.zeros((len(touched),) * 2, dtype=bool)
-    C[i, j] = C[j, i] = kept.lo
+    unit = np.ones(len(touched)) if request.scale is None else request.scale[touched]
+    C, mask = np.diag(unit**2), np.zeros((len(touched),) * 2, dtype=bool)
+    C[i, j] = C[j, i] = kept.lo * unit[i] * unit[j]
     mask[i, j] = mask[j, i] = True
     block, least = least_block(mask, C)
-    if least > t - _ROUND_OFF:
+    if least > t - _ROUND_OFF * float(unit.max() ** 2):
         return solution
     block = touched[block]
     names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
+    diagonal = "a unit diagonal" if request.scale is None else "the variances"
     more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
     reason = (
-        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with a unit "
-        f"diagonal this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
+        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with {diagonal} "
+        f"this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
     )
     return replace(solution, stop_reason=reason)
 
@@ -136,7 +141,12 @@ def _seconds_to_scale(request: Request) -> float:
 
 
 def with_diagonal(
-    problem: Problem, solution: Solution, required: Array, tol: float, condition: float | None = None
+    problem: Problem,
+    solution: Solution,
+    required: Array,
+    tol: float,
+    condition: float = math.inf,
+    floor: float = 0.0,
 ) -> Solution:
     """Return the answer scaled to exactly the required diagonal, with the certificate of the scaled answer.
 
@@ -149,8 +159,8 @@ def with_diagonal(
         return solution
     size = np.sqrt(required / diagonal)
     Y = solution.X * np.outer(size, size)
-    if condition is not None:
-        Y = _conditioned(Y, required, condition)
+    if condition < math.inf or floor:
+        Y = _conditioned(Y, required, condition, floor)
     np.fill_diagonal(Y, required)
     raw = solution._raw
     assert raw is not None
@@ -161,15 +171,15 @@ def with_diagonal(
     return certified(solution, certificate, X=Y)
 
 
-def _conditioned(Y: Array, diagonal: Array, condition: float) -> Array:
-    """Return `Y` mixed with its diagonal such that the condition number is at most `condition`.
+def _conditioned(Y: Array, diagonal: Array, condition: float, floor: float) -> Array:
+    """Return `Y` mixed with its diagonal such that the bounds on its eigenvalues hold.
 
-    The scaling of its diagonal may have made it larger, by as much as the residual.
+    The scaling of its diagonal may have moved eigenvalues beyond them, by as much as the residual.
     """
     eigenvalues = np.linalg.eigvalsh(Y)
-    excess = float(eigenvalues[-1] - condition * eigenvalues[0])
-    room = float(condition * diagonal.min() - diagonal.max())
-    if excess <= 0 or room <= 0:
-        return Y
-    share = excess / (excess + room)
+    least, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    lacks = [(floor - least, float(diagonal.min()) - floor)]
+    if condition < math.inf:
+        lacks.append((largest - condition * least, float(condition * diagonal.min() - diagonal.max())))
+    share = max((lack / (lack + room) for lack, room in lacks if lack > 0 and room > 0), default=0.0)
     return (1 - share) * Y + share * np.diag(diagonal)
