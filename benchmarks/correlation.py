@@ -15,7 +15,10 @@ from pathlib import Path
 
 _RESULTS = Path(__file__).parent / "results"
 # Tables, and the modules whose `lines(quick, data)` yields the lines of one.
-TABLES: dict[str, str] = {}
+TABLES: dict[str, str] = {
+    "condition": "correlation_condition",
+    "shrinking": "correlation_shrinking",
+}
 
 
 def main() -> None:
