@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,10 +49,9 @@ class Conditioned(TraceDivergence):
     takes_cap: ClassVar[bool] = False
 
     def __init__(self, X0: Array, condition: float = math.inf, floor: float = 0.0) -> None:
-        if not condition >= 1 or not 0 <= floor < math.inf:
-            raise ValueError(
-                f"condition is {condition!r} and floor {floor!r}; expected numbers from 1 and from 0"
-            )
+        for name, value, least in (("condition", condition, 1), ("floor", floor, 0)):
+            if not isinstance(value, Real) or not value >= least:
+                raise ValueError(f"{name} is {value!r}; expected a number from {least}")
         self.condition, self.floor = float(condition), float(floor)
         super().__init__(X0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -87,9 +86,9 @@ class Request:
     def of_eigenvalues(self) -> dict[str, float]:
         """Parameters of a divergence with bounds on the eigenvalues; none where a shift by `t` is enough."""
         shifts = self.kind is None or self.kind.quadratic
-        if self.condition is None and (shifts or self.floor == 0):
-            return {}
-        return {"condition": math.inf if self.condition is None else self.condition, "floor": self.floor}
+        if self.condition is not None:
+            return {"condition": self.condition, "floor": self.floor}
+        return {} if shifts or self.floor == 0 else {"floor": self.floor}
 
     @property
     def shift(self) -> Any:
