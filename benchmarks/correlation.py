@@ -17,6 +17,7 @@ _RESULTS = Path(__file__).parent / "results"
 # Tables, and the modules whose `lines(quick, data)` yields the lines of one.
 TABLES: dict[str, str] = {
     "condition": "correlation_condition",
+    "norms": "correlation_norms",
     "shrinking": "correlation_shrinking",
 }
 

@@ -581,6 +581,36 @@ class TestNorms:
         assert sol.value >= -np.linalg.eigvalsh(A)[0] - sol.error
         assert np.abs(np.linalg.eigvalsh(sol.X - A)).max() <= sol.value + 1e-7
 
+    @pytest.mark.parametrize(
+        "extra", [{}, {"min_eigenvalue": 0.05}, {"weights": np.arange(1.0, 9)}, {"lower": -0.6}]
+    )
+    def test_the_smallest_eigenvalue_decides_the_spectral_distance(self, extra, rng):
+        A = indefinite(8, rng)
+        quick, path = (
+            bo.nearest_correlation(A, "spectral", solver=name, **extra) for name in ("auto", "path")
+        )
+        assert quick.status == path.status == "optimal"
+        assert abs(quick.value - path.value) <= quick.error + path.error
+        for ours, other in zip(quick.duals, path.duals, strict=True):
+            np.testing.assert_allclose(ours, other, atol=1e-3)
+        root = np.sqrt(extra.get("weights", np.ones(8)))
+        E = root[:, None] * (quick.X - A) * root
+        assert np.linalg.norm(E, 2) == pytest.approx(quick.value)
+
+    def test_a_correlation_matrix_has_distance_zero(self, rng):
+        A = definite(60, rng)
+        sol = bo.nearest_correlation(A, "spectral")
+        assert sol.status == "optimal"
+        assert sol.value < 1e-12
+        np.testing.assert_allclose(sol.X, A, atol=1e-12)
+
+    def test_spectral_at_order_150(self, rng):
+        A = indefinite(150, rng)
+        sol = bo.nearest_correlation(A, "spectral")
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(-np.linalg.eigvalsh(A)[0], rel=1e-9)
+        assert is_correlation(sol.X)
+
     @pytest.mark.parametrize("divergence", NORMS)
     def test_permutations_and_signs(self, divergence, rng):
         A, p, d = indefinite(6, rng), rng.permutation(6), rng.choice([-1, 1], 6)

@@ -14,7 +14,8 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.solve import correlation_rows
+from bregopt.problems.correlation.rows import correlation_rows
+from bregopt.problems.correlation.spectral import of_smallest_eigenvalue
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 
@@ -30,17 +31,22 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
         If an argument does not go with the norm.
     """
     _check(request)
-    n, t = request.n, request.t
+    if request.divergence == "spectral":
+        found = of_smallest_eigenvalue(request, options)
+        if found is not None:
+            return _shifted(found, request)
+    n = request.n
     Y, d = PSD(n, name="X"), Variable(nonneg=True, name="distance")
     declare = _spectral if request.divergence == "spectral" else _largest_entry
     rows = [*correlation_rows(Y, replace(request, s=np.ones(n))), *declare(Y, d, request)]
     if request.condition is not None:
         rows += _condition(Y, request)
-    solution = Problem(Minimize(d), rows).solve(**options)
-    if solution.X is None:
-        return solution
-    X = solution.X + t * np.eye(n)
-    return replace(solution, X=X)
+    return _shifted(Problem(Minimize(d), rows).solve(**options), request)
+
+
+def _shifted(solution: Solution, request: Request) -> Solution:
+    """Return the solution in terms of ``X = Y + Diag(t)``."""
+    return solution if solution.X is None else replace(solution, X=solution.X + request.t * np.eye(request.n))
 
 
 def _check(request: Request) -> None:

@@ -14,10 +14,10 @@ from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.linalg import root_of
 from bregopt.problems.cliques import least_block
+from bregopt.problems.correlation.bracketed import bracketed
 from bregopt.problems.nearest_arguments import fixed_pairs, least_eigenvalue
-from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
 __all__ = ["shrink_correlation"]
@@ -30,7 +30,6 @@ _UNIT = 1e-10  # distance of a diagonal from one up to which it is round-off
 _LANCZOS = 500  # the order from which Lanczos's method is faster (benchmarks/correlation.py shrinking)
 _VECTORS = 40  # of Lanczos's method
 _TRIALS = 6  # steps above the bound, each 10 times the one before
-_SMALLEST_GAP = 1e-2  # gaps of smaller alpha are relative to it
 _TOL = 1e-6
 
 
@@ -156,35 +155,27 @@ def _shrunk(A: Array, T: Array | None, L: Array | None, t: float, begin: float) 
     n = len(A)
     towards = np.negative(A) if T is None else T - A  # `T - A`; its diagonal is zero
     np.fill_diagonal(towards, 0.0)
-    setup = time.perf_counter()
     for dense in [False, True] if n >= _LANCZOS else [True]:
         v, steps = _vector(A, L, t, dense)
         own, rise = float(v @ (A @ v)) - t, float(v @ (towards @ v))
         lower = min(max(-own / rise, 0.0), 1.0) if own < 0 < rise else 0.0
         alpha, X = _psd_above(A, towards, lower, t, max(rise, EPS))
-        gap = (alpha - lower) / max(alpha, _SMALLEST_GAP)
-        if gap <= _TOL:
+        if alpha - lower <= _TOL * alpha:
             break
-    end = time.perf_counter()
-    proven = gap <= _TOL
     v = v / np.sqrt(rise) if lower > 0 else np.zeros(n)
-    return Solution(
-        status=(Status.OPTIMAL if proven else Status.OPTIMAL_INACCURATE).value,
-        stop_reason=(StopReason.CONVERGED if proven else StopReason.STALLED).value,
+    return bracketed(
         value=alpha,
+        lower=lower,
+        scale=1.0,
+        tol=_TOL,
         X=X,
         u={"alpha": alpha},
         duals=(LowRank(v[:, None]),),
-        dual_value=lower,
-        gap=gap,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        error=alpha - lower,
+        residual=0.0,
         iterations=steps,
-        timings={"setup": setup - begin, "solve": end - setup, "total": end - begin},
         solver="shrinking",
-        history={},
         citation=_CITATION,
+        begin=begin,
     )
 
 

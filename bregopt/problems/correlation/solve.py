@@ -11,10 +11,6 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import PrimalDualPoint, certify
-from bregopt.io.pandas_labels import pair_labels
-from bregopt.modeling.atoms import diag
-from bregopt.modeling.bounds import between
-from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
@@ -23,13 +19,14 @@ from bregopt.problems.certified import certified
 from bregopt.problems.cliques import least_block
 from bregopt.problems.correlation.completion import completed
 from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
-__all__ = ["INFEASIBLE", "correlation_rows", "solve_request", "with_completion", "with_diagonal"]
+__all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
@@ -76,27 +73,6 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
     if request.kind is not None and request.kind.quadratic:
         return frobenius_div(Y, moved, weights=request.H)
     return nearness(request.divergence, Y, moved, "A")
-
-
-def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
-    """Return the named rows on the entries of ``D X D`` in terms of ``Y = S (X - Diag(t)) S``."""
-    t, fixed, bounded = request.shift, request.fixed, request.bounded
-    unit = np.ones(request.n) if request.scale is None else request.scale
-    s = request.s / unit
-    rows = [(diag(Y) / s**2 == unit**2 * (1 - t)).named("diagonal")]
-    if len(fixed.i):
-        entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
-        rows.append((entries == fixed.lo * unit[fixed.i] * unit[fixed.j]).named("fixed"))
-    if len(bounded.i):
-        entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
-        largest = unit[bounded.i] * unit[bounded.j]
-        rows.append(between(entries, bounded.lo * largest, bounded.hi * largest).named("bounds"))
-    if request.labels is not None:
-        pairs = {"fixed": fixed, "bounds": bounded}
-        for row in rows:
-            own = pairs.get(row.name or "")
-            row.axes = (request.labels if own is None else pair_labels(request.labels, own.i, own.j),)
-    return rows
 
 
 def _with_reason(solution: Solution, request: Request) -> Solution:
