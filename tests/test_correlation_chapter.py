@@ -511,6 +511,10 @@ class TestPairs:
         by_array = bo.nearest_correlation(np.asarray(A), lower=lower, upper=upper)
         np.testing.assert_allclose(by_label.X, by_array.X, atol=1e-12)
 
+    def test_bounds_that_contradict_are_infeasible(self):
+        sol = bo.nearest_correlation(np.eye(4), upper={((0, 1, 2), (0, 1, 2)): -0.9})
+        assert sol.status == "infeasible"
+
     def test_the_tightest_bound_counts(self, rng):
         sol = bo.nearest_correlation(indefinite(4, rng), lower={(0, (1, 2)): 0.1, (1, 0): 0.3, (0, 2): -0.5})
         assert sol.X[0, 1] >= 0.3 - 1e-7
@@ -678,3 +682,33 @@ class TestRealMatrices:
         assert sol.status == "optimal"
         np.testing.assert_array_equal(sol.X[fixed], A[fixed])
         assert is_correlation(sol.X)
+
+
+HOSTILE = (np.nan, np.inf, -1.0, "x", object(), [], {}, {"a": 1}, [1, 2], np.ones((2, 2)), 1j, b"", lambda: 0)
+
+
+def refused_by_name(name, call):
+    """Return the answer of a call, or None if it is refused with a message that names the argument."""
+    try:
+        return call()
+    except (TypeError, ValueError) as error:
+        message = str(error)
+    assert name in message
+    return None
+
+
+@pytest.mark.parametrize("name", ["max_condition", "groups", "missing", "lower", "upper", "fixed"])
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_hostile_arguments_are_named(name, value, rng):
+    A = definite(4, rng)
+    for call in (bo.nearest_correlation, bo.nearest_covariance):
+        sol = refused_by_name(name, lambda call=call: call(A, **{name: value}))
+        assert sol is None or sol.X is None or is_correlation(sol.X)
+
+
+@pytest.mark.parametrize("name", ["target", "fixed", "weights", "min_eigenvalue"])
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_hostile_arguments_of_shrinking_are_named(name, value, rng):
+    A = definite(4, rng)
+    sol = refused_by_name(name, lambda: bo.shrink_correlation(A, **{name: value}))
+    assert sol is None or is_correlation(sol.X)

@@ -79,7 +79,7 @@ def _with_reason(solution: Solution, request: Request) -> Solution:
     """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
     kept, labels, t = request.fixed, request.labels, request.floor
     touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
-    if len(touched) > _LARGEST_EXPLAINED:
+    if not 0 < len(touched) <= _LARGEST_EXPLAINED:
         return solution
     i, j = at.reshape(2, -1)
     unit = np.ones(len(touched)) if request.scale is None else request.scale[touched]

@@ -54,7 +54,7 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
         As :func:`bregopt.arrays.symmetric_matrix`; also if one of a pair of entries is NaN alone, or
         `missing` is neither.
     """
-    if missing not in _CHOICES:
+    if not isinstance(missing, str) or missing not in _CHOICES:
         raise ValueError(f"missing is {missing!r}{did_you_mean(str(missing), _CHOICES)}")
     if isinstance(A, LowRank):
         return Given(A, None)
