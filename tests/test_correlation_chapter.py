@@ -684,6 +684,21 @@ class TestRealMatrices:
         assert is_correlation(sol.X)
 
 
+@pytest.mark.parametrize("divergence", [*DIVERGENCES, *NORMS])
+def test_order_one(divergence):
+    assert bo.nearest_correlation([[1.0]], divergence).X == pytest.approx(1)
+    if divergence in DIVERGENCES:
+        assert bo.nearest_correlation([[1.0]], divergence, groups=["a"], max_condition=None).X == 1
+        assert bo.nearest_correlation([[1.0]], divergence, max_condition=1).X == 1
+
+
+@pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann", "largest_entry"])
+def test_nothing_is_known(divergence):
+    sol = bo.nearest_correlation(np.full((3, 3), np.nan), divergence, missing="unknown")
+    assert sol.status == "optimal"
+    assert is_correlation(sol.X)
+
+
 HOSTILE = (np.nan, np.inf, -1.0, "x", object(), [], {}, {"a": 1}, [1, 2], np.ones((2, 2)), 1j, b"", lambda: 0)
 
 

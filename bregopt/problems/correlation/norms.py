@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
@@ -63,18 +62,17 @@ def _check(request: Request) -> None:
 
 def _largest_entry(Y: PSD, d: Variable, request: Request) -> list[Any]:
     """Return ``H_ij |X_ij - A_ij| <= d`` for the entries that can move."""
-    n = request.n
+    A = np.asarray(request.A)
     H = np.outer(request.s, request.s) if request.H is None else request.H
     free = np.triu(H > 0, 1)
     free[request.fixed.i, request.fixed.j] = False
     i, j = np.nonzero(free)
-    A: Array = np.asarray(request.A)[i, j]
+    on_diagonal = float(np.abs(H.diagonal() * (1 - A.diagonal())).max())
+    if len(i) == 0:
+        return [d == on_diagonal]
+    rows: list[Any] = [d >= on_diagonal] if on_diagonal else []
     slack = (1 / H[i, j]) * d
-    kept = float(np.max(np.abs(np.diag(H) * (1 - np.diag(np.asarray(request.A)))), initial=0.0)) if n else 0.0
-    rows: list[Any] = [d >= kept] if kept else []
-    if not len(i):
-        return rows
-    return [*rows, (Y[i, j] - slack <= A).named("above"), (Y[i, j] + slack >= A).named("below")]
+    return [*rows, (Y[i, j] - slack <= A[i, j]).named("above"), (Y[i, j] + slack >= A[i, j]).named("below")]
 
 
 def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
