@@ -90,6 +90,12 @@ def test_the_bound_is_valid_and_tight(name, rng):
         assert np.vdot(W, X) + mu * D.value((X + X.T) / 2) >= bound - 1e-9
 
 
+def test_there_is_no_minimizer_beyond_the_range_of_doubles(rng):
+    D = CONDITIONED["von_neumann"](start(rng), condition=2.0)
+    assert D.spectrum(-1e4 * np.eye(5), 1.0) is None
+    assert D.dual_term(-1e4 * np.eye(5), 1.0, np.eye(5)) == -np.inf
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_divergence_inside_and_infinite_outside(name, rng):
     X0 = start(rng)

@@ -554,6 +554,7 @@ class TestNorms:
             {"min_eigenvalue": 0.1},
             {"fixed": [[0, 1]], "upper": 0.4},
             {"max_condition": 15.0},
+            {"max_condition": 15.0, "min_eigenvalue": 0.1},
             {"weights": np.array([0.5, 1, 2, 1.5, 0.7, 1.2])},
         ],
     )

@@ -27,6 +27,7 @@ from bregopt.divergences.trace_function import TraceDivergence
 
 __all__ = ["CONDITIONED", "Conditioned", "conditioned"]
 
+_LARGEST_EXPONENT = 700.0  # of finite doubles
 _ROUND_OFF = 4 * EPS  # times the order and the largest eigenvalue: round-off of eigenvalues
 
 
@@ -171,7 +172,8 @@ class _VonNeumann(Conditioned):
         weight = low + self.condition * high
         if not weight:
             return math.inf
-        return math.exp((total - self.condition * high * math.log(self.condition)) / weight)
+        exponent = (total - self.condition * high * math.log(self.condition)) / weight
+        return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
 
 
 class _LogDet(Conditioned):

@@ -85,10 +85,11 @@ class Request:
     @property
     def of_eigenvalues(self) -> dict[str, float]:
         """Parameters of a divergence with bounds on the eigenvalues; none where a shift by `t` is enough."""
-        shifts = self.kind is None or self.kind.quadratic
+        if self.kind is None:  # the condition of a norm has rows of its own
+            return {}
         if self.condition is not None:
             return {"condition": self.condition, "floor": self.floor}
-        return {} if shifts or self.floor == 0 else {"floor": self.floor}
+        return {} if self.kind.quadratic or self.floor == 0 else {"floor": self.floor}
 
     @property
     def shift(self) -> Any:
