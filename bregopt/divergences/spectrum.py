@@ -85,6 +85,11 @@ class DifferenceSpectrum(ABC):
 
     @property
     @abstractmethod
+    def typical_derivative(self) -> float:
+        """As that of a :class:`Spectrum`."""
+
+    @property
+    @abstractmethod
     def differences(self) -> Array:
         """The divided differences of ``f``, divided by ``mu``, shape ``(n, n)``."""
 

@@ -23,6 +23,7 @@ from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.base import Settings
+from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
@@ -52,7 +53,8 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
     solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
-    return _moved_back(solution, s, t)
+    restated = Congruence(s, request.n, request.fixed.i, request.fixed.j)
+    return replace(_moved_back(solution, s, t), _restated=restated)
 
 
 def with_completion(request: Request) -> Request:
