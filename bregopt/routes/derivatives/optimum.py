@@ -22,11 +22,12 @@ from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, dual_point
 from bregopt.routes.derivatives.changes import Differentiability
 from bregopt.routes.derivatives.complementary import Pair, complementary_point
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns
-from bregopt.routes.derivatives.tuning import CG_TOL, RESIDUAL, ROUNDS, STEPS
+from bregopt.routes.derivatives.tuning import RESIDUAL, ROUNDS, STEPS
 
 __all__ = ["Optimum", "refined"]
 
 _LEAST_STEP = 1e-3
+_LOOSE = 1e-3  # residual of the equation of a step
 _LEAST_SIZE = 1e-8  # of a matrix that vanishes, relative to the others
 
 
@@ -228,7 +229,8 @@ class _Fixed:
 
     def step(self, at: Optimum) -> Optimum | None:
         """Return the next point, None if the residual does not fall."""
-        change = at.system.solve(_right(at), max(CG_TOL, min(1e-3, at.residual)))
+        enough = max(min(_LOOSE, at.residual), RESIDUAL / (10 * at.residual))
+        change = at.system.solve(_right(at), enough)
         alpha = 1.0
         while alpha > _LEAST_STEP:
             new = self._moved(at, change, alpha)

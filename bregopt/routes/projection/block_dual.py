@@ -105,7 +105,10 @@ class RowCurvature:
         diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
         for term in self._terms:
-            if term.rank_one is not None:
+            if term.diagonal is not None:
+                i, weight = term.diagonal
+                diagonal[term.at] += weight**2 * spectrum.curvature(spectrum.V[i])
+            elif term.rank_one is not None:
                 p = term.rank_one
                 part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
                 diagonal[term.at] += np.bincount(p.row, weights=part, minlength=term.rows.m)
@@ -121,15 +124,19 @@ class RowCurvature:
 class _TermCurvature:
     """One term of the rows in the form that gives the curvature at the lower cost.
 
-    `entries` are its coordinates if each row has few; `rank_one` are its rank-one terms if they cost less
-    than all entries together.
+    `diagonal` are the indices and weights of diagonal entries; `entries` are its coordinates if each row has
+    few; `rank_one` are its rank-one terms. Curvatures along vectors are used where they cost less than those
+    of all entries together.
     """
 
     def __init__(self, at: IntArray, rows: Rows, n: int, tuning: ProjectionTuning) -> None:
         self.at, self.rows = at, rows
         self.entries = rows.coordinates() if rows.few_terms else None
         few = (rows.rank is not None and not rows.few_terms) or rows.m <= tuning.rank_one_ratio * n
-        self.rank_one = rows.rank_one_terms() if few else None
+        own = self.entries if few and rows.single else None
+        on_diagonal = own is not None and np.array_equal(own.i, own.j)
+        self.diagonal = (own.i, own.value) if own is not None and on_diagonal else None
+        self.rank_one = rows.rank_one_terms() if few and self.diagonal is None else None
 
 
 def block_duals(program: Program, tuning: ProjectionTuning) -> list[BlockDual]:
