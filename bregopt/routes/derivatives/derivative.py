@@ -10,27 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
-from bregopt.errors import DataWarning, warn_caller
-from bregopt.program import LowRank, Program
-from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
+from bregopt.program import Program
+from bregopt.routes.derivatives.anchors import Anchor, symmetric_part
 from bregopt.routes.derivatives.changes import Adjoint, Change, Differentiability
 from bregopt.routes.derivatives.linearized import adjoint, tangent
-from bregopt.routes.derivatives.optimum import Optimum, refined
+from bregopt.routes.derivatives.optimum import Optimum
 from bregopt.routes.derivatives.restated import Congruence
-from bregopt.routes.derivatives.tuning import (
-    LARGEST_CHANGE,
-    LARGEST_RESIDUAL,
-    SMALL_MARGIN,
-    SMALLEST_MARGIN,
-)
 
-__all__ = ["Derivative", "Gradient", "Tangent", "derivative_of"]
-
-_REASONS = {
-    "eigenvalue": "an eigenvalue of X - Z is zero",
-    "multiplier": "a row that acts has no multiplier",
-    "slack": "a row without a multiplier is at its bound",
-}
+__all__ = ["Derivative", "Gradient", "Tangent", "all_of", "columns"]
 
 
 class Chain(Protocol):
@@ -187,7 +174,7 @@ class Derivative:
     @property
     def count(self) -> int:
         """The number of the user's matrices; those of matrix inequalities follow them."""
-        return len(self.X) if isinstance(self.X, tuple) else 1
+        return len(all_of(self.X))
 
     def required_chain(self) -> Chain:
         """Return the chain, or raise a ValueError without one."""
@@ -221,13 +208,12 @@ class Derivative:
 
     def _like_answer(self, found: Sequence[Array]) -> Any:
         """Return matrices with the labels of the answer, in a tuple if it is one."""
-        X = self.X if isinstance(self.X, tuple) else (self.X,)
-        parts = tuple(_labeled(own, like) for own, like in zip(found, X, strict=True))
+        parts = tuple(_labeled(own, like) for own, like in zip(found, all_of(self.X), strict=True))
         return parts if isinstance(self.X, tuple) else parts[0]
 
     def _elements(self, u: Mapping[str, Any] | None) -> Array:
         """Return the gradients of all ordinary variables, shape ``(k,)``."""
-        elements, places = np.zeros(self.optimum.program.k), _columns(self.optimum.program)
+        elements, places = np.zeros(self.optimum.program.k), columns(self.optimum.program)
         for name, value in (u or {}).items():
             if name not in places:
                 raise ValueError(f"u has {name!r}; expected names of variables: {', '.join(places)}")
@@ -244,125 +230,16 @@ class Derivative:
 
     def _named(self, elements: Array) -> dict[str, Any]:
         """Return the changes of the user's variables by name."""
-        places = _columns(self.optimum.program)
+        places = columns(self.optimum.program)
         return {name: _like(elements[places[name]], value) for name, value in self.u.items()}
 
 
-def derivative_of(solution: Any) -> Derivative:
-    """Return the derivative of an answer, without a check of its existence.
-
-    Parameters
-    ----------
-    solution : Solution
-
-    Raises
-    ------
-    ValueError
-        If there is no answer, or its optimality conditions have no linearization.
-    """
-    raw = solution if solution._raw is None else solution._raw
-    program = raw._program
-    if raw.X is None or raw.duals is None or program is None:
-        raise ValueError(f"the answer is {solution.status}; expected an optimal one to differentiate")
-    _check(program, solution.X)
-    reduced, anchors = anchors_of(program)
-    X = [
-        _on_range(X, anchor) if isinstance(X, LowRank) else X
-        for X, anchor in zip(raw.X, anchors, strict=True)
-    ]
-    at = refined(reduced, X, raw.u, raw.duals, raw._S)
-    restated = solution._restated
-    if isinstance(solution.X, LowRank) and restated is not None:
-        if len(restated.i):
-            raise ValueError(
-                "fixed entries of a LowRank A change with its factor; their derivative is not known"
-            )
-        restated = None
-    chain = None if solution._compiled is None else solution._compiled.chain()
-    found = Derivative(
-        at, anchors, at.differentiability(), restated, chain, solution.X, _variables(solution, program)
-    )
-    _check_same(found)
-    return found
+def all_of(X: Any) -> tuple[Any, ...]:
+    """Return all matrices of an answer, whether it has one or several."""
+    return X if isinstance(X, tuple) else (X,)
 
 
-def check_exists(found: Differentiability) -> None:
-    """Raise where the derivative does not exist, warn where the answer is near such a point.
-
-    Raises
-    ------
-    ValueError
-        If an eigenvalue, a multiplier or a slack is zero up to round-off, or the answer is not accurate.
-    """
-    if found.residual > LARGEST_RESIDUAL:
-        raise ValueError(
-            "the answer has no derivative that could be found: Newton's method ends at a residual of "
-            f"{found.residual:.1e} of the optimality conditions; expected at most {LARGEST_RESIDUAL:g}. "
-            "Multipliers may not be unique or not attained; sol.differentiability() has the margins"
-        )
-    where = min(_REASONS, key=lambda name: float(getattr(found, name)))
-    if found.margin < SMALLEST_MARGIN:
-        raise ValueError(
-            f"the answer has no derivative: {_REASONS[where]} ({found.margin:.1e}, relative; expected above "
-            f"{SMALLEST_MARGIN:g}). Nearby data have different one-sided derivatives"
-        )
-    if found.margin < SMALL_MARGIN:
-        warn_caller(
-            f"the derivative is valid for very small changes of the data only: {_REASONS[where]} but for "
-            f"{found.margin:.1e}, relative",
-            DataWarning,
-        )
-
-
-def _check(program: Program, X: Any) -> None:
-    if program.cones.count:
-        raise ValueError(
-            f"the problem has {program.cones.count} second-order cones; derivatives are known for rows and "
-            "matrices"
-        )
-    if any(np.iscomplexobj(own) for own in (X if isinstance(X, tuple) else (X,))):
-        raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
-    for block in program.blocks:
-        if block.nearness is not None and not any(map(block.nearness.kind.offers, ("spectrum", "weights"))):
-            raise ValueError(f"{block.nearness.kind.phrase()} has no spectrum, so its answers no derivative")
-        if block.cap is not None and (block.nearness is None or block.nearness.kind.barrier):
-            raise ValueError(
-                f"{block.name} has a bound on its eigenvalues and neither the Frobenius nor the von Neumann "
-                "divergence; write it as X << c I"
-            )
-
-
-def _check_same(derivative: Derivative) -> None:
-    """Refuse an answer that was changed after the solve in a way that is not known here."""
-    X = derivative.X if isinstance(derivative.X, tuple) else (derivative.X,)
-    for own, anchor, point in zip(X, derivative.anchors, derivative.optimum.points, strict=False):
-        if isinstance(own, LowRank):
-            continue
-        here = point.X if derivative.restated is None else derivative.restated.tangent(point.X)
-        shift = np.asarray(own) - anchor.outside(here, derivative.optimum, None)
-        if derivative.restated is not None:
-            np.fill_diagonal(shift, 0.0)  # the restated matrix is shifted by a multiple of the identity
-        moved = float(np.linalg.norm(shift))
-        if moved > LARGEST_CHANGE * max(float(np.linalg.norm(here)), float(np.linalg.norm(own))):
-            raise ValueError(
-                f"the answer moves by {moved:.1e} when it is refined; expected a more accurate one (a "
-                "smaller tol), or the answer of the problem itself if X was changed after the solve"
-            )
-
-
-def _variables(solution: Any, program: Program) -> Mapping[str, Any]:
-    """Return the values of the variables by name; an answer in the program's terms has all in one array."""
-    if isinstance(solution.u, Mapping):
-        return solution.u
-    return {name: solution.u[place] for name, place in _columns(program).items()}
-
-
-def _on_range(X: LowRank, anchor: Any) -> Array:
-    half: Array = anchor.V.T @ X.factor
-    return half @ half.T
-
-
-def _columns(program: Program) -> dict[str, slice]:
+def columns(program: Program) -> dict[str, slice]:
     """Return the place of each ordinary variable by name."""
     places, start = {}, 0
     for name, size in program.columns:

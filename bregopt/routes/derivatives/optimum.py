@@ -22,7 +22,7 @@ from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, dual_point
 from bregopt.routes.derivatives.changes import Differentiability
 from bregopt.routes.derivatives.complementary import Pair, complementary_point
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns
-from bregopt.routes.derivatives.tuning import RESIDUAL, ROUNDS, STEPS
+from bregopt.routes.derivatives.tuning import CG_TOL, ROUNDS, STEPS
 
 __all__ = ["Optimum", "refined"]
 
@@ -112,7 +112,12 @@ class Optimum:
 
 
 def refined(
-    program: Program, X: Sequence[Array], u: Array, y: Array, S: Sequence[Array | None] | None
+    program: Program,
+    X: Sequence[Array],
+    u: Array,
+    y: Array,
+    S: Sequence[Array | None] | None,
+    enough: float,
 ) -> Optimum:
     """Return an answer after Newton's method.
 
@@ -122,13 +127,15 @@ def refined(
         Without low-rank blocks.
     X, u, y, S
         The answer: matrices, variables, multipliers of rows, and of ``X psd`` where known.
+    enough : float
+        The residual at which Newton's method ends.
 
     Raises
     ------
     ValueError
         If the optimality conditions have no unique linearization.
     """
-    newton = _Newton(program, X, y)
+    newton = _Newton(program, X, y, enough)
     pairs = newton.pairs(X, y, S)
     activity = program.activity(X, u)
     at: Optimum | None = None
@@ -148,8 +155,8 @@ def refined(
 class _Newton:
     """Newton's method at a program, with the magnitudes of one of its answers."""
 
-    def __init__(self, program: Program, X: Sequence[Array], y: Array) -> None:
-        self._program = program
+    def __init__(self, program: Program, X: Sequence[Array], y: Array, enough: float) -> None:
+        self._program, self._enough = program, enough
         scale = scale_of(program)
         size = max((float(np.linalg.norm(M)) for M in X), default=0.0)
         price = float((np.abs(y) * program.row_units).max(initial=0.0))
@@ -189,9 +196,9 @@ class _Newton:
         if at is None:
             raise ValueError("the answer has no derivative: its multipliers are outside of the dual's domain")
         for _ in range(STEPS):
-            if at.residual <= RESIDUAL:
+            if at.residual <= self._enough:
                 break
-            new = here.step(at)
+            new = here.step(at, self._enough)
             if new is None:
                 break
             at = new
@@ -227,10 +234,10 @@ class _Fixed:
             *(self.newton._price, self.newton.units),
         )
 
-    def step(self, at: Optimum) -> Optimum | None:
+    def step(self, at: Optimum, enough: float) -> Optimum | None:
         """Return the next point, None if the residual does not fall."""
-        enough = max(min(_LOOSE, at.residual), RESIDUAL / (10 * at.residual))
-        change = at.system.solve(_right(at), enough)
+        loosest = max(min(_LOOSE, at.residual), enough / (10 * at.residual))
+        change = at.system.solve(_right(at), max(loosest, CG_TOL))
         alpha = 1.0
         while alpha > _LEAST_STEP:
             new = self._moved(at, change, alpha)
