@@ -95,7 +95,7 @@ class ProblemFunction:
         """
         if len(shapes) != len(self.parameters):
             raise TypeError(
-                f"the layer takes {len(self.parameters)} values, one a parameter; got {len(shapes)}"
+                f"got {len(shapes)} values; expected {len(self.parameters)}, one for each parameter"
             )
         lengths = {}
         for shape, p in zip(shapes, self.parameters, strict=True):

@@ -37,7 +37,8 @@ def tangent(at: Optimum, change: Change) -> Change:
         if slope is not None:
             rows = rows + point.image(slope)
         faces.append(_on_face(point.face, slope))
-    solution = at.system.solve(Unknowns(rows, tuple(faces), right[at.variables]), CG_TOL)
+    unknown = Unknowns(rows, tuple(faces), right[at.variables])
+    solution = at.system.solve(unknown, CG_TOL, checked=bool(change.rows.any()))
     y, u = change.paid.copy(), np.zeros(program.k)
     y[at.rows], u[at.variables] = solution.rows, solution.variables
     X = []

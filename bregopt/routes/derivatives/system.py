@@ -61,8 +61,15 @@ class KKTSystem:
         small = A.m <= _FORMED and all(isinstance(point, BarrierPoint) for point in points)
         self._formed = self._bordered or small
 
-    def solve(self, right: Unknowns, tol: float) -> Unknowns:
+    def solve(self, right: Unknowns, tol: float, checked: bool = False) -> Unknowns:
         """Return the solution, to a relative residual where it is iterative.
+
+        Parameters
+        ----------
+        right : Unknowns
+        tol : float
+        checked : bool
+            Whether the system may have no solution, as the bounds of dependent rows change.
 
         Raises
         ------
@@ -70,9 +77,15 @@ class KKTSystem:
             If the system has no solution, or one that is not unique in the matrices or variables.
         """
         if not self._formed:
-            return Unknowns(self._by_gradients(right.rows, tol), right.faces, right.variables)
+            rows = self._by_gradients(right.rows, tol)
+            if checked:
+                _check_residual(right.rows - self._product(rows), right.rows)
+            return Unknowns(rows, right.faces, right.variables)
         faces = [_vector(S) for S in right.faces if S is not None]
-        x = self._solved(np.concatenate([right.rows, *faces, right.variables]))
+        whole = np.concatenate([right.rows, *faces, right.variables])
+        x = self._solved(whole)
+        if checked:
+            _check_residual(whole - self._matrix @ x, whole)
         matrices: list[Array | None] = []
         start = self._A.m
         for S in right.faces:
@@ -82,10 +95,10 @@ class KKTSystem:
         return Unknowns(x[: self._A.m], tuple(matrices), x[start:])
 
     def _by_gradients(self, right: Array, tol: float) -> Array:
-        def product(v: Array) -> Array:
-            return reduce(np.add, (point.product(v) for point in self._points)) + self._D * v
+        return conjugate_gradients(self._product, right, self._diagonal, tol, CG_STEPS, _TUNING)
 
-        return conjugate_gradients(product, right, self._diagonal, tol, CG_STEPS, _TUNING)
+    def _product(self, v: Array) -> Array:
+        return reduce(np.add, (point.product(v) for point in self._points)) + self._D * v
 
     @cached_property
     def _diagonal(self) -> Array:
@@ -98,12 +111,6 @@ class KKTSystem:
         x = scale * solve(scale * right)
         for _ in range(2):
             x += scale * solve(scale * (right - self._matrix @ x))
-        missed = float(np.linalg.norm(scale * (right - self._matrix @ x)))
-        if not missed <= CONSISTENT * float(np.linalg.norm(scale * right)):
-            raise ValueError(
-                "the answer has no derivative: the rows that act depend on each other, and it would move "
-                f"away from some of them (relative residual {missed / np.linalg.norm(scale * right):.1e})"
-            )
         return x
 
     @cached_property
@@ -160,6 +167,15 @@ class KKTSystem:
                     columns[term.at] += (upper_triangles(term.rows.restrict(point.face)) * weight[:, None]).T
                 parts.append(columns)
         return parts
+
+
+def _check_residual(residual: Array, right: Array) -> None:
+    missed, size = float(np.linalg.norm(residual)), float(np.linalg.norm(right))
+    if not missed <= CONSISTENT * size:
+        raise ValueError(
+            "the answer has no derivative in these data: the rows that act depend on each other, and their "
+            f"bounds would contradict each other (relative residual {missed / size:.1e})"
+        )
 
 
 def _vector(S: Array) -> Array:
