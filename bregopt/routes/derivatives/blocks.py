@@ -23,6 +23,7 @@ from bregopt.divergences import Spectrum
 from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.program.rows.algebra import upper_triangles
 from bregopt.routes.ipm import RowAction
 from bregopt.routes.projection.block_dual import RowCurvature
 from bregopt.routes.projection.tuning import ProjectionTuning
@@ -147,7 +148,16 @@ class SpectralPoint:
 
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
-        return columns_of(self.product, self._rows.A.m)
+        spectrum: Any = self._spectrum
+        A, differences = self._rows.A, getattr(spectrum, "differences", None)
+        if differences is None:  # a spectrum that is not built in
+            return columns_of(self.product, A.m)
+        i, j = np.triu_indices(len(differences))
+        inside = np.zeros((A.m, len(i)))
+        for term in A.terms:
+            inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
+        weighted = inside * (differences[i, j] * np.where(i == j, 1.0, 0.5))
+        return weighted @ inside.T
 
 
 class BarrierPoint:

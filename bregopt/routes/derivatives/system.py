@@ -6,7 +6,8 @@ those of free variables,
     (H + D) w + F s + B v = r,    F'w = q,    B'w = t.
 
 Without faces and variables the system is positive semidefinite, and conjugate gradients with its diagonal
-solve it in a few products. Otherwise it is formed, symmetric and indefinite.
+solve it in a few products. It is formed where that takes less, and with faces or variables, where it is
+indefinite.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from bregopt.routes.ipm import InteriorPointTuning, conjugate_gradients
 __all__ = ["KKTSystem", "Unknowns"]
 
 _TUNING = InteriorPointTuning()
-_FORMED = 4_000  # rows up to which the system of LogDet terms is formed
+# The system is formed up to this number of rows for LogDet, and of entries of their matrices for all.
+_FORMED, _SMALL = 4_000, 20_000
 _ENTRY = 24  # bytes of an entry of a system that is formed, with copies
 
 
@@ -58,8 +60,9 @@ class KKTSystem:
     def __init__(self, points: Sequence[BlockPoint], A: LinearMap, B: Array, D: Array) -> None:
         self._points, self._A, self._B, self._D = points, A, B, D
         self._bordered = B.shape[1] > 0 or any(point.face is not None for point in points)
-        small = A.m <= _FORMED and all(isinstance(point, BarrierPoint) for point in points)
-        self._formed = self._bordered or small
+        barriers = A.m <= _FORMED and all(isinstance(point, BarrierPoint) for point in points)
+        small = A.m * sum(n**2 for n in A.orders) <= _SMALL
+        self._formed = self._bordered or barriers or small
 
     def solve(self, right: Unknowns, tol: float, checked: bool = False) -> Unknowns:
         """Return the solution, to a relative residual where it is iterative.
