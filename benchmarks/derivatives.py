@@ -2,9 +2,9 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/derivatives.py {solves,peers} [--quick]
 
-Calls take turns. Times are medians of processor time, and ratios are medians of the ratios of the turns. Peers
-that are not installed are left out: ``pip install diffcp cvxpylayers torch``. The table of a full run goes to
-benchmarks/results/derivatives_TABLE.md.
+Calls take turns. Times are medians of processor time, and ratios are medians of the ratios of the turns.
+Peers that are not installed are left out: ``pip install diffcp cvxpylayers torch``. The table of a full run
+goes to benchmarks/results/derivatives_TABLE.md.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ def solves(quick: bool) -> Iterator[str]:
             T = np.array(times)
             (a, b, _), ratios = 1e3 * np.median(T, axis=0), np.median(T[:, 1:] / T[:, :1], axis=0)
             error = _error(A, divergence, G, gradient)
-            yield (
-                f"| {n} | {divergence} | {a:.1f} | {b:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} | {error:.0e} |"
-            )
+            cells = [n, divergence, f"{a:.1f}", f"{b:.1f}", *(f"{r:.2f}" for r in ratios), f"{error:.0e}"]
+            yield f"| {' | '.join(map(str, cells))} |"
 
 
 def _ours(A: Array, G: Array) -> tuple[float, float, Array]:

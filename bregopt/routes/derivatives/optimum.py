@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import Array, IntArray
 from bregopt.program import LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.scale import scale_of
@@ -28,7 +28,7 @@ __all__ = ["Optimum", "refined"]
 
 _LEAST_STEP = 1e-3
 _LOOSE = 1e-3  # residual of the equation of a step
-_LEAST_SIZE = 1e-8  # of a matrix that vanishes, relative to the others
+_LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +157,7 @@ class _Newton:
 
     def __init__(self, program: Program, X: Sequence[Array], y: Array, enough: float) -> None:
         self._program, self._enough = program, enough
+        self._sizes: dict[int, tuple[float, float]] = {}
         scale = scale_of(program)
         size = max((float(np.linalg.norm(M)) for M in X), default=0.0)
         price = float((np.abs(y) * program.row_units).max(initial=0.0))
@@ -168,18 +169,25 @@ class _Newton:
         """Return the matrices and multipliers of the blocks that have a multiplier of their own."""
         pairs = {}
         for b, block in enumerate(self._program.blocks):
-            kind = None if block.nearness is None else block.nearness.kind
-            if kind is not None and not kind.weights:
-                continue
-            Z = None if S is None else S[b]
-            if Z is None:
-                Z = block.C - self._program.A.adjoint(y, b)
-                if block.nearness is not None:
-                    Z = Z + block.nearness.mu * divergence_of(block.nearness).gradient(X[b])
-            size = max(float(np.linalg.norm(X[b])), _LEAST_SIZE * self._size)
-            price = max(float(np.linalg.norm(Z)), _LEAST_SIZE * self._price)
-            pairs[b] = Pair(X[b], Z, size, price)
+            if block.nearness is None or block.nearness.kind.weights:
+                Z = None if S is None else S[b]
+                pairs[b] = self.pair(b, X[b], self.slack(b, X[b], y) if Z is None else Z)
         return pairs
+
+    def pair(self, b: int, X: Array, Z: Array) -> Pair:
+        """Return a matrix and its multiplier, in magnitudes that stay those of the first one."""
+        if b not in self._sizes:
+            size = max(float(np.linalg.norm(X)), _LEAST_SIZE * self._size)
+            self._sizes[b] = size, max(float(np.linalg.norm(Z)), _LEAST_SIZE * self._price)
+        return Pair(X, Z, *self._sizes[b])
+
+    def slack(self, b: int, X: Array, y: Array) -> Array:
+        """Return the multiplier of ``X psd`` that makes the slope of the Lagrangian zero."""
+        block = self._program.blocks[b]
+        Z = block.C - self._program.A.adjoint(y, b)
+        if block.nearness is None:
+            return Z
+        return Z + block.nearness.mu * divergence_of(block.nearness).gradient(X)
 
     def converged(self, active: ActiveRows, u: Array, y: Array, pairs: Mapping[int, Pair]) -> Optimum:
         """Return the point of the rows that act."""
@@ -257,16 +265,9 @@ class _Fixed:
                 dX = point.derivative(S - point.residual)
                 if point.face is not None and (inside := change.faces[b]) is not None:
                     dX = dX + point.face @ inside @ point.face.T
-                pairs[b] = self._pair(b, point.X + alpha * dX, y)
+                X = point.X + alpha * dX
+                pairs[b] = self.newton.pair(b, X, self.newton.slack(b, X, y))
         return self.at(y, u, pairs)
-
-    def _pair(self, b: int, X: Array, y: Array) -> Pair:
-        """Return a matrix with the multiplier that makes the slope of the Lagrangian zero."""
-        block = self.program.blocks[b]
-        Z = block.C - self.program.A.adjoint(y, b)
-        if block.nearness is not None:
-            Z = Z + block.nearness.mu * divergence_of(block.nearness).gradient(X)
-        return Pair(X, Z, max(float(np.linalg.norm(X)), TINY), max(float(np.linalg.norm(Z)), TINY))
 
 
 def _right(at: Optimum) -> Unknowns:
