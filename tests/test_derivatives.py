@@ -220,6 +220,7 @@ def test_multipliers_change_as_finite_differences_say(rng):
         {"fixed": [[0, 1], [2, 3]], "min_eigenvalue": 0.05, "weights": np.linspace(0.5, 2, N)},
         {"lower": -0.3, "upper": 0.3},
         {"fixed": [[0, 1]], "weights": 0.5 + np.eye(N)},
+        {"max_condition": 5.0},
     ],
     ids=str,
 )
@@ -236,6 +237,44 @@ def test_nearest_correlation_in_its_matrix(arguments, rng):
     solution = bo.nearest_correlation(A, **arguments)
     assert np.vdot(solution.vjp(G), dA) == pytest.approx(slope(at), abs=2e-8 * np.linalg.norm(G) * 10)
     assert np.vdot(G, solution.jvp(dA)) == pytest.approx(np.vdot(solution.vjp(G), dA), abs=1e-9)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
+@pytest.mark.parametrize(
+    "arguments", [{"min_eigenvalue": 0.3}, {"max_condition": 4.0}, {"lower": 0.1}], ids=str
+)
+def test_nearest_correlation_in_other_divergences(divergence, arguments, rng):
+    A, G, dA = definite(rng), symmetric(rng), symmetric(rng)
+    G -= np.diag(G.diagonal())
+
+    def at(s):
+        found = bo.nearest_correlation(A + s * dA, divergence, tol=1e-7, **arguments)._derivative
+        return np.vdot(G, found.restated.tangent(found.optimum.X[0]))
+
+    solution = bo.nearest_correlation(A, divergence, **arguments)
+    assert np.vdot(solution.vjp(G), dA) == pytest.approx(slope(at), abs=1e-7 * np.linalg.norm(G))
+    assert np.vdot(G, solution.jvp(dA)) == pytest.approx(np.vdot(solution.vjp(G), dA), abs=1e-9)
+
+
+def test_ready_made_problems_that_restate_their_data_say_so(rng):
+    A = indefinite(rng)
+    refused = [
+        (bo.nearest_covariance(A + np.diag(np.arange(N))), "nearest_covariance"),
+        (bo.nearest_correlation(A, groups=[0, 0, 0, 0, 1, 1, 1, 1]), "groups"),
+        (bo.nearest_correlation(A, "spectral"), "spectral"),
+    ]
+    for solution, message in refused:
+        with pytest.raises(ValueError, match=message):
+            solution.vjp(np.eye(N))
+
+
+def test_the_costs_of_a_maximization(rng):
+    C, G, dC = symmetric(rng), symmetric(rng), symmetric(rng)
+    X = bo.PSD(N)
+    least = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.diag(X) == 1]).solve()
+    most = bo.Problem(bo.Maximize(bo.inner(-C, X)), [bo.diag(X) == 1]).solve()
+    assert most.vjp(G) == pytest.approx(-least.vjp(G), abs=1e-8)
+    assert most.jvp(dC) == pytest.approx(-least.jvp(dC), abs=1e-8)
 
 
 def test_the_solver_itself_moves_as_the_derivative_says(rng):
@@ -400,7 +439,7 @@ def test_an_answer_that_was_changed_is_refused(rng):
 
     X = bo.PSD(N)
     solution = bo.Problem(bo.Minimize(bo.frobenius_div(X, indefinite(rng))), [bo.diag(X) == 1]).solve()
-    with pytest.raises(ValueError, match="changed after the solve"):
+    with pytest.raises(ValueError, match="X was changed after the solve"):
         replace(solution, X=2 * solution.X).vjp(np.eye(N))
 
 

@@ -84,6 +84,11 @@ class DifferenceSpectrum(ABC):
     V: Array
 
     @property
+    def bends(self) -> tuple[float, ...]:
+        """The arguments at which ``f`` has no derivative."""
+        return ()
+
+    @property
     @abstractmethod
     def typical_derivative(self) -> float:
         """As that of a :class:`Spectrum`."""
@@ -165,6 +170,10 @@ class PositiveSpectrum:
     V: Array
     mu: float
     square: float
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        return (0.0,)
 
     @cached_property
     def negative(self) -> int:

@@ -141,7 +141,8 @@ class Solution:
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
-    _restated: Any = field(default=None, repr=False)  # the way to the answer of the problem that was solved
+    # The way to the answer of the problem that was solved, or why there is none, for derivatives.
+    _restated: Any = field(default=None, repr=False)
     _compiled: Any = field(default=None, repr=False)  # the problem, for derivatives; not pickled
 
     def __post_init__(self) -> None:

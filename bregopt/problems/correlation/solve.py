@@ -42,7 +42,7 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``. With a bound on the
     condition number it is ``Y = S X S``, and ``t`` a bound on its eigenvalues.
     """
-    request = with_completion(request)
+    given, request = request, with_completion(request)
     Y = PSD(request.n, name="X")
     s, t = request.s, request.shift
     problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
@@ -53,7 +53,9 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
     solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
-    restated = Congruence(s, request.n, request.fixed.i, request.fixed.j)
+    restated: Congruence | str = Congruence(s, request.n, request.fixed.i, request.fixed.j)
+    if request is not given:
+        restated = "derivatives with unknown entries are known for frobenius; complete A first"
     return replace(_moved_back(solution, s, t), _restated=restated)
 
 

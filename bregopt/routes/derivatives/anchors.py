@@ -68,14 +68,14 @@ class _Dense:
         nearness = at.program.blocks[self.b].nearness
         slope = found.X[self.b]
         if nearness is None:
-            return -slope
+            return slope if at.program.maximize else -slope
         return _symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
 
     def moved(self, at: Optimum, change: Any) -> Moved:
         change = symmetric_part(change, self.n, "the change of the data")
         nearness = at.program.blocks[self.b].nearness
         if nearness is None:
-            return Moved(change)
+            return Moved(-change if at.program.maximize else change)
         return Moved(-_symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(change)))
 
     def lifted(self, M: Array) -> Array:

@@ -31,6 +31,12 @@ _REASONS = {
 }
 
 
+_CHANGED = (
+    "the answer is not the one of its problem: X was changed after the solve, as some ready-made problems "
+    "do, or it is inaccurate; expected the answer of a problem itself, at a smaller tol"
+)
+
+
 def derivative_of(solution: Any) -> Derivative:
     """Return the derivative of an answer, without a check of its existence.
 
@@ -50,6 +56,8 @@ def derivative_of(solution: Any) -> Derivative:
     if any(np.iscomplexobj(own) for own in all_of(solution.X)):
         raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
     restated = solution._restated
+    if isinstance(restated, str):
+        raise ValueError(restated)
     if isinstance(solution.X, LowRank) and restated is not None:
         if len(restated.i):
             raise ValueError(
@@ -141,16 +149,15 @@ def _check_same(derivative: Derivative) -> None:
     ):
         if isinstance(own, LowRank):
             continue
+        if np.shape(own) != point.X.shape:
+            raise ValueError(_CHANGED)
         here = point.X if derivative.restated is None else derivative.restated.tangent(point.X)
         shift = np.asarray(own) - anchor.outside(here, derivative.optimum, None)
         if derivative.restated is not None:
             np.fill_diagonal(shift, 0.0)  # the restated matrix is shifted by a multiple of the identity
         moved = float(np.linalg.norm(shift))
         if moved > LARGEST_CHANGE * max(float(np.linalg.norm(here)), float(np.linalg.norm(own))):
-            raise ValueError(
-                f"the answer moves by {moved:.1e} when it is refined; expected a more accurate one (a "
-                "smaller tol), or the answer of the problem itself if X was changed after the solve"
-            )
+            raise ValueError(_CHANGED)
 
 
 def _on_range(X: LowRank, anchor: Any) -> Array:

@@ -20,6 +20,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.divergences import Spectrum
+from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
@@ -123,20 +124,24 @@ class SpectralPoint:
 
     def __init__(self, spectrum: Spectrum, block: Block, rows: BlockRows) -> None:
         self.X, self._spectrum, self._rows = spectrum.X, spectrum, rows
-        self.margin = _distance(spectrum.theta, block)
+        self.margin = _distance(spectrum, block)
 
     def derivative(self, S: Array) -> Array:
         """Return ``P'[S]``."""
         moved = self._spectrum.derivative(S)
         half = moved.L @ moved.R.T
         derivative: Array = (half + half.T) / 2
-        return derivative + moved.share * S if moved.share else derivative
+        if moved.share:
+            derivative += moved.share * S
+        return derivative if moved.M is None else derivative + moved.M
 
     def image(self, S: Any) -> Array:
         """Return ``A(P'[S])`` for a dense or sparse `S`."""
         moved = self._spectrum.derivative(S)
         activity = self._rows.action.apply_product(moved.L, moved.R)
-        return activity + moved.share * self._rows.action.apply(dense(S)) if moved.share else activity
+        if moved.share:
+            activity += moved.share * self._rows.action.apply(dense(S))
+        return activity if moved.M is None else activity + self._rows.action.apply(moved.M)
 
     def product(self, v: Array) -> Array:
         """Return ``A(P'[A*(v)])``."""
@@ -148,10 +153,11 @@ class SpectralPoint:
 
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
-        spectrum: Any = self._spectrum
-        A, differences = self._rows.A, getattr(spectrum, "differences", None)
-        if differences is None:  # a spectrum that is not built in
+        spectrum, A = self._spectrum, self._rows.A
+        own = getattr(type(spectrum), "derivative", None)
+        if own not in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative):
             return columns_of(self.product, A.m)
+        differences: Array = spectrum.differences  # type: ignore[attr-defined]
         i, j = np.triu_indices(len(differences))
         inside = np.zeros((A.m, len(i)))
         for term in A.terms:
@@ -201,14 +207,13 @@ def columns_of(map_: Callable[[Array], Array], m: int) -> Array:
     return np.array([map_(unit) for unit in np.eye(m)]).reshape(m, -1)
 
 
-def _distance(theta: Array, block: Block) -> float:
+def _distance(spectrum: Any, block: Block) -> float:
     """Return the relative distance of eigenvalues from a bend of the function of the spectrum."""
     assert block.nearness is not None
-    kind: Any = block.nearness.kind
-    bends = [] if kind.essentially_smooth else [0.0]
+    kind, theta = block.nearness.kind, spectrum.theta
+    below = getattr(spectrum, "below", spectrum)  # without the cap
+    bends = [float(bend) for bend in getattr(below, "bends", ())]
     if block.cap is not None:
         bends.append(np.log(block.cap) if kind.exponential else block.cap)
-    if not bends:
-        return np.inf
     size = max(float(np.abs(theta).max()), TINY)
-    return min(float(np.abs(theta - bend).min()) for bend in bends) / size
+    return min((float(np.abs(theta - bend).min()) / size for bend in bends), default=np.inf)
