@@ -108,6 +108,8 @@ class ActiveRows:
         counts by its violation, another one also by its distance from being paid.
         """
         bounds, side = self.bounds, self.side
+        if bounds.equal.all():
+            return np.inf, np.inf
         size = y * side / units.multiplier
         inequality = (side != 0) & ~self.paid & ((bounds.lo < bounds.hi) & (bounds.kind <= _HINGE))
         violation = (self.acting - a) * side / units.activity
@@ -126,6 +128,8 @@ def active_rows(bounds: Bounds, a: Array, y: Array, units: Units) -> ActiveRows:
 
     Of slack and multiplier, each in its unit, the larger one decides.
     """
+    if bounds.equal.all():
+        return ActiveRows(bounds, np.ones(bounds.m), np.zeros(bounds.m, dtype=bool))
     t = y / units.multiplier
     below, above = (a - bounds.lo) / units.activity, (bounds.hi - a) / units.activity
     side = np.where(t > below, 1.0, np.where(-t > above, -1.0, 0.0))
@@ -157,6 +161,8 @@ def free_variables(program: Program, u: Array, reduced: Array, units: Units) -> 
     float
         The least of the distances from the box and of the reduced costs of the others, relative.
     """
+    if program.k == 0:
+        return np.zeros(0, dtype=np.intp), np.inf
     room = np.minimum(u - program.u_lo, program.u_hi - u) / units.variable
     price = np.abs(reduced) / units.cost
     fixed = program.u_lo == program.u_hi

@@ -192,11 +192,13 @@ class _Newton:
     def converged(self, active: ActiveRows, u: Array, y: Array, pairs: Mapping[int, Pair]) -> Optimum:
         """Return the point of the rows that act."""
         program, rows = self._program, active.free
-        y = np.where(np.isin(np.arange(program.m), rows), y, active.fixed_multipliers)
+        fixed = active.fixed_multipliers
+        fixed[rows] = y[rows]
+        y = fixed
         reduced = program.c - program.Bt @ y if program.k else program.c
         variables, _ = free_variables(program, u, reduced, self.units)
         ends = np.where(u - program.u_lo < program.u_hi - u, program.u_lo, program.u_hi)
-        ends[variables] = u[variables]
+        ends[variables] = u[variables]  # the others are at their ends
         A = program.A.slice(rows)
         of_blocks = [BlockRows(A.of_block(b)) for b in range(len(program.blocks))]
         here = _Fixed(program, active, A, rows, variables, of_blocks, self)
