@@ -22,12 +22,14 @@ import cvxpy as cp
 import numpy as np
 
 import bregopt as bo
+from bregopt.layers import CorrelationStack
 from bregopt.routes.derivatives.answers import derivative_of
 
 _RESULTS = Path(__file__).parent / "results"
 _STEP = 1e-3  # of finite differences, relative
 _TURNS = {20: 15, 50: 15, 200: 9, 500: 5}
 _PEER_TURNS = 3
+_STACK = 200  # matrices
 Array = Any
 
 
@@ -101,6 +103,17 @@ def _ours(A: Array, G: Array) -> tuple[float, float, Array]:
     return forward, backward, gradient
 
 
+def _stack(A: Array, G: Array) -> tuple[float, float, Array]:
+    """Return the seconds for each matrix of a stack."""
+    stack = np.repeat(A[None], _STACK, axis=0)
+    function = CorrelationStack(stack.shape, "frobenius", {})
+    forward, (_, state) = _seconds(lambda: function.value(stack))
+    backward, (gradient,) = _seconds(
+        lambda: function.vjp([stack], state, [np.repeat(G[None], _STACK, axis=0)])
+    )
+    return forward / _STACK, backward / _STACK, gradient[0]
+
+
 def _diffcp(A: Array, G: Array) -> tuple[float, float, Array]:
     X, P = cp.Variable(A.shape, PSD=True), cp.Parameter(A.shape)
     problem = cp.Problem(cp.Minimize(cp.sum_squares(X - P)), [cp.diag(X) == 1])
@@ -130,7 +143,12 @@ def peers(quick: bool) -> Iterator[str]:
     """Yield the table of forward and backward passes beside CVXPY's and those of cvxpylayers."""
     yield "| n | by | forward, ms | backward, ms | both / bregopt's | gradient differs by |"
     yield "|---|---|---|---|---|---|"
-    known = {"CVXPY (diffcp)": (_diffcp, "diffcp"), "cvxpylayers": (_cvxpylayers, "cvxpylayers")}
+    own_stack = f"bregopt, in a stack of {_STACK}"
+    known = {
+        own_stack: (_stack, "bregopt"),
+        "CVXPY (diffcp)": (_diffcp, "diffcp"),
+        "cvxpylayers": (_cvxpylayers, "cvxpylayers"),
+    }
     for n in (20,) if quick else (20, 50):
         A, G = _matrix(n, "frobenius"), _direction(n, 1)
         _ours(A, G)
@@ -150,7 +168,7 @@ def peers(quick: bool) -> Iterator[str]:
             a, b = np.median(np.array(turns), axis=0)
             differs = np.linalg.norm(found - reference) / np.linalg.norm(reference)
             ratio = (a + b) / own.sum()
-            yield f"| {n} | {name} | {1e3 * a:.0f} | {1e3 * b:.0f} | {ratio:.0f} | {differs:.0e} |"
+            yield f"| {n} | {name} | {1e3 * a:.3g} | {1e3 * b:.3g} | {ratio:.2g} | {differs:.0e} |"
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import jax  # noqa: E402
 import jax.extend.core  # noqa: E402
 from jax.interpreters import ad, batching, mlir  # noqa: E402
 
-from bregopt.layers import ProblemFunction, correlation_function  # noqa: E402
+from bregopt.layers import CorrelationStack, ProblemFunction, correlation_function  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
 from bregopt.modeling.psd import PSD  # noqa: E402
 from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
@@ -97,7 +97,8 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     Parameters
     ----------
     A : array of shape (n, n) or (B, n, n), of double precision
-        Its symmetric part is used; positive definite for LogDet and von Neumann.
+        Its symmetric part is used; positive definite for LogDet and von Neumann. A stack is solved and
+        differentiated at once.
     divergence : {"frobenius", "logdet", "von_neumann"}
     **options
         Of :meth:`bregopt.Problem.solve`.
@@ -119,12 +120,14 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     >>> gradient = jax.grad(lambda A: bregopt.jax.nearest_correlation(A)[0, 1])(A)
     """
     A = jax.numpy.asarray(A)
+    if A.ndim == 3 and A.shape[1] == A.shape[2] and A.dtype == np.float64:
+        return _differentiable(CorrelationStack(A.shape, divergence, options))(A)[0]
     problem, parameter, X = correlation_function(A.shape, divergence)
     (found,) = Layer(problem, [parameter], [X], **options)(A)
     return found
 
 
-def _differentiable(function: ProblemFunction) -> Any:
+def _differentiable(function: ProblemFunction | CorrelationStack) -> Any:
     """Return the function with its derivative."""
     answers, state = _arrays(function.shapes), _array((function.state_size,))
 
@@ -149,7 +152,7 @@ _derivative = jax.extend.core.Primitive("bregopt_derivative")
 _derivative.multiple_results = True
 
 
-def _product(*arguments: Any, function: ProblemFunction, backward: bool) -> list[Any]:
+def _product(*arguments: Any, function: ProblemFunction | CorrelationStack, backward: bool) -> list[Any]:
     """Return the product with the derivative or, `backward`, with its transpose."""
     count = len(function.parameters)
     method = function.vjp if backward else function.jvp
@@ -160,15 +163,17 @@ def _product(*arguments: Any, function: ProblemFunction, backward: bool) -> list
     return _on_host(product, _arrays(_result(function, backward)), *arguments)
 
 
-def _result(function: ProblemFunction, backward: bool) -> list[tuple[int, ...]]:
+def _result(function: ProblemFunction | CorrelationStack, backward: bool) -> list[tuple[int, ...]]:
     return [p.shape for p in function.parameters] if backward else function.shapes
 
 
-def _abstract(*_: Any, function: ProblemFunction, backward: bool) -> list[Any]:
+def _abstract(*_: Any, function: ProblemFunction | CorrelationStack, backward: bool) -> list[Any]:
     return [jax.core.ShapedArray(shape, np.float64) for shape in _result(function, backward)]
 
 
-def _transpose(given: Any, *arguments: Any, function: ProblemFunction, backward: bool) -> list[Any]:
+def _transpose(
+    given: Any, *arguments: Any, function: ProblemFunction | CorrelationStack, backward: bool
+) -> list[Any]:
     fixed = arguments[: len(function.parameters) + 1]
     given = [ad.instantiate_zeros(own) for own in given]
     found = _derivative.bind(*fixed, *given, function=function, backward=not backward)

@@ -17,7 +17,7 @@ require("torch", "torch")
 
 import torch  # noqa: E402
 
-from bregopt.layers import ProblemFunction, correlation_function  # noqa: E402
+from bregopt.layers import CorrelationStack, ProblemFunction, correlation_function  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
 from bregopt.modeling.psd import PSD  # noqa: E402
 from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
@@ -91,7 +91,7 @@ class _Answer(torch.autograd.Function):
     """One answer; its backward pass uses the state that is saved with it."""
 
     @staticmethod
-    def forward(ctx: Any, function: ProblemFunction, *values: Any) -> tuple[Any, ...]:
+    def forward(ctx: Any, function: ProblemFunction | CorrelationStack, *values: Any) -> tuple[Any, ...]:
         found, state = function.value(*(_array(value) for value in values))
         ctx.function, ctx.state = function, state
         ctx.save_for_backward(*values)
@@ -112,7 +112,8 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     Parameters
     ----------
     A : tensor of shape (n, n) or (B, n, n), of double precision
-        Its symmetric part is used; positive definite for LogDet and von Neumann.
+        Its symmetric part is used; positive definite for LogDet and von Neumann. A stack is solved and
+        differentiated at once.
     divergence : {"frobenius", "logdet", "von_neumann"}
     **options
         Of :meth:`bregopt.Problem.solve`.
@@ -134,6 +135,9 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     """
     if not isinstance(A, torch.Tensor):
         raise TypeError(f"A is {type(A).__name__}; expected a torch.Tensor")
+    if A.ndim == 3 and A.shape[1] == A.shape[2] and A.dtype == torch.float64:
+        (found,) = _Answer.apply(CorrelationStack(tuple(A.shape), divergence, options), A)
+        return found
     problem, parameter, X = correlation_function(tuple(A.shape), divergence)
     (found,) = Layer(problem, [parameter], [X], **options)(A)
     return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.layers import ProblemFunction
+from bregopt.layers import CorrelationStack, ProblemFunction
 
 
 def data(seed=0, n=5):
@@ -59,6 +59,36 @@ class TestFunction:
         function = ProblemFunction(problem, [b], [X])
         with pytest.raises(bo.SolverError, match="the problem is infeasible"):
             function.value(np.array(2.0))
+
+
+class TestStack:
+    @pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
+    @pytest.mark.parametrize("n", [1, 4, 30])
+    def test_values_and_products_are_those_of_single_matrices(self, divergence, n, rng):
+        k = 0 if divergence == "frobenius" else 1
+        A = np.array([data(seed, n)[k] for seed in range(3)])
+        G = rng.normal(size=A.shape)
+        stack = CorrelationStack(A.shape, divergence, {})
+        (X,), state = stack.value(A)
+        (gradient,), (change,) = stack.vjp([A], state, [G]), stack.jvp([A], state, [G])
+        for k, one in enumerate(A):
+            single = bo.nearest_correlation(one, divergence)
+            assert X[k] == pytest.approx(single.derivative().optimum.X[0], abs=1e-8)
+            assert gradient[k] == pytest.approx(single.vjp(G[k]), abs=1e-8)
+            assert change[k] == pytest.approx(single.jvp(G[k]), abs=1e-8)
+
+    def test_matrices_without_an_answer_or_a_derivative_are_named(self):
+        stack = CorrelationStack((2, 2, 2), "logdet", {})
+        with (
+            pytest.warns(bo.DataWarning),
+            pytest.raises(bo.SolverError, match="matrix 1 of the stack is error"),
+        ):
+            stack.value(np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]]))
+        singular = np.array([np.eye(2), np.ones((2, 2))])
+        stack = CorrelationStack(singular.shape, "frobenius", {})
+        _, state = stack.value(singular)
+        with pytest.raises(ValueError, match="matrix 1 has no derivative"):
+            stack.vjp([singular], state, [singular])
 
 
 class TestTorch:

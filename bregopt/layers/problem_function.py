@@ -1,7 +1,4 @@
-"""Problems as differentiable functions of their parameters, on NumPy arrays.
-
-:mod:`bregopt.torch` and :mod:`bregopt.jax` wrap them for automatic differentiation.
-"""
+"""A problem as a differentiable function of its parameters, on NumPy arrays."""
 
 from __future__ import annotations
 
