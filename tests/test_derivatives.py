@@ -262,6 +262,7 @@ def test_ready_made_problems_that_restate_their_data_say_so(rng):
         (bo.nearest_covariance(A + np.diag(np.arange(N))), "nearest_covariance"),
         (bo.nearest_correlation(A, groups=[0, 0, 0, 0, 1, 1, 1, 1]), "groups"),
         (bo.nearest_correlation(A, "spectral"), "spectral"),
+        (bo.nearest_correlation([A, A])[0], "solve the problem alone"),
     ]
     for solution, message in refused:
         with pytest.raises(ValueError, match=message):

@@ -49,15 +49,19 @@ def derivative_of(solution: Any) -> Derivative:
     ValueError
         If there is no answer, or its optimality conditions have no linearization.
     """
-    raw = solution if solution._raw is None else solution._raw
-    program = raw._program
-    if raw.X is None or raw.duals is None or program is None:
-        raise ValueError(f"the answer is {solution.status}; expected an optimal one to differentiate")
-    if any(np.iscomplexobj(own) for own in all_of(solution.X)):
-        raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
     restated = solution._restated
     if isinstance(restated, str):
         raise ValueError(restated)
+    raw = solution if solution._raw is None else solution._raw
+    program = raw._program
+    if raw.X is None or raw.duals is None:
+        raise ValueError(f"the answer is {solution.status}; expected an optimal one to differentiate")
+    if program is None:
+        raise ValueError(
+            "the answer has no program of its own, like one of a stack: solve the problem alone first"
+        )
+    if any(np.iscomplexobj(own) for own in all_of(solution.X)):
+        raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
     if isinstance(solution.X, LowRank) and restated is not None:
         if len(restated.i):
             raise ValueError(
