@@ -131,6 +131,9 @@ class _Frobenius(Conditioned):
     name: ClassVar[str] = "conditioned_frobenius"
     degree: ClassVar[int | None] = 2
 
+    def anchor_derivative(self, S: Array) -> Array:
+        return 2 * S
+
     def function(self, x: Array) -> Array:
         return x**2
 

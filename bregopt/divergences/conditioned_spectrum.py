@@ -44,6 +44,15 @@ class ConditionedSpectrum(DifferenceSpectrum):
     moves: bool
 
     @property
+    def bends(self) -> tuple[float, ...]:
+        kappa, ends = self.condition, [self.t]
+        if math.isfinite(kappa):
+            ends = [self.t, kappa * self.t]
+            if self._free.all() and self.moves:  # any t between these two would do
+                ends = [float(self.x[-1]) / kappa, kappa * float(self.x[0])]
+        return tuple(self.divergence.slope(np.array(ends)).tolist())
+
+    @property
     def X(self) -> Array:
         half = self.V * np.sqrt(self.x)
         X: Array = half @ half.T

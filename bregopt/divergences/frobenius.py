@@ -61,6 +61,9 @@ class Frobenius(Divergence):
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
 
+    def anchor_derivative(self, S: Array) -> Array:
+        return 2 * S
+
     def minimizer(self, W: Array, mu: float) -> Array | None:
         return psd_part(self.X0 - W / (2 * mu))
 
@@ -122,6 +125,9 @@ class WeightedFrobenius(Divergence):
 
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)
+
+    def anchor_derivative(self, S: Array) -> Array:
+        return 2 * self.H**2 * S
 
     def dual_term(
         self, W: Array, mu: float, X: Array, S: Array | None = None, largest: Array | None = None

@@ -72,6 +72,9 @@ class LogDet(Divergence):
     def gradient(self, X: Array) -> Array:
         return self.inverse - np.linalg.inv(X)
 
+    def anchor_derivative(self, S: Array) -> Array:
+        return self.inverse @ S @ self.inverse
+
     def minimizer(self, W: Array, mu: float) -> Array | None:
         root = self._dual_root(W, mu)
         if root is None:

@@ -84,6 +84,16 @@ class DifferenceSpectrum(ABC):
     V: Array
 
     @property
+    def bends(self) -> tuple[float, ...]:
+        """The arguments at which ``f`` has no derivative."""
+        return ()
+
+    @property
+    @abstractmethod
+    def typical_derivative(self) -> float:
+        """As that of a :class:`Spectrum`."""
+
+    @property
     @abstractmethod
     def differences(self) -> Array:
         """The divided differences of ``f``, divided by ``mu``, shape ``(n, n)``."""
@@ -160,6 +170,10 @@ class PositiveSpectrum:
     V: Array
     mu: float
     square: float
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        return (0.0,)
 
     @cached_property
     def negative(self) -> int:

@@ -64,6 +64,13 @@ class VonNeumann(Divergence):
         gradient: Array = (Q * np.log(eigenvalues)) @ Q.T - self.log_X0
         return gradient
 
+    def anchor_derivative(self, S: Array) -> Array:
+        theta, Q = np.linalg.eigh(self.log_X0)
+        top = float(theta[-1])
+        slopes = exp_divided_differences(theta - top) * np.exp(top)
+        derivative: Array = Q @ ((Q.T @ S @ Q) / slopes) @ Q.T
+        return derivative
+
     def minimizer(self, W: Array, mu: float) -> Array | None:
         theta, Q = self.exponent(W, mu)
         if theta[-1] > 700:

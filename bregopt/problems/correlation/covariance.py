@@ -134,7 +134,8 @@ def _covariance(solution: Solution, scale: Array) -> Solution:
     X = solution.X * np.outer(scale, scale)
     exact = solution.X.diagonal() == 1
     np.fill_diagonal(X, np.where(exact, scale**2, X.diagonal()))
-    return replace(solution, X=X)
+    reason = "derivatives of nearest_covariance are not known; differentiate nearest_correlation instead"
+    return replace(solution, X=X, _restated=reason)
 
 
 def _deviations(given: Given, labels: Labels) -> Array:

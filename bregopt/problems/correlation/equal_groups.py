@@ -65,7 +65,7 @@ def solve_groups(request: Request, options: dict[str, Any]) -> Solution:
     R = _correlations(solution.X, request, groups)
     X = R[np.ix_(groups.at, groups.at)]
     np.fill_diagonal(X, 1.0)
-    return replace(solution, X=X)
+    return replace(solution, X=X, _restated="derivatives with groups are not known; leave them out")
 
 
 def _check(request: Request) -> None:

@@ -45,7 +45,12 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
 
 def _shifted(solution: Solution, request: Request) -> Solution:
     """Return the solution in terms of ``X = Y + Diag(t)``."""
-    return solution if solution.X is None else replace(solution, X=solution.X + request.t * np.eye(request.n))
+    if solution.X is None:
+        return solution
+    reason = (
+        f"derivatives are known for divergences; the minimizer of {request.divergence} need not be unique"
+    )
+    return replace(solution, X=solution.X + request.t * np.eye(request.n), _restated=reason)
 
 
 def _check(request: Request) -> None:

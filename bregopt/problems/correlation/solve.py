@@ -23,6 +23,7 @@ from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.base import Settings
+from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
@@ -41,7 +42,7 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``. With a bound on the
     condition number it is ``Y = S X S``, and ``t`` a bound on its eigenvalues.
     """
-    request = with_completion(request)
+    given, request = request, with_completion(request)
     Y = PSD(request.n, name="X")
     s, t = request.s, request.shift
     problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
@@ -52,7 +53,10 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
     solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
-    return _moved_back(solution, s, t)
+    restated: Congruence | str = Congruence(s, request.n, request.fixed.i, request.fixed.j)
+    if request is not given:
+        restated = "derivatives with unknown entries are known for frobenius; complete A first"
+    return replace(_moved_back(solution, s, t), _restated=restated)
 
 
 def with_completion(request: Request) -> Request:
