@@ -16,6 +16,7 @@ from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
+from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.correlation.solve import solve_request
 from bregopt.problems.nearest_arguments import covariance_message
@@ -90,6 +91,7 @@ def nearest_correlation(
     max_condition: float | None = None,
     groups: Any = None,
     missing: str = "error",
+    max_rank: int | None = None,
     **options: Any,
 ) -> Solution | Solutions:
     """Return the correlation matrix nearest to `A`.
@@ -124,8 +126,12 @@ def nearest_correlation(
     missing : {"error", "unknown"}
         With "unknown", NaN marks unknown entries. Frobenius and the largest entry ignore them, so ``X`` need
         not be unique there. LogDet and von Neumann start from the completion of `A` of largest determinant.
+    max_rank : int, at least 1, optional
+        Upper bound on the rank of ``X``, for Frobenius and weights of rows. ``X`` is then ``LowRank``; it is
+        "optimal" only if a bound proves that no matrix of this rank is nearer.
     **options
-        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`.
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`. With
+        `max_rank` they are `tol`, `max_iter` and `time_limit`.
 
     Returns
     -------
@@ -189,6 +195,7 @@ def nearest_correlation(
             "max_condition": max_condition,
             "groups": groups,
             "missing": missing,
+            "max_rank": max_rank,
         }
         if is_stack(A):
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
@@ -201,6 +208,8 @@ def nearest_correlation(
 
 def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:
     """Return the function that solves the problem."""
+    if request.rank is not None:
+        return solve_rank
     if request.groups is not None:
         return solve_groups
     return solve_norm if request.kind is None else solve_request

@@ -26,7 +26,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
 
-_SHARED = ("groups", "missing")  # arguments that no matrix has for itself
+_SHARED = ("groups", "missing", "max_rank")  # arguments that no matrix has for itself
 _MOST_ENTRIES = 5_000  # fixed or bounded entries beyond which a stack takes no less time than a loop
 
 
@@ -77,7 +77,7 @@ def _stacks(divergence: str, arguments: Mapping[str, Argument]) -> bool:
         return False
     kind, floor = divergence_class(divergence), arguments["min_eigenvalue"]
     ends = [arguments[name].shared for name in ("lower", "upper")]
-    of_one = [arguments[name] for name in ("max_condition", "groups")]
+    of_one = [arguments[name] for name in ("max_condition", "groups", "max_rank")]
     plain = all(each.own is None and each.shared is None for each in of_one)
     shifts = kind.quadratic or (floor.own is None and not np.any(floor.shared))
     return plain and shifts and not any(map(by_pairs, ends))

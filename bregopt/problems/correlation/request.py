@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, Mask, finite_array
+from bregopt.arrays import Array, Mask, finite_array, positive_integer
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
@@ -56,6 +56,8 @@ class Request:
         Groups of equal correlations.
     scale : array of shape (n,), or None
         The diagonal of ``D``, standard deviations; None for a correlation matrix.
+    rank : int or None
+        Upper bound on the rank; None if each matrix meets it.
     """
 
     A: Matrix
@@ -71,6 +73,7 @@ class Request:
     condition: float | None
     groups: Groups | None
     scale: Array | None = None
+    rank: int | None = None
 
     @property
     def n(self) -> int:
@@ -138,6 +141,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
         unknown=target.unknown,
         condition=condition_bound(given["max_condition"]),
         groups=groups,
+        rank=_rank(given["max_rank"], n),
     )
     check_together(request, given["weights"] is not None)
     return request
@@ -174,3 +178,11 @@ def condition_bound(value: Any) -> float | None:
     if condition < 1:
         raise ValueError(f"max_condition is {condition:g}; expected a number from 1")
     return condition
+
+
+def _rank(value: Any, n: int) -> int | None:
+    """Return the upper bound on the rank; None if it is no restriction."""
+    if value is None:
+        return None
+    rank = positive_integer(value, "max_rank")
+    return rank if rank < n else None

@@ -1,0 +1,123 @@
+"""Lower bounds on the distance of a matrix from those with ``k`` factors, which no loadings can beat.
+
+The distance is ``||off(B - M M')||_F^2`` for `M` of shape ``(n, k)`` with ``||m_i||^2 <= c_i``. Entries of
+the diagonal do not count, which is why the best approximation of rank `k` alone proves nothing. Two bounds
+prove something:
+
+- For disjoint sets ``I`` and ``J`` the block of ``M M'`` has rank `k` at most. Its distance from ``B_IJ`` is
+  at least the sum of the squared singular values of ``B_IJ`` from the ``k + 1``-st on (Eckart and Young). A
+  large matrix is split in halves, these again. A small one is divided into 16 groups, the columns of a
+  Hadamard matrix. Each of its 15 rows with both signs splits the groups into two sets. Two columns differ in
+  exactly 8 rows, as they are orthogonal, so the sum over the 15 splits counts each pair of different groups 8
+  times. An average over many splits of the whole keeps more than the one split and those of its halves.
+- On ``[0, c]``, ``z^2 <= c z``. With ``Z = M M'`` the distance is therefore at least
+  ``||off(B)||^2 + ||Z||^2 - 2 <off(B) + Diag(c) / 2, Z>``. Its minimum over psd ``Z`` of rank `k` is
+  ``||off(B)||^2`` minus the sum of the `k` largest squared positive eigenvalues of ``off(B) + Diag(c) / 2``.
+
+Round-off of the eigenvalues is subtracted: those that LAPACK computes are exact for a matrix whose distance
+is at most a modest multiple of the unit round-off times the order, relative to the norm.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import hadamard
+
+from bregopt.arrays import EPS, Array, IntArray, Mask
+from bregopt.clock import checkpoint
+
+__all__ = ["bisection_bound", "eigenvalue_bound", "top_squares"]
+
+_GROUPS = 16  # a power of two; 15 splits
+_SMALL = 150  # order up to which a matrix is divided into groups
+_ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
+
+
+def bisection_bound(B: Array, k: int, seed: int = 0) -> float:
+    """Return the bound by blocks of rank `k`; zero where no block has more than `k` rows.
+
+    Parameters
+    ----------
+    B : array of shape (n, n)
+        Symmetric; the diagonal is not used.
+    k : int
+    seed : int
+        Seed of the random order in which rows are divided: an order of the user's, such as one by time,
+        would leave little in the blocks.
+    """
+    return _bound(B, k, np.random.default_rng(seed).permutation(len(B)))
+
+
+def eigenvalue_bound(B: Array, k: int, c: Array) -> float:
+    """Return the bound by the eigenvalues of ``off(B) + Diag(c) / 2``.
+
+    Parameters
+    ----------
+    B : array of shape (n, n)
+        Symmetric, with a zero diagonal.
+    k : int
+    c : array of shape (n,)
+        The largest squared lengths of the rows.
+    """
+    square = float(np.vdot(B, B))
+    shifted = B.copy()
+    shifted[np.diag_indices(len(B))] = c / 2
+    eigenvalues = scipy.linalg.eigvalsh(shifted, check_finite=False)
+    size = len(B) * float(np.linalg.norm(shifted))
+    return square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size)
+
+
+def top_squares(eigenvalues: Array, k: int, size: float) -> float:
+    """Return an upper bound on the sum of the `k` largest squared positive eigenvalues.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+        As computed, ascending; all, or the largest.
+    k : int
+    size : float
+        The norm of the matrix times its order.
+    """
+    top = np.maximum(eigenvalues[-k:] + _ROUND_OFF * size, 0.0)
+    return float(top @ top) * (1 + k * EPS)
+
+
+def _bound(B: Array, k: int, order: IntArray) -> float:
+    """Return the bound on the entries of the rows and columns in `order`."""
+    n = len(order)
+    if n < 2 * k + 2:  # no split has more than k rows on both sides
+        return 0.0
+    checkpoint()
+    if n > _SMALL:
+        halves = order[::2], order[1::2]
+        return 2 * _tail(B, k, *halves) + sum(_bound(B, k, half) for half in halves)
+    groups = np.arange(n) % _GROUPS
+    splits = (side[groups] for side in _splits())
+    total = sum(_tail(B, k, order[side], order[~side]) for side in splits)
+    across = 2 * total / (_GROUPS // 2)
+    if n < len(B):  # pairs inside a group are few here
+        return across
+    return across + sum(_bound(B, k, order[g::_GROUPS]) for g in range(_GROUPS))
+
+
+@cache
+def _splits() -> Mask:
+    """Return the side of each group in each split, shape ``(15, 16)``."""
+    sides: Mask = hadamard(_GROUPS)[1:] < 0
+    return sides
+
+
+def _tail(B: Array, k: int, I: IntArray, J: IntArray) -> float:  # noqa: E741
+    """Return a lower bound on the sum of the squared singular values of a block but for the `k` largest."""
+    if len(I) > len(J):
+        I, J = J, I  # noqa: E741
+    left = len(I) - k
+    if left <= 0:
+        return 0.0
+    block = B[I][:, J]
+    eigenvalues = np.linalg.eigvalsh(block @ block.T)
+    error = _ROUND_OFF * (len(I) + len(J)) * float(np.vdot(block, block))
+    return max(float(eigenvalues[:left].sum()) - left * error, 0.0)
