@@ -14,9 +14,10 @@ from bregopt.arrays import Array, finite_array, positive_integer, symmetric_matr
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import root_of, turned
+from bregopt.problems.correlation.descent import Descent, distance, leading_rows
 from bregopt.problems.correlation.factor_bounds import bisection_bound, eigenvalue_bound
+from bregopt.problems.correlation.factor_descent import descend_in_balls
 from bregopt.problems.correlation.nonconvex import proven_fields
-from bregopt.problems.correlation.row_descent import Descent, descend, distance, in_balls, leading_rows
 from bregopt.problems.nearest import nearest_correlation
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
@@ -180,7 +181,7 @@ def _solved(
     best: Descent | None = None
     for start in range(starts):
         R = first if start == 0 else radius[:, None] * rng.normal(size=first.shape) / np.sqrt(2 * k)
-        found = descend(B, R, radius, in_balls, settings.tol, settings.max_iter or _MAX_ITER)
+        found = descend_in_balls(B, R, radius, settings.tol, settings.max_iter or _MAX_ITER)
         if best is None or min(found.values) < min(best.values):
             best = found
         if clock.remaining() <= 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.problems.correlation.row_descent import Descent
+from bregopt.problems.correlation.descent import Descent
 from bregopt.program import StopReason
 from bregopt.routes.solution import Status
 

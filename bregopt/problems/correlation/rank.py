@@ -12,6 +12,7 @@ maximum, the minimizer has the diagonal ``w``, and is the global optimum. Elsewh
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +25,11 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
+from bregopt.problems.correlation.descent import Descent, distance, leading_rows
 from bregopt.problems.correlation.factor_bounds import top_squares
 from bregopt.problems.correlation.nonconvex import proven_fields
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.row_descent import Descent, descend, distance, leading_rows, on_spheres
+from bregopt.problems.correlation.sphere_descent import descend_on_spheres
 from bregopt.program import LowRank
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Solution
@@ -35,8 +37,10 @@ from bregopt.threads import threads_for
 
 __all__ = ["solve_rank"]
 
-_OPTIONS = ("max_iter", "time_limit", "tol")
-_FIRST, _MAX_ITER = 200, 1_000  # steps of a descent before there is a dual maximum, and after
+_OPTIONS = ("max_iter", "seed", "time_limit", "tol")
+_MAX_ITER = 1_000  # steps of a descent
+_RESTARTS, _RESTARTED = 5, 100  # descents from near the minimizer of the dual, and the order up to which
+_NOISE = 0.3  # of their starts, relative to the lengths of rows
 _EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
 _FLAT = 1e-14  # relative increase of the dual at which it ends
 _CITATION = "Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization"
@@ -130,29 +134,39 @@ def solve_rank(request: Request, options: dict[str, Any]) -> Solution:
 
 
 def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
-    """Return the best of two descents: from the leading eigenvectors, and from the minimizer of the dual."""
+    """Return the best of several descents: from the leading eigenvectors, and near the dual's minimizer."""
     B, s = dual.B.copy(), np.sqrt(dual.w)
     np.fill_diagonal(B, 0.0)
-    most = settings.max_iter or _MAX_ITER
 
-    def descent(V: Array, steps: int) -> Descent:
-        return descend(B, V, s, on_spheres, settings.tol, steps)
+    def descended(V: Array) -> Descent:
+        return descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
 
-    best = descent(leading_rows(dual.B, dual.r), min(_FIRST, most))
+    best = descended(leading_rows(dual.B, dual.r))
     with clock.finishing():
         try:
             dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
         except CutShort:
-            dual.bound = max(dual.bound, 0.0)
-    try:
-        if _closed(dual, best, settings.tol, constant):
-            return best
-        other = descent(dual.maximize(), most)
-        if not _closed(dual, other, settings.tol, constant) and most > _FIRST:
-            best = descent(best.R, most - _FIRST)
-    except CutShort:
+            dual.bound = 0.0
+    if _closed(dual, best, settings.tol, constant):
         return best
-    return min(other, best, key=lambda each: min(each.values))
+    try:
+        V = dual.maximize()
+        for start in _starts(V, s, settings):
+            checkpoint()
+            best = min(best, descended(start), key=lambda each: min(each.values))
+            if _closed(dual, best, settings.tol, constant):
+                break
+    except CutShort:
+        pass
+    return best
+
+
+def _starts(V: Array, s: Array, settings: Settings) -> Iterator[Array]:
+    """Yield the minimizer of the dual and, for small orders, random points around it."""
+    yield V
+    rng = np.random.default_rng(settings.seed)
+    for _ in range(_RESTARTS if len(V) <= _RESTARTED else 0):
+        yield V + _NOISE * s[:, None] * rng.normal(size=V.shape)
 
 
 def _stationary_multipliers(B: Array, V: Array, w: Array) -> Array:
