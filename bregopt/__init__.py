@@ -46,6 +46,7 @@ from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.problems.correlation.covariance import nearest_covariance
 from bregopt.problems.correlation.shrinking import shrink_correlation
+from bregopt.problems.correlation.factors import FactorModel, factor_correlation
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
@@ -82,6 +83,7 @@ __all__ = [
     "Cut",
     "DataWarning",
     "Expression",
+    "FactorModel",
     "InfeasibleRowError",
     "LowRank",
     "MatrixInequality",
@@ -103,6 +105,7 @@ __all__ = [
     "cross_check",
     "diag",
     "dimacs_errors",
+    "factor_correlation",
     "frobenius_div",
     "from_cvxpy",
     "hstack",

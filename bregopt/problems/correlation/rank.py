@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import minimize
 
 from bregopt import clock
 from bregopt.arrays import EPS, Array
@@ -39,8 +38,7 @@ __all__ = ["solve_rank"]
 
 _OPTIONS = ("max_iter", "seed", "time_limit", "tol")
 _MAX_ITER = 1_000  # steps of a descent
-_RESTARTS, _RESTARTED = 5, 100  # descents from near the minimizer of the dual, and the order up to which
-_NOISE = 0.3  # of their starts, relative to the lengths of rows
+_RESTARTS, _RESTARTED = 5, 200_000  # descents from near the dual's minimizer, and the largest n^2 r for them
 _EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
 _FLAT = 1e-14  # relative increase of the dual at which it ends
 _CITATION = "Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization"
@@ -77,6 +75,7 @@ class _Dual:
 
     def maximize(self) -> Array:
         """Maximize from the best multipliers; return the factor of the minimizer at the best ones found."""
+        from scipy.optimize import minimize  # slow to import
 
         def negative(y: Array) -> tuple[float, Array]:
             bound, V = self.at(y)
@@ -162,11 +161,12 @@ def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
 
 
 def _starts(V: Array, s: Array, settings: Settings) -> Iterator[Array]:
-    """Yield the minimizer of the dual and, for small orders, random points around it."""
+    """Yield the minimizer of the dual and, for small problems, random points ever farther from it."""
     yield V
     rng = np.random.default_rng(settings.seed)
-    for _ in range(_RESTARTS if len(V) <= _RESTARTED else 0):
-        yield V + _NOISE * s[:, None] * rng.normal(size=V.shape)
+    n, r = V.shape
+    for k in range(1, _RESTARTS + 1 if n**2 * r <= _RESTARTED else 1):
+        yield V + k / _RESTARTS * s[:, None] * rng.normal(size=V.shape)
 
 
 def _stationary_multipliers(B: Array, V: Array, w: Array) -> Array:

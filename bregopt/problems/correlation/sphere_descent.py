@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 
 from bregopt.arrays import TINY, Array
 from bregopt.clock import CutShort, checkpoint
@@ -26,7 +25,8 @@ class _OnSpheres:
 
     def __call__(self, v: Array) -> tuple[float, Array]:
         """Return the scaled value and gradient; store the best point."""
-        checkpoint()
+        if len(self.values) > 1:  # there is a point to return
+            checkpoint()
         V = v.reshape(self.shape)
         scale = (self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", V, V)), TINY))[:, None]
         R = V * scale
@@ -54,6 +54,8 @@ def descend_on_spheres(B: Array, R: Array, radius: Array, tol: float, max_iter: 
         Largest relative residual of a local optimum; the descent ends at round-off.
     max_iter : int
     """
+    from scipy.optimize import minimize  # slow to import
+
     function, stop = _OnSpheres(B, radius, R.shape[1]), StopReason.STALLED
     start = np.where(np.einsum("ij,ij->i", R, R)[:, None] > 0, R, 1.0)
     limits = {"maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": _PAIRS, "ftol": _FLAT, "gtol": 0.0}
