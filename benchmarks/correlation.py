@@ -19,6 +19,8 @@ TABLES: dict[str, str] = {
     "condition": "correlation_condition",
     "norms": "correlation_norms",
     "shrinking": "correlation_shrinking",
+    "factors": "correlation_factors",
+    "rank": "correlation_rank",
 }
 
 

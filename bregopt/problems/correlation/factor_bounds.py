@@ -51,8 +51,8 @@ def bisection_bound(B: Array, k: int, seed: int = 0) -> float:
     return _bound(B, k, np.random.default_rng(seed).permutation(len(B)))
 
 
-def eigenvalue_bound(B: Array, k: int, c: Array) -> float:
-    """Return the bound by the eigenvalues of ``off(B) + Diag(c) / 2``.
+def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> float:
+    """Return the bound by the eigenvalues of ``off(B) + Diag(c) / 2``; `least` if it is not above that.
 
     Parameters
     ----------
@@ -61,13 +61,21 @@ def eigenvalue_bound(B: Array, k: int, c: Array) -> float:
     k : int
     c : array of shape (n,)
         The largest squared lengths of the rows.
+    R : array of shape (n, k)
+        A local optimum. The Ritz values on its range are below the eigenvalues, and tell cheaply that the
+        bound is low.
+    least : float
     """
     square = float(np.vdot(B, B))
+    Q = np.linalg.qr(R)[0]
+    ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
+    if square - float(ritz @ ritz) <= least:
+        return least
     shifted = B.copy()
     shifted[np.diag_indices(len(B))] = c / 2
     eigenvalues = scipy.linalg.eigvalsh(shifted, check_finite=False)
     size = len(B) * float(np.linalg.norm(shifted))
-    return square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size)
+    return max(least, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
 
 
 def top_squares(eigenvalues: Array, k: int, size: float) -> float:

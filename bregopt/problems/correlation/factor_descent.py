@@ -61,18 +61,22 @@ def descend_in_balls(B: Array, R: Array, radius: Array, tol: float, max_iter: in
         while residual > tol and len(values) <= max_iter:
             checkpoint()
             reference = max(values[-_MEMORY:]) + _ROUND_OFF * objective.square
-            new = _stepped(objective, now, step, reference, radius, _SHORTEST * unit)
-            if new is None:
+            found = _stepped(objective, now, step, reference, radius, _SHORTEST * unit)
+            if found is None:
                 stop = StopReason.STALLED
                 break
-            step = _spectral_step(now, new, unit)
+            new, moved, step = found
+            # The residual for a longer step is smaller, so only a short move per step can meet `tol`.
+            near = np.linalg.norm(moved) <= tol * size * max(step, unit)
+            step = _spectral_step(moved, new.gradient - now.gradient, unit)
             now = new
             values.append(now.value)
             if now.value < best.value:
                 best = now
-            residual = _residual(now, radius, unit) / size
+            residual = _residual(now, radius, unit) / size if near else np.inf
     except CutShort as cut:
         stop = reason(cut)
+    residual = min(residual, _residual(now, radius, unit) / size)
     return Descent(best.R, values, residual, StopReason.CONVERGED if residual <= tol else stop)
 
 
@@ -82,23 +86,25 @@ def _projected(R: Array, radius: Array) -> Array:
     return R * np.minimum(1.0, radius / np.maximum(length, TINY))[:, None]
 
 
-def _spectral_step(old: _Point, new: _Point, unit: float) -> float:
+def _spectral_step(moved: Array, turned: Array, unit: float) -> float:
     """Return the step of Barzilai and Borwein: the inverse of the curvature along the last step."""
-    moved = new.R - old.R
-    curvature = float(np.vdot(moved, new.gradient - old.gradient))
+    curvature = float(np.vdot(moved, turned))
     step = float(np.vdot(moved, moved)) / curvature if curvature > 0 else np.inf
     return float(min(max(step, _SHORTEST * unit), _LONGEST * unit))
 
 
 def _stepped(
     objective: Objective, now: _Point, step: float, reference: float, radius: Array, shortest: float
-) -> _Point | None:
-    """Return the point of the longest step that decreases enough; None where round-off prevents it."""
+) -> tuple[_Point, Array, float] | None:
+    """Return the point of the longest step that decreases enough, its distance, and the step.
+
+    None where round-off prevents a decrease.
+    """
     while step >= shortest:
         new = _Point.of(objective, _projected(now.R - step * now.gradient, radius))
         moved = new.R - now.R
         if new.value <= reference - _DECREASE * float(np.vdot(moved, moved)) / step:
-            return new
+            return new, moved, step
         step *= _CUT
     return None
 

@@ -188,18 +188,18 @@ def _solved(
             break
     assert best is not None
     value = distance(B, best.R) + constant
-    bound = _bound(A, B, k, t, w, value - constant) + constant
+    bound = _bound(A, B, best.R, t, w, value - constant) + constant
     return best, proven_fields(best, value, bound, unit, constant, settings.tol)
 
 
-def _bound(A: Array, B: Array, k: int, t: float, w: Array, value: float) -> float:
+def _bound(A: Array, B: Array, R: Array, t: float, w: Array, value: float) -> float:
     """Return the largest of the bounds that there is time for, without the part of the diagonal."""
-    bound = 0.0
+    k, bound = R.shape[1], 0.0
     with clock.finishing():
         try:
-            bound = max(bound, bisection_bound(B, k))
+            bound = bisection_bound(B, k)
             clock.checkpoint(len(A))
-            bound = max(bound, eigenvalue_bound(B, k, w * (1 - t)))
+            bound = eigenvalue_bound(B, k, w * (1 - t), R, bound)
             if bound < _WEAK * value and _indefinite(A, t):
                 convex = A.copy()
                 np.fill_diagonal(convex, 1.0)
