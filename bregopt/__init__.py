@@ -45,8 +45,8 @@ from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.problems.correlation.covariance import nearest_covariance
-from bregopt.problems.correlation.shrinking import shrink_correlation
 from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+from bregopt.problems.correlation.shrinking import shrink_correlation
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
