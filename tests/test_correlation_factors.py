@@ -1,6 +1,7 @@
 """The nearest correlation matrix with factor structure: local optima, and bounds that nothing beats."""
 
 import os
+import pickle
 import warnings
 from pathlib import Path
 
@@ -261,6 +262,22 @@ def test_ended_early_is_said():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         model = bo.factor_correlation(A, 3, time_limit=1e-9)
     check(model, A, 3)
+
+
+def test_bounds_of_exact_structures_are_not_above_round_off():
+    for n, k in ((20, 1), (40, 3), (200, 5)):
+        L = factors(n, k, seed=n)
+        B = L @ L.T
+        np.fill_diagonal(B, 0.0)
+        for scale in (1e-6, 1.0, 1e6):
+            assert bisection_bound(scale * B, k) <= 1e-30 * scale**2 * np.sum(B**2)
+            assert eigenvalue_bound(scale * B, k, np.full(n, scale), scale**0.5 * L, -np.inf) <= 0
+
+
+def test_answers_are_pickled():
+    model = pickle.loads(pickle.dumps(bo.factor_correlation(noisy(10, 2, seed=0), 2)))
+    assert isinstance(model, bo.FactorModel)
+    assert not model.loadings.flags.writeable
 
 
 def test_data_are_not_modified():

@@ -14,26 +14,65 @@ prove something:
   ``||off(B)||^2 + ||Z||^2 - 2 <off(B) + Diag(c) / 2, Z>``. Its minimum over psd ``Z`` of rank `k` is
   ``||off(B)||^2`` minus the sum of the `k` largest squared positive eigenvalues of ``off(B) + Diag(c) / 2``.
 
-Round-off of the eigenvalues is subtracted: those that LAPACK computes are exact for a matrix whose distance
-is at most a modest multiple of the unit round-off times the order, relative to the norm.
+The distance of the nearest correlation matrix of any structure is a third bound, for an indefinite matrix.
+
+Round-off of the eigenvalues is subtracted from the first two: those that LAPACK computes are exact for a
+matrix whose distance is at most a modest multiple of the unit round-off times the order, relative to the
+norm.
 """
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from scipy.linalg import hadamard
 
+from bregopt import clock
 from bregopt.arrays import EPS, Array, IntArray, Mask
-from bregopt.clock import checkpoint
+from bregopt.clock import CutShort, checkpoint
+from bregopt.errors import ConvergenceWarning
+from bregopt.linalg import root_of
+from bregopt.problems.correlation.nonconvex import ROUND_OFF, top_squares
+from bregopt.problems.nearest import nearest_correlation
 
-__all__ = ["bisection_bound", "eigenvalue_bound", "top_squares"]
+__all__ = ["bisection_bound", "eigenvalue_bound", "factor_bound"]
+
+_WEAK = 0.8  # fraction of the distance below which the third bound is computed for any order
+_CHEAP = 50  # order up to which it always is
 
 _GROUPS = 16  # a power of two; 15 splits
 _SMALL = 150  # order up to which a matrix is divided into groups
-_ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
+
+
+def factor_bound(B: Array, R: Array, w: Array, t: float, value: float) -> float:
+    """Return the best of the bounds on ``||off(B - M M')||_F^2`` that there is time for.
+
+    Parameters
+    ----------
+    B : array of shape (n, n)
+        ``W^1/2 A W^1/2`` with a zero diagonal.
+    R : array of shape (n, k)
+        A local optimum.
+    w : array of shape (n,)
+        The diagonal of ``W``.
+    t : float
+        ``||m_i||^2 <= (1 - t) w_i``.
+    value : float
+        The distance of ``R R'``.
+    """
+    bound, c = 0.0, w * (1 - t)
+    with clock.finishing(), contextlib.suppress(CutShort):
+        bound = bisection_bound(B, R.shape[1])
+        checkpoint(len(B))
+        bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
+        if (bound < _WEAK * value or len(B) <= _CHEAP) and _indefinite(B, c):
+            bound = max(bound, _convex_bound(B, w, t))
+    return bound
 
 
 def bisection_bound(B: Array, k: int, seed: int = 0) -> float:
@@ -66,7 +105,7 @@ def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> floa
         bound is low.
     least : float
     """
-    square = float(np.vdot(B, B))
+    square = float(np.einsum("ij,ij->i", B, B).sum())  # by rows: less round-off
     Q = np.linalg.qr(R)[0]
     ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
     if square - float(ritz @ ritz) <= least:
@@ -78,19 +117,22 @@ def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> floa
     return max(least, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
 
 
-def top_squares(eigenvalues: Array, k: int, size: float) -> float:
-    """Return an upper bound on the sum of the `k` largest squared positive eigenvalues.
+def _indefinite(B: Array, c: Array) -> bool:
+    """Whether ``off(A) + (1 - t) I`` is indefinite, by Cholesky's factorization of it with weights."""
+    shifted = B.copy()
+    np.fill_diagonal(shifted, c)
+    return root_of(shifted) is None
 
-    Parameters
-    ----------
-    eigenvalues : array of shape (m,)
-        As computed, ascending; all, or the largest.
-    k : int
-    size : float
-        The norm of the matrix times its order.
-    """
-    top = np.maximum(eigenvalues[-k:] + _ROUND_OFF * size, 0.0)
-    return float(top @ top) * (1 + k * EPS)
+
+def _convex_bound(B: Array, w: Array, t: float) -> float:
+    """Return the bound by the nearest correlation matrix with eigenvalues from `t` on."""
+    s = np.sqrt(w)
+    A = B / np.outer(s, s)
+    np.fill_diagonal(A, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its bound is proven all the same
+        nearest: Any = nearest_correlation(A, min_eigenvalue=t, weights=w)
+    return float(nearest.dual_value)
 
 
 def _bound(B: Array, k: int, order: IntArray) -> float:
@@ -125,7 +167,7 @@ def _tail(B: Array, k: int, I: IntArray, J: IntArray) -> float:  # noqa: E741
     left = len(I) - k
     if left <= 0:
         return 0.0
-    block = B[I][:, J]
+    block = B[I[:, None], J]
     eigenvalues = np.linalg.eigvalsh(block @ block.T)
-    error = _ROUND_OFF * (len(I) + len(J)) * float(np.vdot(block, block))
+    error = ROUND_OFF * (len(I) + len(J)) * float(np.vdot(block, block))
     return max(float(eigenvalues[:left].sum()) - left * error, 0.0)

@@ -13,12 +13,11 @@ from bregopt import clock
 from bregopt.arrays import Array, finite_array, positive_integer, symmetric_matrix
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
-from bregopt.linalg import root_of, turned
+from bregopt.linalg import turned
 from bregopt.problems.correlation.descent import Descent, distance, leading_rows
-from bregopt.problems.correlation.factor_bounds import bisection_bound, eigenvalue_bound
+from bregopt.problems.correlation.factor_bounds import factor_bound
 from bregopt.problems.correlation.factor_descent import descend_in_balls
 from bregopt.problems.correlation.nonconvex import proven_fields
-from bregopt.problems.nearest import nearest_correlation
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
 from bregopt.routes.base import Seed, Settings
@@ -28,7 +27,6 @@ from bregopt.threads import threads_for
 __all__ = ["FactorModel", "factor_correlation"]
 
 _MAX_ITER = 1_000
-_WEAK = 0.8  # fraction of the objective below which a costlier bound is tried
 _CITATION = "Borsdorf, Higham, Raydan (2010), Computing a nearest correlation matrix with factor structure"
 
 
@@ -115,8 +113,8 @@ def factor_correlation(
     -----
     The descent is the spectral projected gradient on loadings with rows in a ball. The bound is the larger
     of two (:mod:`bregopt.problems.correlation.factor_bounds`): blocks off the diagonal have rank `k` at most,
-    and so has ``L L'``. Where `A` is indefinite and they prove little, a third is the distance of the nearest
-    correlation matrix of any structure.
+    and so has ``L L'``. Where `A` is indefinite, a third is the distance of the nearest correlation matrix of
+    any structure, for orders up to 50 and where the others prove little.
 
     References
     ----------
@@ -167,13 +165,16 @@ def factor_correlation(
 
 
 def _solved(
-    A: Array, k: int, t: float, w: Array, starts: int, settings: Settings
+    B: Array, k: int, t: float, w: Array, starts: int, settings: Settings
 ) -> tuple[Descent, dict[str, Any]]:
-    """Return the best descent in terms of ``W^1/2 L``, and the fields that say how good its answer is."""
-    s = np.sqrt(w)
-    B = s[:, None] * A * s
-    unit, diagonal = float(np.vdot(B, B)), w * (A.diagonal() - 1)
-    constant = float(diagonal @ diagonal)
+    """Return the best descent in terms of ``W^1/2 L``, and the fields that say how good its answer is.
+
+    `B`, the matrix of the user, is overwritten by ``W^1/2 B W^1/2`` without its diagonal.
+    """
+    s, diagonal = np.sqrt(w), w * (B.diagonal() - 1)
+    B *= s[:, None]
+    B *= s
+    unit, constant = float(np.vdot(B, B)), float(diagonal @ diagonal)
     first = leading_rows(B, k)
     np.fill_diagonal(B, 0.0)
     radius = s * np.sqrt(1 - t)
@@ -187,33 +188,9 @@ def _solved(
         if clock.remaining() <= 0:
             break
     assert best is not None
-    value = distance(B, best.R) + constant
-    bound = _bound(A, B, best.R, t, w, value - constant) + constant
-    return best, proven_fields(best, value, bound, unit, constant, settings.tol)
-
-
-def _bound(A: Array, B: Array, R: Array, t: float, w: Array, value: float) -> float:
-    """Return the largest of the bounds that there is time for, without the part of the diagonal."""
-    k, bound = R.shape[1], 0.0
-    with clock.finishing():
-        try:
-            bound = bisection_bound(B, k)
-            clock.checkpoint(len(A))
-            bound = eigenvalue_bound(B, k, w * (1 - t), R, bound)
-            if bound < _WEAK * value and _indefinite(A, t):
-                convex = A.copy()
-                np.fill_diagonal(convex, 1.0)
-                relaxed: Any = nearest_correlation(convex, min_eigenvalue=t, weights=w)
-                bound = max(bound, relaxed.dual_value)
-        except clock.CutShort:
-            pass
-    return bound
-
-
-def _indefinite(A: Array, t: float) -> bool:
-    shifted = A.copy()
-    np.fill_diagonal(shifted, 1 - t)
-    return root_of(shifted) is None
+    value = distance(B, best.R)
+    bound = factor_bound(B, best.R, w, t, value)
+    return best, proven_fields(best, value + constant, bound + constant, unit, constant, settings.tol)
 
 
 def _principal(L: Array) -> Array:

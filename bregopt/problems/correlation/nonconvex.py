@@ -1,4 +1,4 @@
-"""The status of an answer to a nonconvex problem: a local optimum, and a bound on the global one."""
+"""Answers to nonconvex problems: their status from a bound on the global optimum, and its round-off."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from bregopt.arrays import EPS, Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.problems.correlation.descent import Descent
 from bregopt.program import StopReason
 from bregopt.routes.solution import Status
 
-__all__ = ["proven_fields"]
+__all__ = ["ROUND_OFF", "proven_fields", "top_squares"]
+
+ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
 
 _INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
 
@@ -68,3 +71,18 @@ def _reason(descent: Descent, value: float, bound: float, optimal: bool) -> str:
     if descent.stop is StopReason.CONVERGED:
         return f"A local optimum (relative residual {descent.residual:.0e}). Proven: {proven}."
     return f"{descent.stop} Proven: {proven}."
+
+
+def top_squares(eigenvalues: Array, k: int, size: float) -> float:
+    """Return an upper bound on the sum of the `k` largest squared positive eigenvalues.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+        As computed, ascending; all, or the largest.
+    k : int
+    size : float
+        The norm of the matrix times its order.
+    """
+    top = np.maximum(eigenvalues[-k:] + ROUND_OFF * size, 0.0)
+    return float(top @ top) * (1 + k * EPS)

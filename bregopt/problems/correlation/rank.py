@@ -25,8 +25,7 @@ from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
 from bregopt.problems.correlation.descent import Descent, distance, leading_rows
-from bregopt.problems.correlation.factor_bounds import top_squares
-from bregopt.problems.correlation.nonconvex import proven_fields
+from bregopt.problems.correlation.nonconvex import proven_fields, top_squares
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.sphere_descent import descend_on_spheres
 from bregopt.program import LowRank
@@ -56,7 +55,7 @@ class _Dual:
     y: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self.square = float(np.vdot(self.B, self.B))
+        self.square = float(np.einsum("ij,ij->i", self.B, self.B).sum())  # by rows: less round-off
         self.y = np.zeros(len(self.B))
 
     def at(self, y: Array) -> tuple[float, Array]:
