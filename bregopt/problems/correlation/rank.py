@@ -11,6 +11,7 @@ maximum, the minimizer has the diagonal ``w``, and is the global optimum. Elsewh
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ _MAX_ITER = 1_000  # steps of a descent
 _RESTARTS, _RESTARTED = 5, 200_000  # descents from near the dual's minimizer, and the largest n^2 r for them
 _EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
 _FLAT = 1e-14  # relative increase of the dual at which it ends
-_CITATION = "Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization"
+_CITATION = "Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix"
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ class _Dual:
     w: Array
     r: int
     square: float = field(init=False)
-    bound: float = field(default=-np.inf, init=False)
+    bound: float = field(default=0.0, init=False)
     y: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,8 +101,8 @@ def solve_rank(request: Request, options: dict[str, Any]) -> Solution:
 
     References
     ----------
-    Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization, Quant. Finance 4; Gao,
-    Sun (2010), A majorized penalty approach for calibrating rank constrained correlation matrix problems.
+    Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix, Linear Algebra Appl. 364;
+    Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization, Quant. Finance 4.
     """
     begin = time.perf_counter()
     _check(request, options)
@@ -140,22 +141,16 @@ def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
         return descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
 
     best = descended(leading_rows(dual.B, dual.r))
-    with clock.finishing():
-        try:
-            dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
-        except CutShort:
-            dual.bound = 0.0
+    with clock.finishing(), contextlib.suppress(CutShort):
+        dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
     if _closed(dual, best, settings.tol, constant):
         return best
-    try:
-        V = dual.maximize()
-        for start in _starts(V, s, settings):
+    with contextlib.suppress(CutShort):
+        for start in _starts(dual.maximize(), s, settings):
             checkpoint()
             best = min(best, descended(start), key=lambda each: min(each.values))
             if _closed(dual, best, settings.tol, constant):
                 break
-    except CutShort:
-        pass
     return best
 
 
