@@ -42,7 +42,7 @@ def compared(name: str, A: Array, r: int) -> str:
     begin = time.process_time()
     value = float(np.linalg.norm(alternating(A, r) - A) ** 2)
     theirs = time.process_time() - begin
-    ratio = "-" if sol.value < 1e-9 else f"{value / sol.value:.6f}"
+    ratio = "-" if sol.value < 1e-9 * np.vdot(A, A) else f"{value / sol.value:.6f}"
     return f"| {name} | {len(A)} | {r} | {ours:.2f} | {sol.status} | {sol.gap:.0e} | {theirs:.2f} | {ratio} |"
 
 

@@ -44,6 +44,7 @@ __all__ = ["bisection_bound", "eigenvalue_bound", "factor_bound"]
 
 _WEAK = 0.8  # fraction of the distance below which the third bound is computed for any order
 _CHEAP = 50  # order up to which it always is
+_LEAST_WEIGHT = 1e-12  # least weight relative to the largest, for which it is
 
 _GROUPS = 16  # a power of two; 15 splits
 _SMALL = 150  # order up to which a matrix is divided into groups
@@ -126,13 +127,15 @@ def _indefinite(B: Array, c: Array) -> bool:
 
 def _convex_bound(B: Array, w: Array, t: float) -> float:
     """Return the bound by the nearest correlation matrix with eigenvalues from `t` on."""
+    if w.min() < _LEAST_WEIGHT * w.max():
+        return 0.0
     s = np.sqrt(w)
     A = B / np.outer(s, s)
     np.fill_diagonal(A, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its bound is proven all the same
-        nearest: Any = nearest_correlation(A, min_eigenvalue=t, weights=w)
-    return float(nearest.dual_value)
+        nearest: Any = nearest_correlation(A, min_eigenvalue=t, weights=w / w.max())
+    return float(nearest.dual_value) * w.max() ** 2
 
 
 def _bound(B: Array, k: int, order: IntArray) -> float:

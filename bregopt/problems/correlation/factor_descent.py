@@ -83,7 +83,7 @@ def descend_in_balls(B: Array, R: Array, radius: Array, tol: float, max_iter: in
 def _projected(R: Array, radius: Array) -> Array:
     """Return the nearest matrix whose rows are no longer than their radius."""
     length = np.sqrt(np.einsum("ij,ij->i", R, R))
-    return R * np.minimum(1.0, radius / np.maximum(length, TINY))[:, None]
+    return R * (radius / np.maximum(length, radius))[:, None]
 
 
 def _spectral_step(moved: Array, turned: Array, unit: float) -> float:

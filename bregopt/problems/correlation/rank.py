@@ -25,7 +25,7 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
-from bregopt.problems.correlation.descent import Descent, distance, leading_rows
+from bregopt.problems.correlation.descent import Descent, distance
 from bregopt.problems.correlation.nonconvex import proven_fields, top_squares
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.sphere_descent import descend_on_spheres
@@ -62,7 +62,6 @@ class _Dual:
     def at(self, y: Array) -> tuple[float, Array]:
         """Return the bound that `y` proves, and the factor of the minimizer."""
         n = len(y)
-        checkpoint(n)
         shifted = self.B.copy()
         shifted[np.diag_indices(n)] += y
         pairs = scipy.linalg.eigh(shifted, subset_by_index=(n - self.r, n - 1), check_finite=False)
@@ -77,9 +76,12 @@ class _Dual:
         """Maximize from the best multipliers; return the factor of the minimizer at the best ones found."""
         from scipy.optimize import minimize  # slow to import
 
+        unit = self.square + float(self.w @ self.w)
+
         def negative(y: Array) -> tuple[float, Array]:
+            checkpoint(len(y))
             bound, V = self.at(y)
-            return -bound / self.square, -2 * (self.w - np.einsum("ij,ij->i", V, V)) / self.square
+            return -bound / unit, -2 * (self.w - np.einsum("ij,ij->i", V, V)) / unit
 
         limits = {"maxfun": _EVALUATIONS, "maxcor": _PAIRS, "ftol": _FLAT, "gtol": 0.0}
         minimize(negative, self.y, jac=True, method="L-BFGS-B", options=limits)
@@ -140,12 +142,14 @@ def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
     def descended(V: Array) -> Descent:
         return descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
 
-    best = descended(leading_rows(dual.B, dual.r))
+    best = descended(dual.at(np.zeros(len(B)))[1])
     with clock.finishing(), contextlib.suppress(CutShort):
+        checkpoint(len(B))
         dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
     if _closed(dual, best, settings.tol, constant):
         return best
     with contextlib.suppress(CutShort):
+        checkpoint(len(B))
         for start in _starts(dual.maximize(), s, settings):
             checkpoint()
             best = min(best, descended(start), key=lambda each: min(each.values))

@@ -13,7 +13,7 @@ from bregopt.routes.progress import reason
 __all__ = ["descend_on_spheres"]
 
 _PAIRS = 10  # of vectors in L-BFGS
-_FLAT = 1e-15  # decrease relative to ``||off(B)||^2`` at which it ends
+_FLAT = 1e-15  # decrease relative to the unit of the objective at which it ends
 
 
 class _OnSpheres:
@@ -22,6 +22,7 @@ class _OnSpheres:
     def __init__(self, B: Array, radius: Array, columns: int) -> None:
         self.objective, self.radius, self.shape = Objective(B), radius, (len(B), columns)
         self.R, self.values, self.residual = np.zeros(self.shape), [np.inf], np.inf
+        self.unit = self.objective.square + float(np.sum(radius**4))
 
     def __call__(self, v: Array) -> tuple[float, Array]:
         """Return the scaled value and gradient; store the best point."""
@@ -33,11 +34,10 @@ class _OnSpheres:
         value, gradient, _ = self.objective.at(R)
         outward = np.einsum("ij,ij->i", gradient, R) / self.radius**2
         gradient -= outward[:, None] * R
-        unit = max(self.objective.square, TINY)
         if value < min(self.values):
-            self.R, self.residual = R, float(np.linalg.norm(gradient)) / (4 * np.sqrt(unit))
+            self.R, self.residual = R, float(np.linalg.norm(gradient)) / (4 * np.sqrt(self.unit))
         self.values.append(value)
-        return value / unit, (gradient * scale).ravel() / unit
+        return value / self.unit, (gradient * scale).ravel() / self.unit
 
 
 def descend_on_spheres(B: Array, R: Array, radius: Array, tol: float, max_iter: int) -> Descent:
