@@ -23,6 +23,7 @@ from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
 from bregopt.problems.solutions import Solutions
+from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -67,7 +68,7 @@ def nearest_psd(
     >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
     [[1.5, 1.5], [1.5, 1.5]]
     """
-    check_arguments(nearest_psd, options)
+    check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
     declarations = _declarations(constraints)
     if is_stack(A):
         return nearest_psds(nearest_psd, A, declarations, divergence, options)
@@ -185,7 +186,7 @@ def nearest_correlation(
     [1.0, 0.7607, 0.1573]
     """
     with clock.limited(time_limit(options)):
-        check_arguments(nearest_correlation, options)
+        check_arguments(nearest_correlation, options, PANEL if is_stack(A) else ())
         given = {
             "fixed": fixed,
             "lower": lower,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, IntArray
-from bregopt.io.pandas_labels import Labels, labeled
+from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason
 from bregopt.routes.solution import Solution, Status
 
@@ -49,6 +49,8 @@ class Solutions:
         The reasons why data were refused.
     timings : dict from str to float
         Seconds: "total".
+    seconds : array of float
+        Those of each problem; problems that are solved together share theirs.
     """
 
     keys: Sequence[Hashable]
@@ -63,8 +65,9 @@ class Solutions:
     iterations: IntArray
     errors: dict[Hashable, Exception]
     timings: dict[str, float]
+    seconds: Array
+    _data: Any = field(repr=False)  # the MatrixStack of the problems
     _matrices: Sequence[Any] = field(repr=False)
-    _labels: Sequence[Labels] = field(repr=False)
     _duals: Sequence[Any] = field(repr=False)
     _single: dict[int, Solution] = field(repr=False)  # answers that one problem alone was solved for
     _stop: str = field(repr=False)  # the reason why problems without an answer have none
@@ -132,9 +135,9 @@ class Solutions:
             dual_residual=float(self.dual_residual[k]),
             error=float(self.error[k]),
             iterations=int(self.iterations[k]),
-            timings={"total": self.timings["total"] / len(self)},
+            timings={"total": float(self.seconds[k])},
             solver="bregman" if refused is None else "none",
             history={},
             citation=self._citation,
         )
-        return labeled(solution, self._labels[k])
+        return labeled(solution, self._data.labels(k))
