@@ -339,7 +339,7 @@ def test_a_matrix_can_be_given():
 @pytest.mark.parametrize(
     ("estimator", "X", "text"),
     [
-        (NearestCorrelation(), [[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]], "feature 0 leave no variance"),
+        (NearestCorrelation(), [[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]], "column 0 of returns is constant"),
         (NearestCorrelation(), [[1.0, np.nan], [2.0, 1.0], [np.nan, 2.0]], "fewer than 2"),
         (NearestCorrelation("precomputed"), [[1.0, 2.0, 3.0]], "square"),
         (NearestCorrelation("precomputed"), [[1.0, 0.0], [0.0, -1.0]], "feature 1 has variance -1"),

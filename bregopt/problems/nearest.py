@@ -14,6 +14,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
@@ -204,7 +205,8 @@ def nearest_correlation(
         message = covariance_message(request.A.diagonal(), request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
-        return labeled(_solver(request)(request, options), request.labels)
+        solution = labeled(_solver(request)(request, options), request.labels)
+        return reportable(solution, Asked.of(request))
 
 
 def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:

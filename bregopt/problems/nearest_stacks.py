@@ -15,8 +15,9 @@ from bregopt.errors import DataWarning
 from bregopt.io.matrix_stacks import read_stack
 from bregopt.io.present_assets import present_stack
 from bregopt.linalg import is_definite
+from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs
-from bregopt.problems.correlation.request import NORMS
+from bregopt.problems.correlation.request import NORMS, read_request
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
@@ -104,6 +105,12 @@ class _Correlations(StackedProblem):
             return None
         kind = divergence_class(self.divergence)
         return _correlations(A, positions, self.matrices, kind, self.arguments, notes)
+
+    def finished(self, solution: Solution, k: int) -> Solution:
+        own = {name: each.of(k) for name, each in self.arguments.items()}
+        own["min_eigenvalue"] = own["min_eigenvalue"] or 0.0
+        request = read_request(self.matrices.one(k), self.divergence, own)
+        return reportable(solution, Asked.of(request))
 
     def alone(self, k: int) -> Solution:
         own = {name: each.of(k) for name, each in self.arguments.items()}

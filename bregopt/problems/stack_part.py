@@ -81,6 +81,10 @@ class StackedProblem(ABC):
     def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
         """Return problems of one order and the same labels; None if there is no stacked method for them."""
 
+    def finished(self, solution: Solution, k: int) -> Solution:
+        """Return the answer to the problem in position `k` as its single solve would return it."""
+        return solution
+
     @abstractmethod
     def alone(self, k: int) -> Solution:
         """Solve the problem in position `k`."""

@@ -179,7 +179,7 @@ def _solutions(problem: StackedProblem, record: Record, stop: StopReason, second
         iterations=record.iterations,
         errors={matrices.keys[k]: error for k, error in record.errors.items()},
         timings={"total": seconds},
-        _data=matrices,
+        _problem=problem,
         _matrices=record.X,
         _duals=record.duals,
         _single=record.single,
