@@ -1,4 +1,4 @@
-"""The command line: ``bregopt solve | solve-many | repair | check | explain | demo``, or ``python -m bregopt``."""
+"""The command line, ``bregopt`` or ``python -m bregopt``: solve, solve-many, repair, check, explain, demo."""
 
 from __future__ import annotations
 

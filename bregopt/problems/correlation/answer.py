@@ -56,7 +56,7 @@ class Asked:
         return A if self.unknown is None else np.where(self.unknown, np.nan, A)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CorrelationSolution(Solution):
     """A :class:`Solution` that knows the matrix from which it started, and says what changed."""
 
