@@ -31,8 +31,9 @@ class NearestCorrelation(Solved):
         :mod:`sklearn.covariance`, of which a copy is fitted.
     divergence : {"frobenius", "logdet", "von_neumann"}
         LogDet and von Neumann need correlations that are positive definite.
-    fixed, lower, upper
-        Entries that stay, and bounds on the others, as for :func:`bregopt.nearest_correlation`.
+    fixed, lower, upper, max_condition, groups
+        As for :func:`bregopt.nearest_correlation`; a pair of features that share fewer than two samples is
+        an unknown entry there.
     min_eigenvalue : float, from 0 and below 1
         Lower bound on the eigenvalues, so that the matrix can be inverted; Frobenius only.
     weights : "counts" or array_like of shape (n_features,) or (n_features, n_features), optional
@@ -77,6 +78,8 @@ class NearestCorrelation(Solved):
         lower: Any = None,
         upper: Any = None,
         min_eigenvalue: float = 0.0,
+        max_condition: float | None = None,
+        groups: Any = None,
         weights: Any = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -88,6 +91,8 @@ class NearestCorrelation(Solved):
         self.lower = lower
         self.upper = upper
         self.min_eigenvalue = min_eigenvalue
+        self.max_condition = max_condition
+        self.groups = groups
         self.weights = weights
         self.tol = tol
         self.max_iter = max_iter
@@ -110,11 +115,14 @@ class NearestCorrelation(Solved):
         Raises
         ------
         TypeError, ValueError
-            If input or parameters are bad, a feature is constant, or two features share fewer than two
-            samples.
+            If input or parameters are bad, or a feature is constant or has fewer than two samples.
         """
         points = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan" if self._takes_gaps() else True
+            self,
+            X,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if self._takes_gaps() else True,
+            ensure_min_samples=2 if self._takes_gaps() else 1,
         )
         variances, raw, of_counts = self._estimated(points)
         solution: Any = nearest_correlation(
@@ -124,6 +132,9 @@ class NearestCorrelation(Solved):
             lower=self.lower,
             upper=self.upper,
             min_eigenvalue=self.min_eigenvalue,
+            max_condition=self.max_condition,
+            groups=self.groups,
+            missing="unknown" if self._takes_gaps() else "error",
             weights=self._weights(of_counts),
             **self._options(),
         )
@@ -140,13 +151,7 @@ class NearestCorrelation(Solved):
     def _estimated(self, points: Array) -> tuple[Array, Array, Array | None]:
         """Return variances, correlations, and the weights of these if they are pairwise complete."""
         if self._takes_gaps():
-            names = _names(self)
             raw, weights = pairwise_correlation(points)
-            if np.isnan(raw).any():
-                a, b = (int(k) for k in np.argwhere(np.isnan(raw))[0])
-                raise ValueError(
-                    f"features {names[a]!r} and {names[b]!r} have fewer than 2 samples in common"
-                )
             return np.nanvar(points, axis=0), raw, weights
         if self.estimator != "precomputed" and not hasattr(self.estimator, "fit"):
             raise ValueError(

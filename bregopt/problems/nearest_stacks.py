@@ -53,6 +53,8 @@ def nearest_correlations(
         Its arguments that may be shared or one for each matrix.
     options : dict
     """
+    if divergence not in NORMS:
+        divergence_class(divergence)  # it refuses an unknown one
     matrices = present_stack(read_stack(A, "A"))
     arguments = {name: _argument(name, value, matrices) for name, value in given.items()}
     return solve_stack(_Correlations(single, matrices, divergence, options, arguments))
@@ -107,16 +109,22 @@ class _Correlations(StackedProblem):
         return _correlations(A, positions, self.matrices, kind, self.arguments, notes)
 
     def finished(self, solution: Solution, k: int) -> Solution:
-        own = {name: each.of(k) for name, each in self.arguments.items()}
-        own["min_eigenvalue"] = own["min_eigenvalue"] or 0.0
+        if solution.X is None:
+            return reportable(solution, None)
+        own = self._arguments_of(k)
         request = read_request(self.matrices.one(k), self.divergence, own)
         return reportable(solution, Asked.of(request))
 
     def alone(self, k: int) -> Solution:
+        solution: Solution = self.single(
+            self.matrices.one(k), self.divergence, **self._arguments_of(k), **self.options
+        )
+        return solution
+
+    def _arguments_of(self, k: int) -> dict[str, Any]:
         own = {name: each.of(k) for name, each in self.arguments.items()}
         own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
-        solution: Solution = self.single(self.matrices.one(k), self.divergence, **own, **self.options)
-        return solution
+        return own
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ class CorrelationSolution(Solution):
         return self._asked
 
 
-def reportable(solution: Solution, asked: Asked) -> CorrelationSolution:
-    """Return a solution that knows its data."""
+def reportable(solution: Solution, asked: Asked | None) -> CorrelationSolution:
+    """Return a solution that knows its data; None without an answer."""
     known = {f.name: getattr(solution, f.name) for f in fields(Solution)}
     return CorrelationSolution(**known, _asked=asked)

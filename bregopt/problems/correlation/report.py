@@ -64,14 +64,14 @@ class CorrelationReport:
     def of(cls, solution: CorrelationSolution, asked: Asked) -> CorrelationReport:
         """Return the report of an answer."""
         before, after = asked.before, np.asarray(solution.X)
-        known = bool(np.isfinite(before).all())
+        given: Any = np.linalg.eigvalsh(before) if np.isfinite(before).all() else np.full(len(after), np.nan)
         own = np.linalg.eigvalsh(after)
         n = len(after)
         return cls(
             before=before,
             after=after,
             labels=range(n) if asked.labels is None else asked.labels,
-            spectrum_before=np.linalg.eigvalsh(before) if known else np.full(n, np.nan),
+            spectrum_before=given,
             spectrum_after=own,
             proven_eigenvalue=-proven_bound(-after, -float(own[0]), 0.0),
             diagonal_error=float(np.abs(after.diagonal() - asked.diagonal).max()),
