@@ -50,6 +50,7 @@ from bregopt.problems.correlation.factors import FactorModel, factor_correlation
 from bregopt.problems.correlation.pairwise import pairwise_correlation
 from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.shrinking import shrink_correlation
+from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
@@ -101,6 +102,7 @@ __all__ = [
     "Solution",
     "Solutions",
     "SolverError",
+    "Suggestion",
     "UnsupportedProblemError",
     "Variable",
     "abs",

@@ -19,7 +19,8 @@ from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
-from bregopt.problems.correlation.solve import solve_request
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
+from bregopt.problems.correlation.suggest import check_suggestible, suggestion
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
@@ -94,6 +95,7 @@ def nearest_correlation(
     groups: Any = None,
     missing: str = "error",
     max_rank: int | None = None,
+    suggest: bool = False,
     **options: Any,
 ) -> Solution | Solutions:
     """Return the correlation matrix nearest to `A`.
@@ -131,13 +133,18 @@ def nearest_correlation(
     max_rank : int, at least 1, optional
         Upper bound on the rank of ``X``, for Frobenius and weights of rows. ``X`` is then ``LowRank``; it is
         "optimal" only if a bound proves that no matrix of this rank is nearer.
+    suggest : bool
+        If no matrix meets the fixed entries and bounds, find the nearest ones that a matrix meets: the
+        answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
     **options
-        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`. With
-        `max_rank` they are `tol`, `max_iter` and `time_limit`.
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and three options more:
+        ``warm_start="chain"`` starts each matrix from the answer to the one before, for data that drift;
+        `executor` is a ``concurrent.futures.Executor`` that solves its parts; ``progress=True`` shows a bar
+        of the matrices, if tqdm is installed. With `max_rank` options are `tol`, `max_iter` and `time_limit`.
 
     Returns
     -------
-    Solution, or Solutions of a stack
+    CorrelationSolution, or Solutions of a stack
         ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
         answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
         entries that are fixed or at a bound; the diagonal may then be off by `tol`.
@@ -160,14 +167,18 @@ def nearest_correlation(
 
     Notes
     -----
+    A row of a matrix of a stack that holds only NaN, with its column, is of an asset that is missing there.
+    The problem is then that of the other rows, and ``X`` has NaN in the same places. Frames, fixed entries
+    and arrays for all labels are restricted to those that are there.
+
     All matrices of a stack share `groups`, `missing` and bounds by pairs. They share the other arguments, or
     each has its own: in a dict with the keys of `A` (``0 .. B-1`` for an array), a DataFrame like `A`, an
     array of shape (B, n, n), or for numbers an array of shape (B,) or a Series. Slices of the stack that fit
     the cache are solved at once. Large orders, weights of entries, unknown entries, `max_condition`, `groups`
     and norms are solved one by one. Warnings are given once for the stack.
 
-    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`; the
-    answer's `stop_reason` then names the block and the eigenvalue.
+    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`, or if
+    two entries force a third one beyond its bounds; the answer's `stop_reason` then names them.
 
     Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. In Frobenius the
     variable is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue
@@ -198,6 +209,7 @@ def nearest_correlation(
             "groups": groups,
             "missing": missing,
             "max_rank": max_rank,
+            "suggest": suggest,
         }
         if is_stack(A):
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
@@ -205,8 +217,13 @@ def nearest_correlation(
         message = covariance_message(request.A.diagonal(), request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
+        if suggest:
+            check_suggestible(request)
         solution = labeled(_solver(request)(request, options), request.labels)
-        return reportable(solution, Asked.of(request))
+        suggested = None
+        if suggest and solution.status in INFEASIBLE:
+            suggested = suggestion(request, given, nearest_correlation)
+        return reportable(solution, Asked.of(request), suggested)
 
 
 def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:

@@ -30,7 +30,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
 
-_SHARED = ("groups", "missing", "max_rank")  # arguments that no matrix has for itself
+_SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
 _MOST_FIXED = 5_000  # fixed entries beyond which a stack takes no less time than a loop
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from bregopt.io.pandas_labels import Labels
 from bregopt.plotting import plot_correlation
 from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.routes.solution import Solution
 
@@ -44,10 +45,17 @@ class Asked:
 
     @classmethod
     def of(cls, request: Request) -> Asked:
-        """Return what a request for a correlation matrix asks."""
-        one = np.ones(request.n)
-        unknown, labels, t = request.unknown, request.labels, request.t
-        return cls(request.A, unknown, labels, request.fixed, request.bounded, t, one)
+        """Return what a request asks, in the units of its covariances if it has them."""
+        A, fixed, bounded = request.A, request.fixed, request.bounded
+        diagonal = np.ones(request.n)
+        if request.scale is not None:
+            unit, diagonal = np.outer(request.scale, request.scale), request.scale**2
+            A = np.asarray(A) * unit
+            fixed, bounded = (
+                replace(own, lo=own.lo * unit[own.i, own.j], hi=own.hi * unit[own.i, own.j])
+                for own in (fixed, bounded)
+            )
+        return cls(A, request.unknown, request.labels, fixed, bounded, request.floor, diagonal)
 
     @property
     def before(self) -> Array:
@@ -58,8 +66,15 @@ class Asked:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CorrelationSolution(Solution):
-    """A :class:`Solution` that knows the matrix from which it started, and says what changed."""
+    """A :class:`Solution` that knows the matrix from which it started, and says what changed.
 
+    Attributes
+    ----------
+    suggestion : Suggestion or None
+        The nearest request that works, if the request is infeasible and ``suggest=True``.
+    """
+
+    suggestion: Suggestion | None = None
     _asked: Asked | None = field(default=None, repr=False)
 
     def report(self) -> CorrelationReport:
@@ -107,7 +122,9 @@ class CorrelationSolution(Solution):
         return self._asked
 
 
-def reportable(solution: Solution, asked: Asked | None) -> CorrelationSolution:
+def reportable(
+    solution: Solution, asked: Asked | None, suggested: Suggestion | None = None
+) -> CorrelationSolution:
     """Return a solution that knows its data; None without an answer."""
     known = {f.name: getattr(solution, f.name) for f in fields(Solution)}
-    return CorrelationSolution(**known, _asked=asked)
+    return CorrelationSolution(**known, suggestion=suggested, _asked=asked)

@@ -13,6 +13,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
+from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.correlation.spectral import of_smallest_eigenvalue
@@ -46,7 +47,9 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
 
 def _shifted(solution: Solution, request: Request) -> Solution:
     """Return the solution in terms of ``X = Y + Diag(t)``."""
-    return solution if solution.X is None else replace(solution, X=solution.X + request.t * np.eye(request.n))
+    if solution.X is None:
+        return explained(solution, request)
+    return replace(solution, X=solution.X + request.t * np.eye(request.n))
 
 
 def _check(request: Request) -> None:
