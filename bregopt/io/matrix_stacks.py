@@ -81,6 +81,11 @@ class ArrayStack:
         """The number of all labels, or the largest order."""
         return self.values.shape[1]
 
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return range(self.values.shape[1])
+
     def part(self, a: int, b: int) -> ArrayStack:
         """Return the matrices in the positions from `a` to ``b - 1``."""
         return ArrayStack(self.values[a:b])
@@ -133,6 +138,11 @@ class DictStack:
     def order(self) -> int:
         """The number of all labels, or the largest order."""
         return max(len(self._all), *(_length(matrix) for matrix in self.given.values()))
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self._all or range(self.order)
 
     def part(self, a: int, b: int) -> DictStack:
         """Return the matrices in the positions from `a` to ``b - 1``."""
@@ -201,6 +211,11 @@ class FrameStack:
     def order(self) -> int:
         """The number of all labels, or the largest order."""
         return self.frame.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self.frame.columns
 
     def part(self, a: int, b: int) -> FrameStack:
         """Return the matrices in the positions from `a` to ``b - 1``."""

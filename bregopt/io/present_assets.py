@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,11 @@ class PresentStack:
     def order(self) -> int:
         """The number of all labels, or the largest order."""
         return self.whole.order
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self.whole.all_labels
 
     @property
     def groups(self) -> Iterator[Group]:

@@ -19,7 +19,7 @@ from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
-from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
+from bregopt.problems.correlation.solve import solve_request
 from bregopt.problems.correlation.suggest import check_suggestible, suggestion
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
@@ -28,7 +28,7 @@ from bregopt.problems.solutions import Solutions
 from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
@@ -134,8 +134,8 @@ def nearest_correlation(
         Upper bound on the rank of ``X``, for Frobenius and weights of rows. ``X`` is then ``LowRank``; it is
         "optimal" only if a bound proves that no matrix of this rank is nearer.
     suggest : bool
-        If no matrix meets the fixed entries and bounds, find the nearest ones that a matrix meets: the
-        answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
+        If the request is infeasible or not solved, find the nearest fixed entries and bounds that a matrix
+        meets: the answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
     **options
         Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and three options more:
         ``warm_start="chain"`` starts each matrix from the answer to the one before, for data that drift;
@@ -220,9 +220,8 @@ def nearest_correlation(
         if suggest:
             check_suggestible(request)
         solution = labeled(_solver(request)(request, options), request.labels)
-        suggested = None
-        if suggest and solution.status in INFEASIBLE:
-            suggested = suggestion(request, given, nearest_correlation)
+        unmet = suggest and solution.status != Status.OPTIMAL
+        suggested = suggestion(request, given, nearest_correlation) if unmet else None
         return reportable(solution, Asked.of(request), suggested)
 
 

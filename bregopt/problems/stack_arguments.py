@@ -12,6 +12,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import Divergence
 from bregopt.io.matrix_stacks import is_stack, read_stack
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.problems.correlation.pair_bounds import of_present
 from bregopt.problems.nearest_arguments import (
     bounded_entries,
     entry_bounds,
@@ -128,8 +129,8 @@ def argument(value: Any, name: str, matrices: Any, of_numbers: bool = False) -> 
 def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
     """Return the part of a value for the rows of one matrix.
 
-    A frame or Series of more labels is restricted to those of the matrix. An array for all rows of a stack
-    is restricted to those that are not missing.
+    A frame or Series of more labels, bounds by pairs and groups by labels are restricted to the labels of the
+    matrix. An array for all rows of a stack is restricted to those that are not missing.
     """
     labels, present = matrices.labels(k), matrices.present.get(k)
     own = labels_of(value, name)
@@ -137,6 +138,8 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
         if len(own) == len(labels) or not labels.isin(own).all():
             return value  # other labels are refused later
         return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
+    if isinstance(value, Mapping):
+        return _by_label(value, name, matrices, labels, present)
     if present is None or np.ndim(value) == 0:
         return value
     array, rows = np.asarray(value), np.flatnonzero(present)
@@ -146,6 +149,29 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
     if set(array.shape) != {len(present)}:
         return value  # its shape is refused later
     return array[rows] if array.ndim == 1 else array[np.ix_(rows, rows)]
+
+
+def _by_label(
+    value: Mapping[Any, Any], name: str, matrices: Any, labels: Labels, present: Mask | None
+) -> Mapping[Any, Any]:
+    """Return the bounds by pairs, or the groups, of the labels of one matrix."""
+    everything = matrices.all_labels
+    if labels is not None:
+        own = set(labels)
+        places = {label: label if label in own else None for label in everything}
+    elif present is not None:
+        places = {k: int(new) if there else None for k, new, there in _numbered(present)}
+    else:
+        return value
+    if name != "groups":
+        return of_present(value, places)
+    new = {places.get(label, label): group for label, group in value.items()}
+    return {label: group for label, group in new.items() if label is not None}
+
+
+def _numbered(present: Mask) -> zip[Any]:
+    """Return each row, its number among those that are there, and whether it is."""
+    return zip(range(len(present)), np.cumsum(present) - 1, present, strict=True)
 
 
 def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, named: bool = True) -> list[int]:

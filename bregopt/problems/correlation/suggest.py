@@ -102,7 +102,7 @@ def check_suggestible(request: Request) -> None:
 
 
 def suggestion(request: Request, given: Mapping[str, Any], solve: Callable[..., Any]) -> Suggestion | None:
-    """Return the nearest request that works; None if it is not found in the time left.
+    """Return the nearest request that works; None if it is this one, or not found in the time left.
 
     It minimizes the sum of ``|X_ij - a_ij|`` over fixed entries and of the distances to the bounds over
     bounded ones. Such a sum changes few entries.
@@ -116,6 +116,8 @@ def suggestion(request: Request, given: Mapping[str, Any], solve: Callable[..., 
         :func:`bregopt.nearest_correlation`.
     """
     rows = (request.fixed, request.bounded)
+    if not any(len(own.i) for own in rows):
+        return None
     touched = np.unique(np.concatenate([part for own in rows for part in (own.i, own.j)]))
     floor = float(request.t) + _MARGIN * (1 - float(request.t))
     Y = PSD(len(touched), name="X")
@@ -139,7 +141,7 @@ def _of_matrix(
     least: float,
     given: Mapping[str, Any],
     solve: Callable[..., Any],
-) -> Suggestion:
+) -> Suggestion | None:
     """Return the request that a matrix `Y` of the touched rows meets."""
     n, fixed, bounded = request.n, request.fixed, request.bounded
     A, lower, upper = np.array(request.A, dtype=float), np.full((n, n), -1.0), np.ones((n, n))
@@ -158,6 +160,8 @@ def _of_matrix(
         for a, b, old, new in zip(own.i[moved], own.j[moved], asked[moved], x[moved], strict=True):
             changes.append((int(a), int(b), name, float(old), float(new)))
         _put(ends, own.i[moved], own.j[moved], x[moved])
+    if not changes:
+        return None
     changes.sort(key=lambda change: -abs(change[4] - change[3]))
     labels = range(n) if request.labels is None else request.labels
     named = [(labels[a], labels[b], name, old, new) for a, b, name, old, new in changes]
