@@ -359,6 +359,8 @@ def test_all_arguments_of_nearest_correlation_are_passed_on():
     assert "certified gap" in str(fitted.solution_.report())
     conditioned = NearestCorrelation(max_condition=20.0).fit(frame)
     assert np.linalg.cond(conditioned.correlation_) <= 20 * (1 + 1e-6)
+    low = NearestCorrelation(max_rank=3, tol=1e-3).fit(frame).correlation_
+    assert np.linalg.matrix_rank(low, tol=1e-6) == 3
     sectors = dict(zip("abcdefgh", "xxxyyyzz", strict=True))
     grouped = NearestCorrelation(groups=sectors).fit(frame).correlation_
     assert np.isclose(grouped.loc["a", "d"], grouped.loc["c", "f"])

@@ -31,7 +31,7 @@ class NearestCorrelation(Solved):
         :mod:`sklearn.covariance`, of which a copy is fitted.
     divergence : {"frobenius", "logdet", "von_neumann"}
         LogDet and von Neumann need correlations that are positive definite.
-    fixed, lower, upper, max_condition, groups
+    fixed, lower, upper, max_condition, max_rank, groups
         As for :func:`bregopt.nearest_correlation`; a pair of features that share fewer than two samples is
         an unknown entry there.
     min_eigenvalue : float, from 0 and below 1
@@ -79,6 +79,7 @@ class NearestCorrelation(Solved):
         upper: Any = None,
         min_eigenvalue: float = 0.0,
         max_condition: float | None = None,
+        max_rank: int | None = None,
         groups: Any = None,
         weights: Any = None,
         tol: float = 1e-6,
@@ -92,6 +93,7 @@ class NearestCorrelation(Solved):
         self.upper = upper
         self.min_eigenvalue = min_eigenvalue
         self.max_condition = max_condition
+        self.max_rank = max_rank
         self.groups = groups
         self.weights = weights
         self.tol = tol
@@ -133,6 +135,7 @@ class NearestCorrelation(Solved):
             upper=self.upper,
             min_eigenvalue=self.min_eigenvalue,
             max_condition=self.max_condition,
+            max_rank=self.max_rank,
             groups=self.groups,
             missing="unknown" if self._takes_gaps() else "error",
             weights=self._weights(of_counts),

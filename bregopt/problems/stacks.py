@@ -168,8 +168,9 @@ def _solutions(problem: StackedProblem, record: Record, stop: StopReason, second
     matrices = problem.matrices
     X = matrices.collected(record.X)
     if isinstance(X, np.ndarray):  # one copy of the matrices is enough
+        whole = X.shape[1:]
         record.X[:] = [
-            own if own is None or len(own) < X.shape[1] else X[k] for k, own in enumerate(record.X)
+            X[k] if isinstance(own, np.ndarray) and own.shape == whole else own for k, own in enumerate(record.X)
         ]
     return Solutions(
         keys=matrices.keys,
