@@ -1,9 +1,9 @@
 """Repair the rank correlations of ten stocks and indices, one matrix a month, and report the worst month.
 
 The monthly prices come with matplotlib (sample data ``Stocks.csv``; source: finance.yahoo.com). Amazon, Dell
-and Google were listed later than the others, so they are missing from the first matrices. The sine of Kendall's
+and Google were listed later than the others, so they are missing from the first matrices. A sine of Kendall's
 rank correlation estimates the correlation of heavy-tailed returns (Lindskog, McNeil, Schmock 2003, Kendall's
-tau for elliptical distributions); a matrix of such estimates need not be positive semidefinite.
+tau for elliptical distributions). A matrix of such estimates need not be positive semidefinite.
 """
 
 import matplotlib.cbook

@@ -183,6 +183,21 @@ def test_bounds_by_labels_and_groups_follow_the_assets():
     assert pairs.X[1, 2, 3] == pytest.approx(array[1, 2, 3], abs=1e-6)
 
 
+def test_a_list_keeps_labels_and_orders():
+    pd = pytest.importorskip("pandas")
+    A = rolling(2, 4, share=0.0)
+    frames = [
+        pd.DataFrame(A[0], list("abcd"), list("abcd")),
+        pd.DataFrame(A[1], *[list("abcd")] * 2).iloc[:3, :3],
+    ]
+    panel = bo.nearest_correlation(frames, lower={("a", "b"): 0.2}, warm_start="chain")
+    assert list(panel.X[1].columns) == list("abc")
+    assert panel[-1].X.loc["a", "b"] >= 0.2 - 1e-6
+    assert panel.to_frame().status.tolist() == ["optimal"] * 2
+    bare = bo.nearest_correlation([A[0], A[1][:3, :3]])
+    assert [X.shape for X in bare.X] == [(4, 4), (3, 3)]
+
+
 def test_one_tidy_frame_with_the_failures():
     pd = pytest.importorskip("pandas")
     A = rolling(5, 6)
@@ -203,7 +218,7 @@ def test_one_tidy_frame_with_the_failures():
     assert table.seconds[table.status == "optimal"].gt(0).all()
     again = pickle.loads(pickle.dumps(panel))
     pd.testing.assert_frame_equal(again.to_frame(), table)
-    assert "changed most" in str(again[days[2]].report())
+    assert "by the size of their change" in str(again[days[2]].report())
 
 
 def test_a_time_limit_leaves_the_dates_that_are_done():

@@ -14,7 +14,16 @@ from bregopt.arrays import Array, IntArray, Mask, rectangular
 from bregopt.io.pandas_labels import Labels, is_pandas
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["ArrayStack", "DictStack", "FrameStack", "Group", "MatrixStack", "is_stack", "read_stack"]
+__all__ = [
+    "ArrayStack",
+    "DictStack",
+    "FrameStack",
+    "Group",
+    "ListStack",
+    "MatrixStack",
+    "is_stack",
+    "read_stack",
+]
 
 
 _ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
@@ -178,6 +187,29 @@ class DictStack:
 
 
 @dataclass(frozen=True, eq=False)
+class ListStack(DictStack):
+    """Matrices in a list, frames or of several orders, by their positions."""
+
+    @classmethod
+    def of(cls, matrices: Iterable[Any]) -> ListStack:
+        """Return the stack of some matrices."""
+        return cls(dict(enumerate(matrices)))
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        """The keys of the matrices."""
+        return range(len(self.given))
+
+    def part(self, a: int, b: int) -> ListStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return self.of(self.given[k] for k in range(a, b))
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        return list(super().collected(matrices).values())
+
+
+@dataclass(frozen=True, eq=False)
 class FrameStack:
     """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
 
@@ -277,6 +309,8 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
         stack = _frame_stack(value, name, real)
+    elif isinstance(value, list | tuple) and not _uniform(value):
+        stack = ListStack.of(value)
     else:
         array = rectangular(value, name)
         stack = ArrayStack(_real(array, name) if real else array)
@@ -307,6 +341,12 @@ def _real(array: Any, name: str) -> Array:
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
     numbers: Array = array if array.dtype == np.float64 else array.astype(np.float64)
     return numbers
+
+
+def _uniform(matrices: Sequence[Any]) -> bool:
+    """Whether matrices are no frames and of one order."""
+    orders = {_length(matrix) for matrix in matrices}
+    return len(orders) == 1 and not any(is_pandas(matrix, "DataFrame") for matrix in matrices)
 
 
 def _length(matrix: Any) -> int:

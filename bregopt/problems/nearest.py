@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bregopt import clock
@@ -19,8 +20,8 @@ from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
-from bregopt.problems.correlation.solve import solve_request
-from bregopt.problems.correlation.suggest import check_suggestible, suggestion
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
+from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, suggestion
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
@@ -222,7 +223,15 @@ def nearest_correlation(
         solution = labeled(_solver(request)(request, options), request.labels)
         unmet = suggest and solution.status != Status.OPTIMAL
         suggested = suggestion(request, given, nearest_correlation) if unmet else None
-        return reportable(solution, Asked.of(request), suggested)
+        return reportable(_with_hint(solution, suggested), Asked.of(request), suggested)
+
+
+def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
+    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
+    if solution.status not in INFEASIBLE:
+        return solution
+    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
+    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
 
 
 def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:

@@ -170,7 +170,8 @@ def _solutions(problem: StackedProblem, record: Record, stop: StopReason, second
     if isinstance(X, np.ndarray):  # one copy of the matrices is enough
         whole = X.shape[1:]
         record.X[:] = [
-            X[k] if isinstance(own, np.ndarray) and own.shape == whole else own for k, own in enumerate(record.X)
+            X[k] if isinstance(own, np.ndarray) and own.shape == whole else own
+            for k, own in enumerate(record.X)
         ]
     return Solutions(
         keys=matrices.keys,

@@ -26,9 +26,8 @@ def explained(solution: Solution, request: Request) -> Solution:
         return solution
     reason = _block_reason(request) or _triple_reason(request)
     if reason is None:
-        reason = solution.stop_reason.removesuffix(".")
-    more = ", or pass suggest=True for the nearest request that works" if request.scale is None else ""
-    return replace(solution, stop_reason=f"{reason}{more}.")
+        return solution
+    return replace(solution, stop_reason=reason)
 
 
 def _block_reason(request: Request) -> str | None:
@@ -51,7 +50,7 @@ def _block_reason(request: Request) -> str | None:
     more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
     return (
         f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with {diagonal} "
-        f"this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries"
+        f"this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
     )
 
 
@@ -143,7 +142,8 @@ def _text(
     side = "it is fixed at" if lower[i, j] == upper[i, j] else "its upper bound is"
     return (
         f"No X meets the hard rows: entries {entry(i, k)} and {entry(k, j)} force entry {pair(i, j)} to be "
-        f"at least {size[i, j] * triple.least:.4g}{floor}, but {side} {upper[i, j]:.4g}. Loosen one of these"
+        f"at least {size[i, j] * triple.least:.4g}{floor}, but {side} {upper[i, j]:.4g}. Loosen one of "
+        "these."
     )
 
 

@@ -140,7 +140,7 @@ class CorrelationReport:
         lines = [self.title, *(f"  {name:<{width}}  {text}" for name, text in self.facts.items())]
         for caption, titles, cells, left in self.tables(_SHOWN):
             lines += ["", caption, *table_lines(titles, cells, left)]
-        return "\n".join(lines)
+        return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
 
@@ -202,8 +202,8 @@ class CorrelationReport:
             for r, label in enumerate(columns["row"][:shown])
         ]
         return [
-            (f"the {k} of {pairs} pairs that changed most", _PAIRS, cells, 2),
-            (f"the {len(sums)} of {rows} rows that changed most", _ROWS, sums, 1),
+            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
         ]
 
     @cached_property
@@ -268,6 +268,11 @@ class CorrelationReport:
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
+
+
+def _caption(noun: str, shown: int, count: int) -> str:
+    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
+    return f"{some}, by the size of their change"
 
 
 def _number(value: float) -> str:
