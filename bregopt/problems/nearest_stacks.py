@@ -115,10 +115,11 @@ class _Correlations(StackedProblem):
         request = read_request(self.matrices.one(k), self.divergence, own)
         return reportable(solution, Asked.of(request))
 
-    def alone(self, k: int) -> Solution:
-        solution: Solution = self.single(
-            self.matrices.one(k), self.divergence, **self._arguments_of(k), **self.options
-        )
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        own, options = self._arguments_of(k), self.options
+        if start is not None and own["max_rank"] is None:
+            options = {**options, "warm_start": start}
+        solution: Solution = self.single(self.matrices.one(k), self.divergence, **own, **options)
         return solution
 
     def _arguments_of(self, k: int) -> dict[str, Any]:
@@ -141,10 +142,9 @@ class _Semidefinite(StackedProblem):
         stack = EntryStack(STACKED[self.divergence](A[places]), none, none, bounds, bounds)
         return Slice(stack, places, lambda solved, X, y: (X, [()] * len(solved)))
 
-    def alone(self, k: int) -> Solution:
-        solution: Solution = self.single(
-            self.matrices.one(k), self.constraints, self.divergence, **self.options
-        )
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        options = self.options if start is None else {**self.options, "warm_start": start}
+        solution: Solution = self.single(self.matrices.one(k), self.constraints, self.divergence, **options)
         return solution
 
 

@@ -6,6 +6,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from bregopt.problems.stack_warnings import Warnings
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.options import own_options, own_settings
 from bregopt.routes.registry import load, route
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 __all__ = ["METHOD", "Part", "Slice", "StackedProblem", "has_method", "solve_part", "width_of"]
@@ -86,8 +87,8 @@ class StackedProblem(ABC):
         return solution
 
     @abstractmethod
-    def alone(self, k: int) -> Solution:
-        """Solve the problem in position `k`."""
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        """Solve the problem in position `k`, from the answer to another one if there is a `start`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
         try:
             if has_method(problem):
                 _solve_slices(problem, chain, record, notes)
-            _solve_singly(problem, record, notes)
+            _solve_singly(problem, chain, record, notes)
         except CutShort as cut:
             return Part(record, notes, cut.ending)
     return Part(record, notes, None)
@@ -223,16 +224,27 @@ def _symmetric(A: Array) -> tuple[Mask, Array]:
     return regular, own if not skew[regular].any() else (own + np.swapaxes(own, 1, 2)) / 2
 
 
-def _solve_singly(problem: StackedProblem, record: Record, notes: Warnings) -> None:
+def _solve_singly(problem: StackedProblem, chain: bool, record: Record, notes: Warnings) -> None:
     """Solve the problems that have no answer yet, one by one; record errors as values."""
+    start: Solution | None = None
     for k in record.open:
         clock.checkpoint()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                record.put(k, problem.alone(k))
+                solution = _alone(problem, k, start)
+                record.put(k, solution)
+                start = solution if chain and solution.status == Status.OPTIMAL else None
             except (TypeError, ValueError, SolverError) as error:
                 record.status[k], record.errors[k] = ERROR, error
                 notes.add(k, f"it is refused: {error}", DataWarning)
         for warning in caught:
             notes.add(k, str(warning.message), warning.category)
+
+
+def _alone(problem: StackedProblem, k: int, start: Solution | None) -> Solution:
+    """Return the answer to one problem, from a cold start where that of another problem does not fit."""
+    if start is not None:
+        with suppress(ValueError):
+            return problem.alone(k, start)
+    return problem.alone(k, None)
