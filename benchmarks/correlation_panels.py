@@ -18,8 +18,8 @@ _TITLES = (
     "statsmodels / warm", "steps cold", "steps warm", "largest gap",
 )  # fmt: skip
 # Dates, order, bounds, and the dates of the loop and of statsmodels' alternating projections.
-_FULL = ((500, 120, None, 20, 3), (500, 120, 0.9, 20, 0), (500, 120, 0.5, 20, 0), (500, 50, 0.9, 50, 0))
-_QUICK = ((12, 15, None, 4, 2), (12, 15, 0.5, 4, 0))
+_FULL = ((500, 120, None, 20, 1), (500, 120, 0.9, 20, 0), (500, 120, 0.5, 20, 0), (500, 50, 0.9, 50, 0))
+_QUICK = ((12, 15, None, 4, 1), (12, 15, 0.5, 4, 0))
 _FLOOR = 1e-3
 _WINDOW, _FACTORS = 250, 5
 
