@@ -14,6 +14,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import proven_bound
 from bregopt.errors import require
+from bregopt.problems.correlation.report_text import caption, condition, number, spectrum_text
 from bregopt.tables import html_table, table_lines
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class CorrelationReport:
     def __str__(self) -> str:
         width = max(map(len, self.facts))
         lines = [self.title, *(f"  {name:<{width}}  {text}" for name, text in self.facts.items())]
-        for caption, titles, cells, left in self.tables(_SHOWN):
-            lines += ["", caption, *table_lines(titles, cells, left)]
+        for heading, titles, cells, left in self.tables(_SHOWN):
+            lines += ["", heading, *table_lines(titles, cells, left)]
         return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
@@ -151,7 +152,7 @@ class CorrelationReport:
         """Return the tables as HTML with at most `shown` rows each."""
         parts = [html_table((), list(self.facts.items()), 2, self.title)]
         parts += [
-            html_table(titles, cells, left, caption) for caption, titles, cells, left in self.tables(shown)
+            html_table(titles, cells, left, heading) for heading, titles, cells, left in self.tables(shown)
         ]
         return "\n".join(parts)
 
@@ -171,8 +172,8 @@ class CorrelationReport:
         return {
             "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
             f"largest of an entry {self.largest:.4g}",
-            "spectrum before": _spectrum_text(self.spectrum_before),
-            "spectrum after": _spectrum_text(self.spectrum_after),
+            "spectrum before": spectrum_text(self.spectrum_before),
+            "spectrum after": spectrum_text(self.spectrum_after),
             "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
@@ -189,8 +190,8 @@ class CorrelationReport:
             (
                 str(self.labels[a]),
                 str(self.labels[b]),
-                _number(self.before[a, b]),
-                _number(self.after[a, b]),
+                number(self.before[a, b]),
+                number(self.after[a, b]),
                 f"{self.change[a, b]:+.4f}",
                 note,
             )
@@ -202,8 +203,8 @@ class CorrelationReport:
             for r, label in enumerate(columns["row"][:shown])
         ]
         return [
-            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
-            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
+            (caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (caption("rows", len(sums), rows), _ROWS, sums, 1),
         ]
 
     @cached_property
@@ -259,8 +260,8 @@ class CorrelationReport:
             "smallest eigenvalue after": self.spectrum_after[0],
             "proven lower bound on the eigenvalues": self.proven_eigenvalue,
             "negative eigenvalues before": float((self.spectrum_before < 0).sum()),
-            "condition number before": _condition(self.spectrum_before),
-            "condition number after": _condition(self.spectrum_after),
+            "condition number before": condition(self.spectrum_before),
+            "condition number after": condition(self.spectrum_after),
             "diagonal error": self.diagonal_error,
             "value": solution.value,
             "proven bound": solution.dual_value,
@@ -268,33 +269,3 @@ class CorrelationReport:
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
-
-
-def _caption(noun: str, shown: int, count: int) -> str:
-    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
-    return f"{some}, by the size of their change"
-
-
-def _number(value: float) -> str:
-    return "unknown" if np.isnan(value) else f"{value:.4f}"
-
-
-def _spectrum_text(eigenvalues: Array) -> str:
-    if np.isnan(eigenvalues).any():
-        return "not defined, as entries are unknown"
-    low, high = float(eigenvalues[0]), float(eigenvalues[-1])
-    negative = int((eigenvalues < -_round_off(eigenvalues)).sum())
-    condition = _condition(eigenvalues)
-    shown = f"condition number {condition:.3g}" if np.isfinite(condition) else "singular"
-    some = f"{negative} of {len(eigenvalues)} negative" if negative else "none negative"
-    return f"{low:.4g} to {high:.4g}, {some}, {shown if not negative else 'indefinite'}"
-
-
-def _condition(eigenvalues: Array) -> float:
-    """Return the condition number; infinite if the smallest eigenvalue is zero up to round-off."""
-    low, high = float(np.abs(eigenvalues).min()), float(np.abs(eigenvalues).max())
-    return high / low if low > _round_off(eigenvalues) else float("inf")
-
-
-def _round_off(eigenvalues: Array) -> float:
-    return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
