@@ -198,6 +198,16 @@ def test_a_list_keeps_labels_and_orders():
     assert [X.shape for X in bare.X] == [(4, 4), (3, 3)]
 
 
+@pytest.mark.parametrize("missing", ["error", "unknown"])
+def test_a_date_without_assets_has_no_answer(missing):
+    A = rolling(2, 4, share=0.0)
+    A[0] = np.nan
+    with pytest.warns(bo.DataWarning, match="matrix 0: it is refused: A has only NaN"):
+        panel = bo.nearest_correlation(A, missing=missing)
+    assert panel.status.tolist() == ["error", "optimal"]
+    assert np.isnan(panel.X[0]).all()
+
+
 def test_one_tidy_frame_with_the_failures():
     pd = pytest.importorskip("pandas")
     A = rolling(5, 6)

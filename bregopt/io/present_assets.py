@@ -63,9 +63,20 @@ class PresentStack:
         return PresentStack(self.whole.part(a, b), {k - a: m for k, m in self.present.items() if a <= k < b})
 
     def one(self, k: int) -> Any:
-        """Return one matrix, without what is missing."""
+        """Return one matrix, without what is missing.
+
+        Raises
+        ------
+        ValueError
+            If all of it is missing.
+        """
         matrix = self.whole.one(k)
-        return matrix if k not in self.present else _block(matrix, np.flatnonzero(self.present[k]))
+        if k not in self.present:
+            return matrix
+        rows = np.flatnonzero(self.present[k])
+        if len(rows) == 0:
+            raise ValueError("A has only NaN; expected numbers for one row at least")
+        return _block(matrix, rows)
 
     def labels(self, k: int) -> Labels:
         """Return the labels of one matrix, None if it has none."""
