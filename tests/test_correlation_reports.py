@@ -1,5 +1,6 @@
 """Reports, plots, pairwise correlations and the command repair: against numpy, pandas and statsmodels."""
 
+import os
 import pickle
 import warnings
 from pathlib import Path
@@ -261,3 +262,19 @@ def test_repair_tells_what_it_cannot_do(tmp_path, capsys):
     for bad in (["--report", "report.pdf"], ["--output", "none/x.csv"]):
         with pytest.raises(SystemExit):
             cli.main(["repair", path, *bad])
+
+
+def test_the_real_matrices_have_reports():
+    folder = Path(os.environ.get("BREGOPT_DATA", "none")) / "nearcorr"
+    if not folder.is_dir():
+        pytest.skip("needs BREGOPT_DATA")
+    for path in sorted(folder.glob("*.csv")):
+        if path.stem.endswith("_pattern"):
+            continue
+        matrix = np.loadtxt(path, delimiter=",")
+        matrix = (matrix + matrix.T) / 2
+        sol = bo.nearest_correlation(matrix, min_eigenvalue=1e-3)
+        report = sol.report()
+        assert sol.status == "optimal", path.stem
+        assert report.proven_eigenvalue >= 1e-3 - 1e-10, path.stem
+        assert report.distance == pytest.approx(np.linalg.norm(sol.X - matrix)), path.stem
