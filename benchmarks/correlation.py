@@ -18,6 +18,7 @@ _RESULTS = Path(__file__).parent / "results"
 TABLES: dict[str, str] = {
     "condition": "correlation_condition",
     "norms": "correlation_norms",
+    "panels": "correlation_panels",
     "shrinking": "correlation_shrinking",
     "factors": "correlation_factors",
     "rank": "correlation_rank",

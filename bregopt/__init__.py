@@ -44,9 +44,13 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
+from bregopt.problems.correlation.answer import CorrelationSolution
 from bregopt.problems.correlation.covariance import nearest_covariance
 from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+from bregopt.problems.correlation.pairwise import pairwise_correlation
+from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.shrinking import shrink_correlation
+from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
@@ -78,6 +82,8 @@ __all__ = [
     "Constraint",
     "ConvergenceWarning",
     "ConvexConstraint",
+    "CorrelationReport",
+    "CorrelationSolution",
     "CrossCheck",
     "CurvedExpression",
     "Cut",
@@ -96,6 +102,7 @@ __all__ = [
     "Solution",
     "Solutions",
     "SolverError",
+    "Suggestion",
     "UnsupportedProblemError",
     "Variable",
     "abs",
@@ -132,6 +139,7 @@ __all__ = [
     "norm2",
     "norm_inf",
     "norm_nuc",
+    "pairwise_correlation",
     "partial_trace",
     "partial_transpose",
     "pos",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bregopt import clock
@@ -14,18 +15,21 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
-from bregopt.problems.correlation.solve import solve_request
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
+from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, suggestion
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
 from bregopt.problems.solutions import Solutions
+from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
@@ -67,7 +71,7 @@ def nearest_psd(
     >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
     [[1.5, 1.5], [1.5, 1.5]]
     """
-    check_arguments(nearest_psd, options)
+    check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
     declarations = _declarations(constraints)
     if is_stack(A):
         return nearest_psds(nearest_psd, A, declarations, divergence, options)
@@ -92,6 +96,7 @@ def nearest_correlation(
     groups: Any = None,
     missing: str = "error",
     max_rank: int | None = None,
+    suggest: bool = False,
     **options: Any,
 ) -> Solution | Solutions:
     """Return the correlation matrix nearest to `A`.
@@ -129,13 +134,18 @@ def nearest_correlation(
     max_rank : int, at least 1, optional
         Upper bound on the rank of ``X``, for Frobenius and weights of rows. ``X`` is then ``LowRank``; it is
         "optimal" only if a bound proves that no matrix of this rank is nearer.
+    suggest : bool
+        If the request is infeasible or not solved, find the nearest fixed entries and bounds that a matrix
+        meets: the answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
     **options
-        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`. With
-        `max_rank` they are `tol`, `max_iter` and `time_limit`.
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and three options more:
+        ``warm_start="chain"`` starts each matrix from the answer to the one before, for data that drift;
+        `executor` is a ``concurrent.futures.Executor`` that solves its parts; ``progress=True`` shows a bar
+        of the matrices, if tqdm is installed. With `max_rank` options are `tol`, `max_iter` and `time_limit`.
 
     Returns
     -------
-    Solution, or Solutions of a stack
+    CorrelationSolution, or Solutions of a stack
         ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
         answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
         entries that are fixed or at a bound; the diagonal may then be off by `tol`.
@@ -158,14 +168,18 @@ def nearest_correlation(
 
     Notes
     -----
+    A row of a matrix of a stack that holds only NaN, with its column, is of an asset that is missing there.
+    The problem is then that of the other rows, and ``X`` has NaN in the same places. Frames, fixed entries
+    and arrays for all labels are restricted to those that are there.
+
     All matrices of a stack share `groups`, `missing` and bounds by pairs. They share the other arguments, or
     each has its own: in a dict with the keys of `A` (``0 .. B-1`` for an array), a DataFrame like `A`, an
     array of shape (B, n, n), or for numbers an array of shape (B,) or a Series. Slices of the stack that fit
     the cache are solved at once. Large orders, weights of entries, unknown entries, `max_condition`, `groups`
     and norms are solved one by one. Warnings are given once for the stack.
 
-    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`; the
-    answer's `stop_reason` then names the block and the eigenvalue.
+    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`, or if
+    two entries force a third one beyond its bounds; the answer's `stop_reason` then names them.
 
     Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. In Frobenius the
     variable is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue
@@ -185,7 +199,7 @@ def nearest_correlation(
     [1.0, 0.7607, 0.1573]
     """
     with clock.limited(time_limit(options)):
-        check_arguments(nearest_correlation, options)
+        check_arguments(nearest_correlation, options, PANEL if is_stack(A) else ())
         given = {
             "fixed": fixed,
             "lower": lower,
@@ -196,6 +210,7 @@ def nearest_correlation(
             "groups": groups,
             "missing": missing,
             "max_rank": max_rank,
+            "suggest": suggest,
         }
         if is_stack(A):
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
@@ -203,7 +218,20 @@ def nearest_correlation(
         message = covariance_message(request.A.diagonal(), request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
-        return labeled(_solver(request)(request, options), request.labels)
+        if suggest:
+            check_suggestible(request)
+        solution = labeled(_solver(request)(request, options), request.labels)
+        unmet = suggest and solution.status != Status.OPTIMAL
+        suggested = suggestion(request, given, nearest_correlation) if unmet else None
+        return reportable(_with_hint(solution, suggested), Asked.of(request), suggested)
+
+
+def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
+    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
+    if solution.status not in INFEASIBLE:
+        return solution
+    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
+    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
 
 
 def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:

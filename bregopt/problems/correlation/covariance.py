@@ -12,6 +12,7 @@ from bregopt.arrays import Array, finite_array
 from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.pair_bounds import of_pairs
 from bregopt.problems.correlation.request import (
@@ -124,7 +125,7 @@ def nearest_covariance(
         )
         check_together(request, weights is not None)
         solution = (solve_norm if kind is None else solve_request)(request, options)
-        return labeled(_covariance(solution, scale), labels)
+        return reportable(labeled(_covariance(solution, scale), labels), Asked.of(request))
 
 
 def _covariance(solution: Solution, scale: Array) -> Solution:

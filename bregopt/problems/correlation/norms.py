@@ -12,6 +12,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
+from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.correlation.spectral import of_smallest_eigenvalue
@@ -46,7 +47,7 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
 def _shifted(solution: Solution, request: Request) -> Solution:
     """Return the solution in terms of ``X = Y + Diag(t)``."""
     if solution.X is None:
-        return solution
+        return explained(solution, request)
     reason = (
         f"derivatives are known for divergences; the minimizer of {request.divergence} need not be unique"
     )

@@ -12,7 +12,7 @@ from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels
 from bregopt.problems.correlation.groups import Groups
 
-__all__ = ["by_pairs", "of_pairs"]
+__all__ = ["by_pairs", "of_pairs", "of_present"]
 
 
 def by_pairs(value: Any) -> bool:
@@ -22,6 +22,28 @@ def by_pairs(value: Any) -> bool:
         and len(value) > 0
         and all(isinstance(key, tuple) and len(key) == 2 for key in value)
     )
+
+
+def of_present(value: Mapping[Any, Any], places: Mapping[Hashable, Hashable | None]) -> dict[Any, Any]:
+    """Return the bounds by pairs whose labels are all there, by the labels' own `places`.
+
+    Parameters
+    ----------
+    value : mapping
+    places : mapping
+        The new label of each label of the stack, None where it is missing; other names stay.
+    """
+
+    def moved(part: Any) -> Any:
+        if isinstance(part, Hashable) and part in places:
+            return places[part]
+        if isinstance(part, tuple | frozenset):
+            own = tuple(new for new in map(moved, part) if new is not None)
+            return own or None
+        return part
+
+    pairs = {tuple(map(moved, key)): bound for key, bound in value.items()}
+    return {key: bound for key, bound in pairs.items() if None not in key}
 
 
 def of_pairs(

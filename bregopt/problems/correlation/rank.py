@@ -127,6 +127,7 @@ def solve_rank(request: Request, options: dict[str, Any]) -> Solution:
         timings={"total": time.perf_counter() - begin},
         solver="rank",
         citation=_CITATION,
+        _restated="a nearest matrix of bounded rank has no known derivative; leave out max_rank",
     )
     if solution.status != "optimal":
         found = f"{solution.status}, certified gap {solution.gap:.1e} (tol {settings.tol:g})"

@@ -16,8 +16,8 @@ from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.certified import certified
-from bregopt.problems.cliques import least_block
 from bregopt.problems.correlation.completion import completed
+from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
@@ -30,9 +30,6 @@ from bregopt.threads import threads_for
 __all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
-_ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
-_LARGEST_EXPLAINED = 5_000  # number of indices with fixed entries among which a block is searched for
-_SHOWN = 6  # number of indices of a block in messages
 
 
 def solve_request(request: Request, options: dict[str, Any]) -> Solution:
@@ -49,7 +46,7 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     with clock.reserving(_seconds_to_scale(request)):
         solution = problem.solve(**options)
     if solution.status in INFEASIBLE:
-        return _with_reason(solution, request)
+        return explained(solution, request)
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
     solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
@@ -77,31 +74,6 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
     if request.kind is not None and request.kind.quadratic:
         return frobenius_div(Y, moved, weights=request.H)
     return nearness(request.divergence, Y, moved, "A")
-
-
-def _with_reason(solution: Solution, request: Request) -> Solution:
-    """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
-    kept, labels, t = request.fixed, request.labels, request.floor
-    touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
-    if not 0 < len(touched) <= _LARGEST_EXPLAINED:
-        return solution
-    i, j = at.reshape(2, -1)
-    unit = np.ones(len(touched)) if request.scale is None else request.scale[touched]
-    C, mask = np.diag(unit**2), np.zeros((len(touched),) * 2, dtype=bool)
-    C[i, j] = C[j, i] = kept.lo * unit[i] * unit[j]
-    mask[i, j] = mask[j, i] = True
-    block, least = least_block(mask, C)
-    if least > t - _ROUND_OFF * float(unit.max() ** 2):
-        return solution
-    block = touched[block]
-    names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
-    diagonal = "a unit diagonal" if request.scale is None else "the variances"
-    more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
-    reason = (
-        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with {diagonal} "
-        f"this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
-    )
-    return replace(solution, stop_reason=reason)
 
 
 def _moved_back(solution: Solution, s: Array, t: Any) -> Solution:
