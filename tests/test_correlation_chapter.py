@@ -714,7 +714,7 @@ def refused_by_name(name, call):
 
 
 @pytest.mark.parametrize("name", ["max_condition", "groups", "missing", "lower", "upper", "fixed"])
-@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_arguments_are_named(name, value, rng):
     A = definite(4, rng)
     for call in (bo.nearest_correlation, bo.nearest_covariance):
@@ -723,7 +723,7 @@ def test_hostile_arguments_are_named(name, value, rng):
 
 
 @pytest.mark.parametrize("name", ["target", "fixed", "weights", "min_eigenvalue"])
-@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_arguments_of_shrinking_are_named(name, value, rng):
     A = definite(4, rng)
     sol = refused_by_name(name, lambda: bo.shrink_correlation(A, **{name: value}))
