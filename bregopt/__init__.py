@@ -44,7 +44,8 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
-from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
+from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
+from bregopt.problems.cuts.lovasz import lovasz_theta
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
