@@ -46,6 +46,7 @@ from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
 from bregopt.problems.cuts.lovasz import lovasz_theta
+from bregopt.problems.cuts.partition import Partition, partition
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
@@ -87,6 +88,7 @@ __all__ = [
     "Maximize",
     "Minimize",
     "Parameter",
+    "Partition",
     "PluginWarning",
     "Problem",
     "RowChunks",
@@ -129,6 +131,7 @@ __all__ = [
     "norm_nuc",
     "partial_trace",
     "partial_transpose",
+    "partition",
     "pos",
     "quad_form",
     "quad_over_lin",

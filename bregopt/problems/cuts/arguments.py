@@ -9,9 +9,10 @@ import numpy as np
 
 from bregopt.arrays import finite_array
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.routes.options import check_options
 
-__all__ = ["check_bound", "first_sizes", "generator", "part_sizes"]
+__all__ = ["check_bound", "first_sizes", "generator", "number_of_parts", "part_sizes"]
 
 
 def generator(function: Callable[..., Any], seed: Any, options: dict[str, Any]) -> np.random.Generator:
@@ -24,10 +25,22 @@ def generator(function: Callable[..., Any], seed: Any, options: dict[str, Any]) 
     return np.random.default_rng(seed)
 
 
-def check_bound(bound: Any) -> None:
-    """Raise unless a kind of bound is known."""
-    if bound is not False and bound != "sdp":
-        raise ValueError(f"bound is {bound!r}; expected 'sdp' or False")
+def check_bound(bound: Any, n: int) -> None:
+    """Raise unless a kind of bound is known, and made for this number of vertices."""
+    if bound is not False and bound not in ("sdp", "triangles"):
+        raise ValueError(f"bound is {bound!r}; expected 'sdp', 'triangles' or False")
+    if bound == "triangles" and n > LARGEST_ORDER:
+        raise ValueError(
+            f"bound is 'triangles' and graph has {n} vertices; expected at most {LARGEST_ORDER}: use 'sdp'"
+        )
+
+
+def number_of_parts(k: Any, n: int) -> None:
+    """Raise unless `n` vertices have `k` parts."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise TypeError(f"k is {k!r}; expected an integer")
+    if not 2 <= k <= n:
+        raise ValueError(f"k is {k}; expected 2 to {n}, the number of vertices")
 
 
 def part_sizes(sizes: Any, k: int, n: int) -> list[int]:
