@@ -44,7 +44,7 @@ def first_active_set(
     sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
     rough = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
-    scale = len(optional) / max(len(sample), 1)  # no row is left to a sample where all constraints are small
+    scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
     answer = method(_sampled(program, rows, scale), rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)
