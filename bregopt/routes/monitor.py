@@ -67,7 +67,7 @@ class _Error(NamedTuple):
     Parameters
     ----------
     worst : float
-        The largest of the gap and the residuals, with a finite gap counted as at most 1. A gap of about 1 says
+        The largest of the gap and the residuals, with a finite gap counted as at most 1. A gap near 1 says
         only that the value and its bound have different signs or sizes.
     distance : float
         Between the value and its bound.
