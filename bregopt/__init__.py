@@ -51,7 +51,9 @@ from bregopt.problems.correlation.pairwise import pairwise_correlation
 from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.shrinking import shrink_correlation
 from bregopt.problems.correlation.suggest import Suggestion
-from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
+from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
+from bregopt.problems.cuts.lovasz import lovasz_theta
+from bregopt.problems.cuts.partition import Partition, partition
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
 from bregopt.problems.margin import soft_margin
@@ -96,6 +98,7 @@ __all__ = [
     "Maximize",
     "Minimize",
     "Parameter",
+    "Partition",
     "PluginWarning",
     "Problem",
     "RowChunks",
@@ -142,6 +145,7 @@ __all__ = [
     "pairwise_correlation",
     "partial_trace",
     "partial_transpose",
+    "partition",
     "pos",
     "quad_form",
     "quad_over_lin",

@@ -285,7 +285,7 @@ def test_scaled_weights_scale_cut_and_bound():
 
 @pytest.mark.parametrize("limit", [{"max_iter": 3}, {"max_iter": 1}, {"time_limit": 1e-9}])
 def test_out_of_time_warns_and_the_bound_holds(limit):
-    W = random_graph(10, 10)
+    W = random_graph(10, 2, density=0.6, weighted=True)
     with pytest.warns(bo.ConvergenceWarning, match="user_limit") as caught:
         found = bo.min_balanced_cut(W, **limit, tol=1e-6)
     assert caught[0].filename == __file__
@@ -363,12 +363,6 @@ def test_repr_says_what_was_proven():
         (np.ones((3, 3)) - np.eye(3), {"imbalance": None}, TypeError, "imbalance"),
         (np.ones((3, 3)) - np.eye(3), {"seed": -1}, ValueError, "seed is -1"),
         (np.ones((3, 3)) - np.eye(3), {"seed": "a"}, TypeError, "seed is 'a'"),
-        (
-            np.ones((3, 3)) - np.eye(3),
-            {"seed": None},
-            TypeError,
-            "None; expected an integer, a numpy Generator",
-        ),
         (np.ones((3, 3)) - np.eye(3), {"seed": 1.5}, TypeError, "seed is 1.5; expected an integer"),
         (np.ones((3, 3)) - np.eye(3), {"tol": "a"}, TypeError, "tol is 'a'"),
         (np.ones((3, 3)) - np.eye(3), {"tol": -0.5}, ValueError, "tol is -0.5"),

@@ -839,3 +839,17 @@ def test_sdplib_without_margin(data, name, value, largest):
     solution = problem.solve(solver="path", tol=1e-7)
     assert solution.value == pytest.approx(value, rel=2e-4 if name == "hinf2" else 1e-5)
     assert np.abs(solution.dimacs).max() <= largest
+
+
+def test_a_gap_of_one_is_progress_while_value_and_bound_approach_each_other():
+    """The margin is near zero, so the relative gap of value and bound stays at one for twenty steps."""
+    rng = np.random.default_rng(1)
+    label = np.arange(1_200) % 4
+    points = rng.normal(size=(1_200, 10)) * np.linspace(2, 0.3, 10) + rng.normal(size=(4, 10))[label]
+    i, k = rng.integers(0, 1_200, (2, 2_000))
+    j = (i + 4 * rng.integers(1, 300, 2_000)) % 1_200
+    i, j, k = (index[label[i] != label[k]] for index in (i, j, k))
+    comparisons = points[i] - points[k], points[i] - points[j]
+    found, other = (bo.soft_margin(comparisons, solver=solver) for solver in ("path", "psdboost"))
+    assert found.status == other.status == "optimal"
+    assert abs(found.value - other.value) <= found.error + other.error

@@ -216,3 +216,30 @@ def test_best_margin_is_the_quantile(rng):
 
     best = min(objective(rho) for rho in np.linspace(-10, 10, 2001))
     assert objective(u[0]) <= best + 1e-12
+
+
+def partition_relaxation(rows):
+    """A relaxation of a partition on the face e'Xe = 0, with `rows` inequalities in a constraint."""
+    rng = np.random.default_rng(0)
+    n = 24
+    W = np.triu(rng.random((n, n)) < 0.3, 1) * 1.0
+    L = np.diag((W + W.T).sum(1)) - W - W.T
+    X = bo.PSD(n, name="X")
+    i, j = np.triu_indices(n, 1)
+    chunks = [X[i[k : k + rows], j[k : k + rows]] >= -0.5 for k in range(0, len(i), rows)]
+    fixed = [bo.diag(X) == 1, bo.quad_form(np.ones(n), X) == 0]
+    return bo.Problem(bo.Minimize(bo.inner(L / 3, X)), [*fixed, *chunks])
+
+
+@pytest.mark.parametrize("rows", [5, 300])
+def test_rows_of_small_constraints_and_faces(rows):
+    """Constraints of few rows are never left out, so that no row is left to sample."""
+    whole = partition_relaxation(300).solve(solver="path")
+    found = partition_relaxation(rows).solve(solver="path", tuning=SMALL)
+    assert whole.status == found.status == "optimal"
+    assert abs(found.value - whole.value) <= found.error + whole.error
+    with pytest.warns(bo.ConvergenceWarning, match="callback"):
+        stopped = partition_relaxation(rows).solve(
+            solver="path", tuning=SMALL, callback=lambda step: step.gap < 0.1
+        )
+    assert stopped.dual_value <= whole.value + whole.error

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["reductions_of", "run"]
+__all__ = ["reductions_of", "run", "warn_unproven"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 _NO_INTERIOR = (
@@ -61,7 +60,7 @@ def run(
         watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
         solution = _run(solver, program, settings, start, watchers)
     if warn:
-        _warn(solution, settings)
+        warn_unproven(solution, settings.tol)
     return solution
 
 
@@ -310,12 +309,13 @@ def _title(solver: Solver, presolved: Presolved) -> str:
     return f"bregopt {solver.name}: {orders}; {whole.m} rows, {whole.k} variables"
 
 
-def _warn(solution: Solution, settings: Any) -> None:
+def warn_unproven(solution: Solution, tol: float) -> None:
+    """Warn if the certificate of an answer does not meet the tolerance."""
     if solution.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED):
         return
     warn_caller(
         f"{solution.solver}: {solution.status}, certified gap {solution.gap:.1e}, primal residual "
         f"{solution.primal_residual:.1e}, dual residual {solution.dual_residual:.1e} "
-        f"(tol {settings.tol:.1e}). {solution.stop_reason}",
+        f"(tol {tol:.1e}). {solution.stop_reason}",
         ConvergenceWarning,
     )

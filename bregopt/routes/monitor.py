@@ -61,6 +61,34 @@ class Method(ABC):
         return False
 
 
+class _Error(NamedTuple):
+    """The error of an iterate; errors are ordered by both numbers, the first one first.
+
+    Parameters
+    ----------
+    worst : float
+        The largest of the gap and the residuals, with a finite gap counted as at most 1. A gap near 1 says
+        only that the value and its bound have different signs or sizes.
+    distance : float
+        Between the value and its bound.
+    """
+
+    worst: float
+    distance: float
+
+    @staticmethod
+    def of(certificate: Certificate) -> _Error:
+        gap = min(certificate.gap, 1.0) if np.isfinite(certificate.gap) else np.inf
+        worst = max(gap, certificate.primal_residual, certificate.dual_residual)
+        return _Error(worst, abs(certificate.primal - certificate.dual))
+
+    def is_progress(self, last: _Error, ratio: float) -> bool:
+        """Whether this error is smaller by a ratio than that of the last progress."""
+        if self.worst == last.worst == 1.0:
+            return self.distance <= ratio * last.distance
+        return self.worst <= ratio * last.worst
+
+
 class Followed(NamedTuple):
     """The result of the loop.
 
@@ -141,13 +169,14 @@ class Monitor:
         step : int
             The number of the first point, which counts earlier steps.
         """
-        best, least, mark, progressed, before = at, np.inf, np.inf, step, at.y
+        best, before, progressed = at, at.y, step
+        least = mark = _Error(np.inf, np.inf)
         try:
             while True:
                 best = best if method.keeps_best else at
                 certificate = method.certificate(at)
-                error = max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
-                if error <= self._progress_ratio(mark) * mark:
+                error = _Error.of(certificate)
+                if error.is_progress(mark, self._progress_ratio(mark.worst)):
                     progressed, mark = step, error
                 if error <= least:
                     best, least = at, error
@@ -160,12 +189,12 @@ class Monitor:
                 if step >= limit:
                     return Followed(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                lost = error > self._tuning.divergence_ratio * least and not method.diverges(at)
+                lost = error.worst > self._tuning.divergence_ratio * least.worst and not method.diverges(at)
                 new = None if method.patience and lost else method.advance(at)
                 waited = step - progressed
-                if (new is None or self._is_slow(waited, least)) and method.fall_back():
+                if (new is None or self._is_slow(waited, least.worst)) and method.fall_back():
                     new, progressed, waited = method.advance(best), step, 0
-                if new is None or waited >= self._patience(method, least):
+                if new is None or waited >= self._patience(method, least.worst):
                     return Followed(best, StopReason.STALLED, step)
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:

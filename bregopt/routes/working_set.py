@@ -63,6 +63,11 @@ class ActiveSet:
         y[self.working] = own
         return y
 
+    def restored(self, answer: Answer) -> Answer:
+        """Return the answer to all rows from that to the working set."""
+        on_faces = None if answer.y_on_faces is None else self.multipliers(answer.y_on_faces)
+        return replace(answer, y=self.multipliers(answer.y), y_on_faces=on_faces)
+
     def of(self, program: Program) -> Program:
         """Return the program in the working set, with the fixed rows in its linear terms."""
         rows = np.flatnonzero(self.working)
@@ -229,8 +234,8 @@ class _Rounds:
             own = self._solve(active_set, start)
             self._steps += own.iterations
             if own.stop is StopReason.INFEASIBLE:
-                return replace(own, y=ActiveSet(active_set.working, np.zeros(program.m)).multipliers(own.y))
-            answer = replace(own, y=active_set.multipliers(own.y))
+                return ActiveSet(active_set.working, np.zeros(program.m)).restored(own)
+            answer = active_set.restored(own)
             if own.stop is StopReason.UNBOUNDED:
                 joining = self._against(active_set, own)
                 if is_ray(program, own.X, own.u) or len(joining) == 0:

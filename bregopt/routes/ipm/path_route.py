@@ -173,9 +173,7 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
     found = _solve(feasibility, settings, None, progress.of_another_program())
     if found.stop is StopReason.CONVERGED:
         return ray
-    on_faces = None if found.y_on_faces is None else hard.multipliers(found.y_on_faces)
-    steps = ray.iterations + found.iterations
-    return replace(found, y=hard.multipliers(found.y), y_on_faces=on_faces, iterations=steps)
+    return replace(hard.restored(found), iterations=ray.iterations + found.iterations)
 
 
 def _single_variable_ray(program: Program) -> Answer | None:

@@ -44,7 +44,8 @@ def first_active_set(
     sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
     rough = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
-    answer = method(_sampled(program, rows, len(optional) / len(sample)), rough, None, Progress("some rows"))
+    scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
+    answer = method(_sampled(program, rows, scale), rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)
     return _active_set_at(program, answer.X, answer.u, optional, count)

@@ -1,0 +1,1 @@
+"""Cuts and partitions of graphs: a search for good ones, and bounds on all of them."""

@@ -1,0 +1,251 @@
+"""Cuts of graphs in two sides, with bounds by semidefinite relaxation (Kulis et al. 2009, §6.4).
+
+Let the signs ``s`` give the side of each vertex, and let ``L`` be the Laplacian. Then ``s'Ls / 4`` is the
+weight of the cut. The relaxation replaces ``ss'`` by a psd ``X`` with unit diagonal, and the squared
+difference of the sizes of the sides by ``e'Xe``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.io.graphs import Graph, read_graph
+from bregopt.modeling.atoms import diag, inner, quad_form
+from bregopt.modeling.bounds import between
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
+from bregopt.problems.cuts.search import Search
+from bregopt.problems.cuts.sign_graph import SignGraph
+from bregopt.problems.cuts.triangles import tightened
+from bregopt.routes.base import Seed
+from bregopt.routes.options import time_limit
+from bregopt.routes.solution import Solution
+
+__all__ = ["Cut", "max_cut", "min_balanced_cut"]
+
+# Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
+_SEARCHED, _RELAXED = 0.3, 0.9
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cut(Solution):
+    """A partition with a proof: `cut` is its weight, and no allowed partition is better than `bound`.
+
+    The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
+
+    Attributes
+    ----------
+    partition : int array of shape (n,)
+        The side of each vertex, 1 or -1, in the order of the graph; for edges in the order of sorted names.
+    sides : tuple of two lists
+        The vertices of each side, by their names in the graph.
+    assignments : dict
+        The number of its side, 0 or 1, for each vertex by its name.
+    cut : float
+        Weight of the edges between the sides.
+    bound : float
+        Proven: no allowed cut weighs less, or for a maximum cut more.
+    optimal : bool
+        Whether the bound proves that no partition is better; integer weights give integer cuts.
+    largest : bool
+        Whether a large cut was asked for.
+    duals : tuple
+        The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
+    """
+
+    partition: Any = None
+    sides: Any = None
+    cut: float = np.nan
+    bound: float = np.nan
+    optimal: bool = False
+    largest: bool = False
+
+    @property
+    def assignments(self) -> dict[Any, int]:
+        """The number of its side, 0 or 1, for each vertex by its name."""
+        return {node: k for k, side in enumerate(self.sides) for node in side}
+
+    def __repr__(self) -> str:
+        return f"{self._sentence}\n{super().__repr__()}"
+
+    @property
+    def _sentence(self) -> str:
+        sizes = " and ".join(str(len(side)) for side in self.sides)
+        proven = "most" if self.largest else "least"
+        verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
+        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+
+
+def min_balanced_cut(
+    graph: Any,
+    weights: Any = None,
+    imbalance: float = 0.0,
+    *,
+    sizes: Sequence[int] | None = None,
+    bound: str | bool = "sdp",
+    seed: Seed | None = 0,
+    **options: Any,
+) -> Cut:
+    """Return a balanced cut of small weight, and a lower bound on the weight of every balanced cut.
+
+    Parameters
+    ----------
+    graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings; the
+        vertices are those that occur in an edge. The graph need not be connected, and a networkx graph or a
+        matrix may have isolated vertices.
+    weights : str or array of shape (m,), optional
+        The networkx edge attribute, or the weights of the edges, none below 0; by default one for every edge.
+    imbalance : float in [0, 1)
+        The sides may differ by this fraction of the number of vertices, and always by one if it is odd.
+    sizes : two ints, optional
+        The numbers of vertices of the two sides, instead of `imbalance`.
+    bound : {"sdp", "triangles", False}
+        The relaxation. "triangles" generates rows that all cuts satisfy, for a sharper bound of graphs of up
+        to 500 vertices. False solves none; `bound` of the answer is 0 then.
+    seed : int, at least 0, numpy.random.Generator or SeedSequence, or None
+        Seed of the search; None takes another one in each call.
+    **options
+        Options of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``verbose``... Without ``tol``
+        it ends as soon as its bound proves the cut, or at a gap that is small against the distance of bound
+        and cut. ``time_limit`` covers the search, too.
+
+    Returns
+    -------
+    Cut
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the graph is directed, has loops, negative weights or fewer than two vertices, or an option is
+        unknown.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the relaxation's certificate does not meet `tol`; the bound is still proven.
+
+    References
+    ----------
+    Lang (2005), Fixing two weaknesses of the spectral method; Kulis, Sustik, Dhillon (2009), §6.4.
+    """
+    rng = generator(min_balanced_cut, seed, options)
+    with clock.limited(time_limit(options)):
+        parsed = read_graph(graph, weights)
+        check_bound(bound, parsed.n)
+        least, most = first_sizes(parsed.n, imbalance, sizes)
+        X = PSD(parsed.n, name="X")
+        problem = Problem(
+            Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, _balance(X, parsed.n, least, most)]
+        )
+        signs = SignGraph(parsed.adjacency, np.ones(parsed.n, dtype=np.intp), least, most)
+        return _found(parsed, signs, problem, X, bound, rng, options)
+
+
+def max_cut(
+    graph: Any,
+    weights: Any = None,
+    *,
+    bound: str | bool = "sdp",
+    seed: Seed | None = 0,
+    **options: Any,
+) -> Cut:
+    """Return a cut of large weight, and an upper bound on the weight of every cut.
+
+    Parameters
+    ----------
+    graph, weights, seed, **options
+        As for :func:`min_balanced_cut`; weights may be negative here.
+    bound : {"sdp", "triangles", False}
+        As for :func:`min_balanced_cut`; without a relaxation it is the sum of the weights above 0.
+
+    Returns
+    -------
+    Cut
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the graph is directed, has loops or fewer than two vertices, or an option is unknown.
+
+    References
+    ----------
+    Goemans and Williamson (1995), Improved approximation algorithms for maximum cut and satisfiability
+    problems using semidefinite programming, J. ACM 42.
+    """
+    rng = generator(max_cut, seed, options)
+    with clock.limited(time_limit(options)):
+        parsed = read_graph(graph, weights, signed=True)
+        check_bound(bound, parsed.n)
+        X = PSD(parsed.n, name="X")
+        problem = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1])
+        signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
+        return _found(parsed, signs, problem, X, bound, rng, options, largest=True)
+
+
+def _found(
+    graph: Graph,
+    signs: SignGraph,
+    problem: Problem,
+    X: PSD,
+    bound: str | bool,
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    largest: bool = False,
+) -> Cut:
+    """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
+    proof = Proof.of(graph, largest)
+    limit = time_limit(options)
+    search = Search(signs, rng, lambda side: proof.proves(graph.cut(side)), bool(options.get("progress")))
+    with clock.limited(None if limit is None else _SEARCHED * limit):
+        search.run()
+    answer = unrelaxed(proof.bound)
+    if bound:
+
+        def cut_of(answer: Solution) -> float:
+            search.round_matrix(answer.X)
+            return graph.cut(search.best)
+
+        with clock.limited(None if limit is None else (_RELAXED - _SEARCHED) * limit):
+            before = graph.cut(search.best)
+            if bound == "triangles":
+                answer = tightened(problem, X, 2, proof, before, options, cut_of)
+            else:
+                answer = relaxed(problem, proof, before, options)
+        cut_of(answer)
+    side = search.best
+    cut = graph.cut(side)
+    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    sides = tuple([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
+    return Cut(
+        **inherited,
+        partition=side,
+        sides=sides,
+        cut=cut,
+        bound=max(proof.bound, cut) if largest else min(proof.bound, cut),
+        optimal=proof.proves(cut),
+        largest=largest,
+    )
+
+
+def _balance(X: PSD, n: int, least: int, most: int) -> Constraint:
+    """Return the row on the squared difference of the sizes of the sides."""
+    size = quad_form(np.ones(n), X)
+    differences = [abs(2 * first - n) for first in (least, most)]
+    smallest = n % 2 if 2 * least <= n <= 2 * most else min(differences)
+    low, high = smallest**2, max(differences) ** 2
+    if low == high:
+        return size == float(high)
+    return between(size, float(low), float(high)) if low else size <= float(high)

@@ -1,0 +1,163 @@
+"""Partitions of graphs in k parts of given sizes, with bounds by semidefinite relaxation.
+
+Let ``X_ij`` be 1 if ``i`` and ``j`` share a part and ``-1/(k-1)`` if not. ``X`` is psd with unit diagonal,
+and ``(k-1)/(2k) <L, X>`` is the weight of the edges between parts (Frieze and Jerrum 1997). The sizes ``m_p``
+fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import IntArray
+from bregopt.io.graphs import Graph, read_graph
+from bregopt.modeling.atoms import diag, inner, quad_form
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
+from bregopt.problems.cuts.parts import best_parts
+from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
+from bregopt.problems.cuts.triangles import tightened
+from bregopt.routes.base import Seed
+from bregopt.routes.options import time_limit
+from bregopt.routes.solution import Solution
+
+__all__ = ["Partition", "partition"]
+
+_SEARCHED = 0.5  # share of the time limit for the search; the rest is for the relaxation
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition(Solution):
+    """Parts of a graph: `cut` is the weight between them, and no allowed partition has less than `bound`.
+
+    The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
+
+    Attributes
+    ----------
+    parts : tuple of k lists
+        The vertices of each part, by their names in the graph.
+    assignments : dict
+        The number of its part for each vertex by its name.
+    labels : int array of shape (n,)
+        The same in the order of the graph; for edges in the order of sorted names.
+    cut : float
+        Weight of the edges between parts.
+    bound : float
+        Proven: no partition in parts of these sizes has less weight between parts.
+    optimal : bool
+        Whether the bound proves that no partition is better; integer weights give integer cuts.
+    """
+
+    labels: Any = None
+    parts: Any = None
+    cut: float = np.nan
+    bound: float = np.nan
+    optimal: bool = False
+
+    @property
+    def assignments(self) -> dict[Any, int]:
+        """The number of its part for each vertex by its name."""
+        return {node: k for k, part in enumerate(self.parts) for node in part}
+
+    def __repr__(self) -> str:
+        return f"{self._sentence}\n{super().__repr__()}"
+
+    @property
+    def _sentence(self) -> str:
+        sizes = ", ".join(str(len(part)) for part in self.parts)
+        verdict = f"proven at least {self.bound:.6g}" + (", so optimal" if self.optimal else "")
+        return f"cut of weight {self.cut:g} into {len(self.parts)} parts of {sizes} vertices, {verdict}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+
+
+def partition(
+    graph: Any,
+    k: int,
+    sizes: Sequence[int] | None = None,
+    *,
+    weights: Any = None,
+    bound: str | bool = "sdp",
+    seed: Seed | None = 0,
+    **options: Any,
+) -> Partition:
+    """Return `k` parts of a graph with small weight between them, and a lower bound on all such partitions.
+
+    Parameters
+    ----------
+    graph, weights, seed, **options
+        As for :func:`min_balanced_cut`.
+    k : int
+        The number of parts, from 2 to the number of vertices.
+    sizes : sequence of k ints, optional
+        The numbers of vertices of the parts. By default they differ by one at most.
+    bound : {"sdp", "triangles", False}
+        The relaxation. "triangles" generates rows that all partitions satisfy, for a sharper bound of graphs
+        of up to 500 vertices. False solves none; `bound` of the answer is 0 then.
+
+    Returns
+    -------
+    Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the graph is directed, has loops, negative weights or fewer than two vertices, if `k` or `sizes` do
+        not fit it, or an option is unknown.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the relaxation's certificate does not meet `tol`; the bound is still proven.
+
+    References
+    ----------
+    Frieze, Jerrum (1997), Improved approximation algorithms for MAX k-CUT and MAX BISECTION, Algorithmica 18.
+    """
+    rng = generator(partition, seed, options)
+    limit = time_limit(options)
+    with clock.limited(limit):
+        parsed = read_graph(graph, weights)
+        n = parsed.n
+        check_bound(bound, n)
+        number_of_parts(k, n)
+        wanted = part_sizes(sizes, k, n)
+        proof = Proof.of(parsed, largest=False)
+        with clock.limited(None if limit is None else _SEARCHED * limit):
+            labels = best_parts(parsed.adjacency, wanted, rng, lambda part: proof.proves(_cut(parsed, part)))
+        cut = _cut(parsed, labels)
+        answer = unrelaxed(proof.bound)
+        if bound:
+            X = PSD(n, name="X")
+            spread = (k * sum(size**2 for size in wanted) - n**2) / (k - 1)
+            problem = Problem(
+                Minimize(inner((k - 1) / (2 * k) * parsed.laplacian, X)),
+                [diag(X) == 1, quad_form(np.ones(n), X) == spread],
+            )
+            if bound == "triangles":
+                answer = tightened(problem, X, k, proof, cut, options, lambda answer: cut)
+            else:
+                answer = relaxed(problem, proof, cut, options)
+    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    return Partition(
+        **inherited,
+        labels=labels,
+        parts=tuple([parsed.nodes[v] for v in np.flatnonzero(labels == p)] for p in range(k)),
+        cut=cut,
+        bound=min(proof.bound, cut),
+        optimal=proof.proves(cut),
+    )
+
+
+def _cut(graph: Graph, part: IntArray) -> float:
+    """Return the weight of the edges between parts."""
+    edges = graph.adjacency.tocoo()
+    return float(edges.data[part[edges.row] != part[edges.col]].sum()) / 2

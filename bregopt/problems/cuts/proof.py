@@ -1,0 +1,124 @@
+"""Bounds on cuts by relaxations, solved as far as they matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.io.graphs import Graph
+from bregopt.modeling.problem import Problem
+from bregopt.routes.driver import warn_unproven
+from bregopt.routes.progress import Step
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["Proof", "relaxed", "unrelaxed"]
+
+_ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
+_LARGEST_TOL = 1e-3  # of a relaxation that is solved only as far as it matters,
+_SHARE = 0.1  # and relative to the distance of its bound from the cut
+
+_PROVEN = "The bound proves that no partition is better."
+_SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
+
+
+@dataclass
+class Proof:
+    """The best bound on all cuts so far.
+
+    Parameters
+    ----------
+    bound : float
+    largest : bool
+        Whether it is an upper bound on large cuts.
+    whole : bool
+        Whether all cuts are integers.
+    """
+
+    bound: float
+    largest: bool
+    whole: bool
+
+    @staticmethod
+    def of(graph: Graph, largest: bool) -> Proof:
+        """Return the bound that holds without any work: no edge is cut, or all with weights above zero."""
+        weights = graph.adjacency.data
+        bound = float(np.maximum(weights, 0.0).sum()) / 2 if largest else 0.0
+        return Proof(bound, largest, bool((weights == np.round(weights)).all()))
+
+    def add(self, bound: float) -> None:
+        """Keep a proven bound if it is the best."""
+        if not np.isnan(bound):
+            self.bound = min(self.bound, bound) if self.largest else max(self.bound, bound)
+
+    def distance(self, cut: float) -> float:
+        """Return the distance of a cut from the bound."""
+        return max(self.bound - cut if self.largest else cut - self.bound, 0.0)
+
+    def proves(self, cut: float) -> bool:
+        """Whether no cut is better than this one."""
+        if self.whole:
+            return self.distance(cut) < 1 - _ROUND_OFF
+        return self.distance(cut) <= _ROUND_OFF * abs(cut)
+
+
+def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any]) -> Solution:
+    """Return the answer to a relaxation and add its bound to the proof.
+
+    It ends when the bound proves the cut. Without the option ``tol`` it also ends at a gap that is small
+    against the distance of bound and cut.
+    """
+    asked = options.get("callback")
+    why = ""
+
+    def callback(step: Step) -> bool:
+        nonlocal why
+        if asked is not None and asked(step):
+            return True
+        proof.add(step.bound)
+        error = max(step.gap, step.primal_residual, step.dual_residual)
+        if proof.proves(cut):
+            why = _PROVEN
+        elif "tol" not in options and error <= _tol(proof, cut):
+            why = _SHARP
+        return bool(why)
+
+    answer = problem._solve(
+        options.get("solver", "auto"),
+        None,
+        False,
+        {name: value for name, value in options.items() if name != "solver"} | {"callback": callback},
+    )
+    proof.add(answer.dual_value)
+    if why and answer.status == Status.USER_LIMIT:
+        return replace(answer, status=Status.OPTIMAL.value, stop_reason=why)
+    warn_unproven(answer, options.get("tol", 1e-6))
+    return answer
+
+
+def _tol(proof: Proof, cut: float) -> float:
+    """Return the relative gap beyond which a sharper bound does not matter."""
+    return min(_LARGEST_TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
+
+
+def unrelaxed(bound: float) -> Solution:
+    """Return the answer where no relaxation was asked for."""
+    return Solution(
+        status=Status.USER_LIMIT.value,
+        stop_reason="No relaxation was asked for: bound=False.",
+        value=np.nan,
+        X=None,
+        u={},
+        duals=None,
+        dual_value=bound,
+        gap=np.nan,
+        primal_residual=np.nan,
+        dual_residual=np.nan,
+        error=np.nan,
+        iterations=0,
+        timings={},
+        solver="search",
+        history={},
+        citation="",
+    )

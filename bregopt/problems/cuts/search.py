@@ -1,0 +1,180 @@
+"""The search for a good partition: multilevel cycles, relaxed partitions, and their combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.bars import items_bar
+from bregopt.clock import CutShort, affords
+from bregopt.linalg import turned
+from bregopt.problems.cuts.ascent import ascended
+from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.refinement import refined
+from bregopt.problems.cuts.sign_graph import SignGraph
+from bregopt.program import LowRank
+from bregopt.program.lowrank import Matrix
+from bregopt.threads import threads_for
+
+__all__ = ["Search"]
+
+_CYCLES = 4  # multilevel cycles at first
+_EDGES = 600_000  # edge ends in all rounds: about two seconds
+_MOST_ROUNDS = 30
+_PATIENCE, _PATIENCE_SHARE = 8, 0.05  # rounds without a better partition, and relative to the vertices
+_RANK = 3  # length of the vectors of relaxed partitions; 2 and 6 end at smaller values
+_AFRESH = 4  # one round in so many begins at random
+_STEPS_AFRESH, _STEPS = 200, 60
+_HYPERPLANES, _REFINED = 10, 3  # roundings of a relaxed partition, and the number of the best to refine
+_HYPERPLANES_SDP, _REFINED_SDP = 50, 8  # the same for the answer of the semidefinite program
+_LEADING = 3  # leading eigenvectors that are rounded, too
+_POOL = 8  # partitions that are kept
+
+
+class Search:
+    """A pool of good and different partitions.
+
+    Parameters
+    ----------
+    graph : SignGraph
+        Each vertex has size 1.
+    rng : numpy.random.Generator
+    proven : function of a partition
+        Whether none is better.
+    progress : bool
+        Show a bar for each loop.
+    """
+
+    def __init__(
+        self,
+        graph: SignGraph,
+        rng: np.random.Generator,
+        proven: Callable[[IntArray], bool],
+        progress: bool = False,
+    ) -> None:
+        self._graph, self._rng, self._proven, self._progress = graph, rng, proven, progress
+        self._sides: list[IntArray] = []
+        self._values: list[float] = []
+        self._by_cycles = self._by_ascents = -np.inf  # the best values of both ways to begin
+        self.add(refined(graph, graph.split(np.linspace(1.0, -1.0, graph.n))))
+
+    @property
+    def best(self) -> IntArray:
+        """The best partition so far."""
+        return self._sides[int(np.argmax(self._values))]
+
+    def add(self, side: IntArray) -> None:
+        """Add a partition to the pool; a full pool drops the most similar of those that are no better."""
+        value = self._graph.value(side)
+        overlaps = [self._overlap(side, other) for other in self._sides]
+        if self._graph.n in overlaps or self._graph.excess(self._graph.first(side)):
+            return
+        if len(self._sides) < _POOL:
+            self._sides.append(side)
+            self._values.append(value)
+            return
+        no_better = [k for k, other in enumerate(self._values) if other <= value]
+        if no_better:
+            k = max(no_better, key=overlaps.__getitem__)
+            self._sides[k], self._values[k] = side, value
+
+    def run(self) -> None:
+        """Search until the work is done, the best partition is proven, or time is up."""
+        rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
+        self._each("cycles", range(min(_CYCLES, rounds)), lambda k: self.add(self._cycle()))
+        self._by_cycles = max(self._values)
+        patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n)
+        self._each("rounds", range(rounds), self._round, patience)
+
+    def round_matrix(self, X: Matrix | None) -> None:
+        """Add roundings of the answer to the semidefinite program, and what they combine to.
+
+        A route that was cut short may have none, or a factor of zeros.
+        """
+        if X is None or (isinstance(X, LowRank) and not X.factor.any()) or self._proven(self.best):
+            return
+        with threads_for(X.shape[0]):
+            F = _principal(X)
+            normals = self._rng.normal(size=(F.shape[1], _HYPERPLANES_SDP)).T
+            normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
+            best = self._roundings(F, normals, _REFINED_SDP)
+        self._each("roundings", best, lambda side: self._combine(refined(self._graph, side)))
+
+    def _each(
+        self, name: str, items: Iterable[Any], step: Callable[[Any], None], patience: float = np.inf
+    ) -> None:
+        """Take the steps until time is up, the best partition is proven, or some steps gained nothing."""
+        last, best = 0, -np.inf
+        try:
+            for k, item in enumerate(items_bar(items, name, self._progress)):
+                if self._proven(self.best):
+                    return
+                step(item)
+                if max(self._values) > best:
+                    last, best = k, max(self._values)
+                if k - last >= patience:
+                    return
+        except CutShort:
+            return
+
+    def _round(self, k: int) -> None:
+        """Make a partition, afresh or from one of the pool, and combine it with another one."""
+        if k % _AFRESH:
+            self._combine(self._ascent(self.best if k % 2 else self._any(), _STEPS))
+        elif k and self._by_cycles > self._by_ascents:
+            self._combine(self._cycle())
+        else:
+            side = self._ascent(np.zeros(self._graph.n), _STEPS_AFRESH)
+            self._by_ascents = max(self._by_ascents, self._graph.value(side))
+            self._combine(side)
+
+    def _ascent(self, start: Array | IntArray, steps: int) -> IntArray:
+        """Return the best rounding of unit vectors that begin at `start` plus noise."""
+        R = self._rng.normal(size=(self._graph.n, _RANK))
+        R[:, 0] += start
+        R = ascended(self._graph, R, steps)
+        sides = self._roundings(R, self._rng.normal(size=(_HYPERPLANES, _RANK)), _REFINED)
+        return max((refined(self._graph, side) for side in sides), key=self._graph.value)
+
+    def _roundings(self, F: Array, normals: Array, kept: int) -> list[IntArray]:
+        """Return the best partitions by hyperplanes with the given normals."""
+        found = {}
+        for normal in normals:
+            side = self._graph.split(F @ normal)
+            found[np.packbits(side > 0).tobytes()] = side
+        return sorted(found.values(), key=self._graph.value, reverse=True)[:kept]
+
+    def _combine(self, side: IntArray) -> None:
+        """Add a partition, and what a cycle finds that keeps both it and one of the pool."""
+        other = self._any()
+        if self._graph.symmetric and side @ other < 0:
+            other = -other
+        self.add(side)
+        self.add(self._cycle(side, other))
+
+    def _cycle(self, *kept: IntArray) -> IntArray:
+        return cycle(self._graph, kept, self._rng)
+
+    def _any(self) -> IntArray:
+        return self._sides[self._rng.integers(len(self._sides))]
+
+    def _overlap(self, side: IntArray, other: IntArray) -> int:
+        same = int(side @ other)
+        return abs(same) if self._graph.symmetric else same
+
+
+def _principal(X: Matrix) -> Array:
+    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first.
+
+    If there is no time for the eigendecomposition, ``F`` is ``X`` itself: the hyperplanes then have another
+    distribution.
+    """
+    if isinstance(X, LowRank):
+        return turned(X.factor)
+    if not affords(len(X)):
+        return X
+    eigenvalues, U = np.linalg.eigh(X)
+    return np.asarray((U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1])
