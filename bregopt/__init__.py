@@ -7,8 +7,6 @@ import importlib as _importlib
 import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from bregopt.chunks import RowChunks
-from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -45,18 +43,7 @@ from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.problems.correlation.answer import CorrelationSolution
-from bregopt.problems.correlation.covariance import nearest_covariance
-from bregopt.problems.correlation.factors import FactorModel, factor_correlation
-from bregopt.problems.correlation.pairwise import pairwise_correlation
-from bregopt.problems.correlation.report import CorrelationReport
-from bregopt.problems.correlation.shrinking import shrink_correlation
-from bregopt.problems.correlation.suggest import Suggestion
-from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
-from bregopt.problems.cuts.lovasz import lovasz_theta
-from bregopt.problems.cuts.partition import Partition, partition
 from bregopt.problems.from_cvxpy import from_cvxpy
-from bregopt.problems.kernel import learn_kernel
-from bregopt.problems.margin import soft_margin
 from bregopt.problems.nearest import nearest_correlation, nearest_psd
 from bregopt.problems.solutions import Solutions
 from bregopt.program.lowrank import LowRank
@@ -66,6 +53,8 @@ from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
 
 if _TYPE_CHECKING:
+    from bregopt.chunks import RowChunks
+    from bregopt.crosscheck import CrossCheck, cross_check
     from bregopt.io.cbf_reader import read_cbf
     from bregopt.io.cbf_writer import write_cbf
     from bregopt.io.dimacs import dimacs_errors
@@ -73,6 +62,17 @@ if _TYPE_CHECKING:
     from bregopt.io.sdpa_writer import write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
+    from bregopt.problems.correlation.covariance import nearest_covariance
+    from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+    from bregopt.problems.correlation.pairwise import pairwise_correlation
+    from bregopt.problems.correlation.report import CorrelationReport
+    from bregopt.problems.correlation.shrinking import shrink_correlation
+    from bregopt.problems.correlation.suggest import Suggestion
+    from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
+    from bregopt.problems.cuts.lovasz import lovasz_theta
+    from bregopt.problems.cuts.partition import Partition, partition
+    from bregopt.problems.kernel import learn_kernel
+    from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
 
@@ -170,10 +170,13 @@ __all__ = [
     "write_sdpa",
 ]
 
-# Packages, and functions with their modules, that are imported on first use: many sessions need none of them,
-# and the packages need scikit-learn.
+# Packages, and names with their modules, that are imported on first use: most sessions need few of them, and
+# the packages need scikit-learn.
 _PACKAGES = ("learn", "online")
-_FUNCTIONS = {
+_MODULES = {
+    "RowChunks": "bregopt.chunks",
+    "CrossCheck": "bregopt.crosscheck",
+    "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf_reader",
     "write_cbf": "bregopt.io.cbf_writer",
     "dimacs_errors": "bregopt.io.dimacs",
@@ -181,14 +184,30 @@ _FUNCTIONS = {
     "write_sdpa": "bregopt.io.sdpa_writer",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
+    "nearest_covariance": "bregopt.problems.correlation.covariance",
+    "FactorModel": "bregopt.problems.correlation.factors",
+    "factor_correlation": "bregopt.problems.correlation.factors",
+    "pairwise_correlation": "bregopt.problems.correlation.pairwise",
+    "CorrelationReport": "bregopt.problems.correlation.report",
+    "shrink_correlation": "bregopt.problems.correlation.shrinking",
+    "Suggestion": "bregopt.problems.correlation.suggest",
+    "Cut": "bregopt.problems.cuts.cut",
+    "max_cut": "bregopt.problems.cuts.cut",
+    "min_balanced_cut": "bregopt.problems.cuts.cut",
+    "lovasz_theta": "bregopt.problems.cuts.lovasz",
+    "Partition": "bregopt.problems.cuts.partition",
+    "partition": "bregopt.problems.cuts.partition",
+    "learn_kernel": "bregopt.problems.kernel",
+    "soft_margin": "bregopt.problems.margin",
 }
 
 
 def __getattr__(name: str) -> object:
     if name in _PACKAGES:
         return _importlib.import_module(f"{__name__}.{name}")
-    if name in _FUNCTIONS:
-        return getattr(_importlib.import_module(_FUNCTIONS[name]), name)
+    if name in _MODULES:
+        globals()[name] = found = getattr(_importlib.import_module(_MODULES[name]), name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
