@@ -112,6 +112,7 @@ def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     ax.set_yscale("symlog", linthresh=linear)
     ax.set_ylim(min(1.5 * low, -0.25 * linear), 1.5 * high)
     ax.set_title("eigenvalues")
-    ax.set_xlabel("rank")
+    ax.set_xlabel("number")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)

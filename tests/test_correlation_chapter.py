@@ -728,3 +728,16 @@ def test_hostile_arguments_of_shrinking_are_named(name, value, rng):
     A = definite(4, rng)
     sol = refused_by_name(name, lambda: bo.shrink_correlation(A, **{name: value}))
     assert sol is None or is_correlation(sol.X)
+
+
+def test_pairs_of_labels_are_fixed(rng):
+    pandas = pytest.importorskip("pandas")
+    names = ["bonds", "credit", "equities", "gold"]
+    A = pandas.DataFrame(indefinite(4, rng), names, names)
+    by_label, by_index = (
+        bo.nearest_correlation(A, fixed=fixed).X for fixed in ([("gold", "bonds")], [(3, 0)])
+    )
+    assert by_label.equals(by_index)
+    assert by_label.loc["bonds", "gold"] == pytest.approx(A.loc["bonds", "gold"], abs=1e-7)
+    with pytest.raises(ValueError, match="fixed has 'golds', which is no label of A; did you mean 'gold'"):
+        bo.nearest_correlation(A, fixed=[("golds", "bonds")])

@@ -111,8 +111,9 @@ def nearest_correlation(
     divergence : {"frobenius", "logdet", "von_neumann", "largest_entry", "spectral"}
         The last two are norms of ``X - A``: its entry of largest magnitude, and its eigenvalue of largest
         magnitude. Their minimizer need not be unique.
-    fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
-        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs.
+    fixed : boolean array_like of shape (n, n), or pairs of shape (k, 2), optional
+        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs of integers, or of
+        the labels of `A`.
     lower, upper : float, array_like of shape (n, n), or dict, optional
         Bounds on the entries off the diagonal that are not fixed; -1 and 1 by default. A dict maps pairs to
         numbers; each part of a pair is a label of `A` (an index without labels), a group of `groups`, or a

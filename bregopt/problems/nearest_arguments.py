@@ -9,6 +9,8 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
 from bregopt.divergences import Divergence
+from bregopt.errors import did_you_mean
+from bregopt.io.pandas_labels import Labels
 from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
 
@@ -81,7 +83,7 @@ def row_and_entry_weights(
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 
-def fixed_pairs(value: Any, n: int) -> Pairs:
+def fixed_pairs(value: Any, n: int, labels: Labels = None) -> Pairs:
     """Return the indices ``i < j`` of the fixed entries, each pair once, in the order of the rows.
 
     Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
@@ -89,12 +91,17 @@ def fixed_pairs(value: Any, n: int) -> Pairs:
     if value is None:
         return _NO_PAIRS
     given = rectangular(value, "fixed")
+    if labels is not None and given.dtype.kind in "OUS":
+        given = _positions(given, labels)
     if given.size == 0:
         return _NO_PAIRS
     if given.dtype == bool:
         return _pairs_of_mask(given, n)
     if given.dtype.kind not in "iu":
-        raise TypeError(f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers")
+        raise TypeError(
+            f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of the labels "
+            "of a DataFrame"
+        )
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(
             f"fixed holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
@@ -103,6 +110,17 @@ def fixed_pairs(value: Any, n: int) -> Pairs:
     i, j = index_array(given[:, 0], "fixed", n), index_array(given[:, 1], "fixed", n)
     pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
     return pairs // n, pairs % n
+
+
+def _positions(pairs: Any, labels: Any) -> IntArray:
+    """Return the positions of labels, in an array of the same shape."""
+    places = labels.get_indexer(pairs.ravel())
+    if (places < 0).any():
+        unknown = str(pairs.ravel()[int(np.argmax(places < 0))])
+        raise ValueError(
+            f"fixed has {unknown!r}, which is no label of A{did_you_mean(unknown, map(str, labels))}"
+        )
+    return np.asarray(places).reshape(pairs.shape)
 
 
 def _pairs_of_mask(mask: Mask, n: int) -> Pairs:

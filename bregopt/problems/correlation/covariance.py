@@ -100,7 +100,7 @@ def nearest_covariance(
         n, unit = len(scale), np.outer(scale, scale)
         w, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, kind)
         w, H = weights_of_known(w, H, given, kind)
-        pairs = fixed_pairs(aligned(fixed, labels, "fixed"), n)
+        pairs = fixed_pairs(aligned(fixed, labels, "fixed"), n, labels)
         given.check_known(*pairs, "fixed")
         C = np.asarray(given.A) / unit
         np.fill_diagonal(C, 1.0)

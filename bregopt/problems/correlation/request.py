@@ -123,7 +123,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
     s, H = weights_of_known(s, H, target, kind)
     groups = read_groups(given["groups"], labels, n)
-    pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n)
+    pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n, labels)
     target.check_known(*pairs, "fixed")
     lower, upper = (
         of_pairs(aligned(given[name], labels, name), name, labels, groups, n, 1.0)

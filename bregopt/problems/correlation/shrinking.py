@@ -44,9 +44,9 @@ def shrink_correlation(
         Symmetric, with a unit diagonal.
     target : array_like or DataFrame of shape (n, n), optional
         ``T``, a correlation matrix with eigenvalues above `min_eigenvalue`; the identity by default.
-    fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
-        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs. They replace those
-        of the target.
+    fixed : boolean array_like of shape (n, n), or pairs of shape (k, 2), optional
+        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs, which may be of
+        labels if `A` has them. They replace those of the target.
     min_eigenvalue : float, from 0 and below 1
         Lower bound on the eigenvalues of the answer.
     weights : array_like of shape (n, n), optional
@@ -122,7 +122,7 @@ def _target(A: Array, target: Any, fixed: Any, weights: Any, labels: Labels) -> 
             wrong = H.min() if H.min() < 0 else H.max()
             raise ValueError(f"weights has the value {wrong:g}; expected numbers from 0 to 1")
         T += H * (A - T)
-    i, j = fixed_pairs(aligned(fixed, labels, "fixed"), n)
+    i, j = fixed_pairs(aligned(fixed, labels, "fixed"), n, labels)
     T[i, j] = T[j, i] = A[i, j]
     return None if target is None and weights is None and len(i) == 0 else T
 
@@ -135,7 +135,7 @@ def _root(T: Array | None, t: float, A: Array, fixed: Any, labels: Labels) -> Ar
     if L is not None:
         return L
     mask = np.zeros(A.shape, dtype=bool)
-    i, j = fixed_pairs(fixed, len(A))
+    i, j = fixed_pairs(aligned(fixed, labels, "fixed"), len(A), labels)
     mask[i, j] = mask[j, i] = True
     block, least = least_block(mask, A) if len(i) else (i, np.inf)
     if least <= t:
