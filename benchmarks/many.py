@@ -64,7 +64,7 @@ def executor(kind, workers):
     """Yield an executor with a number of workers."""
     with ExitStack() as stack:
         if kind == "serial":
-            from bregopt.many.executors import Serial
+            from bregopt.executors import Serial
 
             yield Serial()
         elif kind == "threads":
@@ -98,13 +98,14 @@ def digits(answers):
 
 def overhead(found, problem):
     """Return the medians of a task's overhead and of the driver's CPU, in seconds."""
+    from bregopt.executors import Crew
     from bregopt.many.worker import Item, solve_task
 
     payload = pickle.dumps([[Item(0, problem, (), None, {})]])
-    spent = []
-    for k in range(TASKS):
+    crew, spent = Crew(found), []
+    for _ in range(TASKS):
         begin, cpu = time.perf_counter(), time.process_time()
-        inside = found.submit(solve_task, payload, k).result().seconds
+        inside = crew.result(crew.submit(solve_task, payload)).seconds
         spent.append((time.perf_counter() - begin - inside, time.process_time() - cpu))
     return np.median(spent, axis=0).tolist()
 

@@ -140,7 +140,7 @@ def test_executors_have_the_same_digits(tmp_path):
             assert (other.X == serial.X).all()
 
 
-def test_the_chunks_of_lost_workers_are_computed_here():
+def test_the_chunks_of_lost_workers_run_again():
     given = data()
     rows, start = given.rows(chunk=150), bo.LowRank(given.F)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +11,11 @@ from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.chunk import Chunk, Sums, sums_of
 from bregopt.divergences import Divergence
+from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
-__all__ = ["Objective", "Point", "mapped"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Objective", "Point"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +56,8 @@ class Objective:
     penalty : Penalty
     chunks : tuple of Chunk
     T : array of shape (d, r)
-    executor : concurrent.futures.Executor or None
+    crew : Crew
+        Runs the chunks.
     cost : array of shape (r, r)
     passes : list of (float, float)
         Value and bound of every pass so far.
@@ -71,7 +67,7 @@ class Objective:
     penalty: Penalty
     chunks: tuple[Chunk, ...]
     T: Array
-    executor: Executor | None
+    crew: Crew
     cost: Array
     passes: list[tuple[float, float]] = field(default_factory=list)
 
@@ -87,7 +83,7 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
+        found = self.crew.map(sums_of, self.chunks, self.T @ root, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self._inward(sums.gradient)
         H = self._inward(sums.curvature) if curvature else sums.curvature
@@ -121,36 +117,3 @@ class Objective:
         G = self.T.T @ moment @ self.T
         symmetric: Array = (G + G.T) / 2
         return symmetric
-
-
-def mapped(
-    executor: Executor | None, function: Callable[..., Any], chunks: Any, *shared: Any
-) -> Iterator[Any]:
-    """Yield the results of a function of each chunk and of shared arguments, in the order of the chunks.
-
-    Chunks that a broken pool of processes loses are computed in this process, with the same digits.
-    """
-    if executor is None:
-        yield from (function(chunk, *shared) for chunk in chunks)
-        return
-    futures = [_submitted(executor, function, chunk, *shared) for chunk in chunks]
-    try:
-        for chunk, future in zip(chunks, futures, strict=True):
-            try:
-                yield future.result()
-            except BrokenExecutor as error:
-                _log.warning("a worker was lost (%s); its chunk is computed in this process", error)
-                yield function(chunk, *shared)
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _submitted(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Return the future of a call, one that has failed already if the pool is broken."""
-    try:
-        return executor.submit(function, *arguments)
-    except BrokenExecutor as error:
-        lost: Future[Any] = Future()
-        lost.set_exception(error)
-        return lost

@@ -8,8 +8,9 @@ from itertools import islice
 
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import sample_of
-from bregopt.chunks.objective import Objective, Point, mapped
+from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.quasi_newton import curve_of, descent_along, line_search, quasi_newton
+from bregopt.executors import Crew
 
 __all__ = ["minimized", "sample_objective", "sampled_newton"]
 
@@ -20,8 +21,8 @@ _STEPS = 300  # of the sample's problem
 
 def sample_objective(objective: Objective, share: float, seed: int) -> Objective:
     """Return the objective of a random share of each chunk, in memory; weights sum to those of the whole."""
-    chunks = mapped(objective.executor, sample_of, objective.chunks, share, seed, objective.penalty)
-    return replace(objective, chunks=tuple(chunks), executor=None, passes=[])
+    chunks = objective.crew.map(sample_of, objective.chunks, share, seed, objective.penalty)
+    return replace(objective, chunks=tuple(chunks), crew=Crew(None), passes=[])
 
 
 def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Iterator[Point]:

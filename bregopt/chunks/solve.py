@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
 from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.executors import Crew
 from bregopt.linalg import root_of
 from bregopt.program import StopReason
 from bregopt.routes.solution import Solution, Status
@@ -69,12 +71,13 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
     zero = np.zeros_like(space.M0)
-    objective = Objective(anchored(space.M0), kind.penalty, chunks, space.T, options.executor, zero)
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
-    try:
-        point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
-    finally:
-        release_buffers()
+    with closing(Crew(options.executor)) as crew:
+        objective = Objective(anchored(space.M0), kind.penalty, chunks, space.T, crew, zero)
+        try:
+            point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
+        finally:
+            release_buffers()
     solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
     if solution.status != Status.OPTIMAL:
         warn_caller(
