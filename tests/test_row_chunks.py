@@ -1,8 +1,14 @@
 """Rows in chunks: the answers of `Problem`, whatever the chunks, the executor and the interruptions."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -235,7 +241,7 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
     whole = rows.solve(start, sample=sample, tol=1e-9)
     assert resumed.status == "optimal"
     assert overlap(resumed, whole)
-    before = tasks // 3 - (sample is not None)
+    before = tasks // 3 - (sample is not None)  # passes; the sample is drawn by one more
     assert (resumed.history["value"][:before] == whole.history["value"][:before]).all()
     again = rows.solve(start, sample=sample, resume=path, tol=1e-9)
     assert again.value == resumed.value
@@ -245,6 +251,77 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
     path.write_text("no checkpoint")
     with pytest.raises(ValueError, match="no checkpoint of bregopt"):
         rows.solve(start, resume=path)
+
+
+SLOW = """
+import sys, time
+import numpy as np
+import bregopt as bo
+from bregopt.executors import Serial
+
+class Slow(Serial):
+    def submit(self, fn, /, *args, **kwargs):
+        time.sleep(0.02)
+        return super().submit(fn, *args, **kwargs)
+
+folder, sample = sys.argv[1], int(sys.argv[2]) or None
+given = [np.load(f"{folder}/{name}.npy") for name in ("pairs", "bound", "sense")]
+rows = bo.RowChunks(*given, 0.3, chunk=200)
+F = np.load(f"{folder}/F.npy")
+rows.solve(bo.LowRank(F), executor=Slow(), sample=sample, tol=1e-12, resume=f"{folder}/state.npz")
+"""
+
+
+@pytest.mark.parametrize("sample", [0, 300])
+def test_a_killed_solve_goes_on_from_its_last_pass(tmp_path, sample):
+    given, path = data(), tmp_path / "state.npz"
+    for name, array in given._asdict().items():
+        np.save(tmp_path / f"{name}.npy", array)
+    (tmp_path / "slow.py").write_text(SLOW)
+    command = [sys.executable, str(tmp_path / "slow.py"), str(tmp_path), str(sample)]
+    root = os.pathsep.join([str(Path(bo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    process, values, begin = (
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}),
+        [],
+        time.time(),
+    )
+    while len(values) < 3 and process.poll() is None and time.time() < begin + 60:
+        time.sleep(0.003)
+        if path.exists():
+            with np.load(path) as state:  # whole at any time
+                values = state["values"]
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    with np.load(path) as state:
+        values = state["values"]
+    sample = sample or None
+    rows, start = given.rows(0.3, chunk=200), bo.LowRank(given.F)
+    resumed = rows.solve(start, sample=sample, resume=path, tol=1e-9)
+    whole = rows.solve(start, sample=sample, tol=1e-9)
+    assert resumed.status == "optimal"
+    assert overlap(resumed, whole)
+    assert (resumed.history["value"][:3] == whole.history["value"][:3]).all()
+    assert resumed.history["value"][len(values)] == min(values)  # the best one, once more
+
+
+def test_each_pass_is_recorded_and_the_best_one_kept(tmp_path):
+    given, path, roots = data(), tmp_path / "state.npz", []
+
+    class Watching(Interrupted):
+        def submit(self, fn, /, *args, **kwargs):
+            if path.exists():
+                with np.load(path) as state:
+                    roots.append((len(state["values"]), min(state["values"]), state["root"]))
+            return super().submit(fn, *args, **kwargs)
+
+    rows, start = given.rows(3.0, chunk=600), bo.LowRank(given.F)
+    sol = rows.solve(start, executor=Watching(10**6), resume=path, tol=1e-9)
+    assert [count for count, _, _ in roots] == list(range(1, sol.iterations))
+    for _, least, root in roots[::5]:
+        np.savez(path, root=root, values=[], m=600, divergence="logdet", M0=np.eye(6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            assert rows.solve(start, resume=path, max_passes=1).value == least
 
 
 def test_a_checkpoint_proves_nothing_about_other_rows(tmp_path):

@@ -1,4 +1,4 @@
-"""The state of a solve in a file, written whole after each step."""
+"""The state of a solve in a file, written whole after each pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Checkpoint", "State"]
 
 
 class State(NamedTuple):
-    """A factor of the matrix, and the value of every pass.
+    """A factor of the best matrix so far, and the value of every pass.
 
     Bounds are not stored: the rows may have changed, and a bound of other rows would prove nothing.
     """
@@ -24,7 +24,7 @@ class State(NamedTuple):
     values: list[float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Checkpoint:
     """A file, None for no checkpoints, and the facts by which the problem is known.
 
@@ -35,12 +35,15 @@ class Checkpoint:
         The number of rows.
     divergence : str
     M0 : array of shape (r, r)
+    best : (float, array of shape (r, r)) or None
+        The least value of the passes that were recorded, and the factor of its matrix.
     """
 
     path: Path | None
     m: int
     divergence: str
     M0: Array
+    best: tuple[float, Array] | None = None
 
     @classmethod
     def of(cls, path: Any, m: int, divergence: str, M0: Array) -> Checkpoint:
@@ -83,11 +86,23 @@ class Checkpoint:
             )
         return State(state["root"], state["values"].tolist())
 
-    def save(self, root: Array, values: list[float]) -> None:
-        """Store a state; a file that exists is replaced in one step, so it is whole at any time."""
+    def record(self, value: float, root: Array, values: list[float]) -> None:
+        """Store a pass at ``root root'``; a file that exists is replaced in one step, so it is always whole.
+
+        Parameters
+        ----------
+        value : float
+        root : array of shape (r, r)
+        values : list of float
+            Of all passes, this one included.
+        """
         if self.path is None:
             return
+        if self.best is None or value <= self.best[0]:
+            self.best = value, root
         new = self.path.with_name(self.path.name + ".new")
         with new.open("wb") as file:
-            np.savez(file, root=root, values=values, m=self.m, divergence=self.divergence, M0=self.M0)
+            np.savez(file, root=self.best[1], values=values, m=self.m, divergence=self.divergence, M0=self.M0)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(new, self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -61,6 +62,8 @@ class Objective:
     cost : array of shape (r, r)
     passes : list of (float, float)
         Value and bound of every pass so far.
+    record : callable, optional
+        Called after each pass with its value, the factor of its matrix, and the values of all passes.
     """
 
     divergence: Divergence
@@ -70,6 +73,7 @@ class Objective:
     crew: Crew
     cost: Array
     passes: list[tuple[float, float]] = field(default_factory=list)
+    record: Callable[[float, Array, list[float]], None] | None = None
 
     def with_cost(self, cost: Array) -> Objective:
         """Return the objective with another linear cost."""
@@ -91,6 +95,8 @@ class Objective:
         bound = sums.conjugate + self.divergence.dual_term(G + self.cost, 1.0, M)
         gradient = self.divergence.gradient(M) + G + self.cost
         self.passes.append((own + sums.penalty, bound))
+        if self.record is not None:
+            self.record(own + sums.penalty, root, self.values)
         return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
 
     @property

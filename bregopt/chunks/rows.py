@@ -143,7 +143,8 @@ class RowChunks:
         max_passes : int
             It is checked after each step, which may take several passes.
         resume : path, optional
-            File of a checkpoint, written after each step. If it exists the solve goes on from there.
+            File of a checkpoint, written after each pass. If it exists the solve goes on from there, with the
+            best matrix so far.
 
         Returns
         -------

@@ -22,7 +22,7 @@ _STEPS = 300  # of the sample's problem
 def sample_objective(objective: Objective, share: float, seed: int) -> Objective:
     """Return the objective of a random share of each chunk, in memory; weights sum to those of the whole."""
     chunks = objective.crew.map(sample_of, objective.chunks, share, seed, objective.penalty)
-    return replace(objective, chunks=tuple(chunks), crew=Crew(None), passes=[])
+    return replace(objective, chunks=tuple(chunks), crew=Crew(None), passes=[], record=None)
 
 
 def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Iterator[Point]:

@@ -73,7 +73,9 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     zero = np.zeros_like(space.M0)
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
     with closing(Crew(options.executor)) as crew:
-        objective = Objective(anchored(space.M0), kind.penalty, chunks, space.T, crew, zero)
+        objective = Objective(
+            anchored(space.M0), kind.penalty, chunks, space.T, crew, zero, record=checkpoint.record
+        )
         try:
             point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
         finally:
@@ -114,14 +116,12 @@ def _run(
     else:
         steps = sampled_newton(objective, sample, point)
     while objective.gap(point.value) > options.tol:
-        checkpoint.save(point.root, objective.values)
         if len(objective.passes) >= options.max_passes:
             return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
         better = next(steps, None)
         if better is None:
             return point, str(StopReason.STALLED)
         point = better
-    checkpoint.save(point.root, objective.values)
     return point, str(StopReason.CONVERGED)
 
 
