@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
@@ -52,6 +52,11 @@ class Crew:
     def workers(self) -> int:
         """The number of workers, at least one; Dask may change it at any time."""
         return max(1, _workers(self._current))
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the workers have the memory of this process, so that arguments are not copied."""
+        return isinstance(self._current, Serial | ThreadPoolExecutor)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Return the future of a call, for :meth:`result`.

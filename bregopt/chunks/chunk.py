@@ -15,7 +15,7 @@ from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["Chunk", "Sums", "release_buffers", "sample_of", "sums_of"]
+__all__ = ["Chunk", "Sums", "release_buffers", "sums_of"]
 
 _NONE = np.zeros((0, 0))
 _BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
@@ -57,40 +57,48 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Consecutive rows from number `start` on.
+    """Rows, with their numbers among all rows.
 
     Parameters
     ----------
     rows : Source
         Vectors, or pairs of `points`.
     points : Source or None
-    start : int
+    numbers : range or array of int
     bound, sense, gamma : Source or float
     """
 
     rows: Source
     points: Source | None
-    start: int
+    numbers: range | Array
     bound: Source | float
     sense: Source | float
     gamma: Source | float
 
     def part(self, start: int, stop: int) -> Chunk:
         """Return the rows from `start` to `stop`, relative to this chunk."""
-        bound, sense, gamma = (
+        columns = (
             column.part(start, stop) if isinstance(column, Source) else column
             for column in (self.bound, self.sense, self.gamma)
         )
-        return Chunk(self.rows.part(start, stop), self.points, self.start + start, bound, sense, gamma)
+        return Chunk(self.rows.part(start, stop), self.points, self.numbers[start:stop], *columns)
+
+    def take(self, chosen: Any) -> Chunk:
+        """Return some rows, in memory, by their places in this chunk."""
+        columns = (
+            source(column.read()[chosen]) if isinstance(column, Source) else column
+            for column in (self.bound, self.sense, self.gamma)
+        )
+        return Chunk(source(self.rows.read()[chosen]), self.points, np.array(self.numbers)[chosen], *columns)
 
     def blocks(self) -> Iterator[Chunk]:
         """Yield parts whose vectors fit in a processor's cache; files are opened once for all of them."""
         points = None if self.points is None else source(self.points.read())
-        bound, sense, gamma = (
+        columns = (
             source(column.read()) if isinstance(column, Source) else column
             for column in (self.bound, self.sense, self.gamma)
         )
-        whole = Chunk(source(self.rows.read()), points, self.start, bound, sense, gamma)
+        whole = Chunk(source(self.rows.read()), points, self.numbers, *columns)
         for start in range(0, len(self.rows), _BLOCK):
             yield whole.part(start, min(start + _BLOCK, len(self.rows)))
 
@@ -112,7 +120,8 @@ class Chunk:
         if outside.any():
             k = int(np.argmax(outside))
             raise ValueError(
-                f"row {self.start + k} is the pair {rows[k].tolist()}; expected points 0 to {len(points) - 1}"
+                f"row {self.numbers[k]} is the pair {rows[k].tolist()}; "
+                f"expected points 0 to {len(points) - 1}"
             )
         Z, other = (_buffer(name, (len(rows), points.shape[1])) for name in ("vectors", "products"))
         if points.dtype == Z.dtype:
@@ -149,7 +158,7 @@ class Chunk:
         """Raise a ValueError for the first row that is not good."""
         if not good.all():
             k = int(np.argmin(good))
-            raise ValueError(f"{name} of row {self.start + k} is {values[k]:g}; expected {expected}")
+            raise ValueError(f"{name} of row {self.numbers[k]} is {values[k]:g}; expected {expected}")
 
 
 def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
@@ -187,28 +196,6 @@ def _block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) ->
     _, D = bounds.meet(a, y, bounds.side(a, y))
     w = 1 / D
     return Sums(*first, _weighted_moment(Z, w), float(w.sum()))
-
-
-def sample_of(chunk: Chunk, share: float, seed: int, penalty: Penalty) -> Chunk:
-    """Return a random share of the rows, in memory, whose weights grow accordingly.
-
-    Raises
-    ------
-    ValueError
-        If a row is bad.
-    """
-    Z, bounds = chunk.vectors(), chunk.bounds(penalty)
-    sizes = np.abs(Z).sum(axis=1)
-    chunk.check(np.isfinite(sizes), sizes, "the vector", "finite coordinates")
-    count = min(len(Z), max(1, round(share * len(Z))))
-    chosen = np.sort(np.random.default_rng([seed, chunk.start]).choice(len(Z), count, replace=False))
-    lower = np.isfinite(bounds.lo[chosen])
-    columns = (
-        np.where(lower, bounds.lo[chosen], bounds.hi[chosen]),
-        np.where(lower, 1, -1),
-        bounds.gamma[chosen] * (len(Z) / count),
-    )
-    return Chunk(source(Z[chosen]), None, chunk.start, *map(source, columns))
 
 
 def release_buffers() -> None:

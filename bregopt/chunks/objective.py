@@ -10,9 +10,9 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.chunks.chunk import Chunk, Sums, sums_of
+from bregopt.chunks.chunk import Sums, sums_of
+from bregopt.chunks.passes import Passes
 from bregopt.divergences import Divergence
-from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
@@ -55,10 +55,8 @@ class Objective:
     divergence : Divergence
         Anchored at ``M0``.
     penalty : Penalty
-    chunks : tuple of Chunk
+    rows : Passes
     T : array of shape (d, r)
-    crew : Crew
-        Runs the chunks.
     cost : array of shape (r, r)
     passes : list of (float, float)
         Value and bound of every pass so far.
@@ -68,9 +66,8 @@ class Objective:
 
     divergence: Divergence
     penalty: Penalty
-    chunks: tuple[Chunk, ...]
+    rows: Passes
     T: Array
-    crew: Crew
     cost: Array
     passes: list[tuple[float, float]] = field(default_factory=list)
     record: Callable[[float, Array, list[float]], None] | None = None
@@ -87,7 +84,7 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        found = self.crew.map(sums_of, self.chunks, self.T @ root, self.penalty, curvature)
+        found = self.rows.map(sums_of, self.T @ root, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self._inward(sums.gradient)
         H = self._inward(sums.curvature) if curvature else sums.curvature

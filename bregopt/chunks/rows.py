@@ -101,7 +101,7 @@ class RowChunks:
     def chunks(self, points: Array | None = None) -> Iterator[Chunk]:
         """Yield the chunks; `points` are those of pairs that have none of their own."""
         own = self._points if points is None else source(points)
-        whole = Chunk(self._rows, own, 0, **self._columns)
+        whole = Chunk(self._rows, own, range(self.m), **self._columns)
         for start in range(0, self.m, self._size):
             yield whole.part(start, min(start + self._size, self.m))
 
@@ -135,7 +135,9 @@ class RowChunks:
             bit for bit, on machines of one kind. Arrays in memory are sent to other processes in each pass;
             files are not.
         sample : int, optional
-            Rows of the sample, which are held in memory; it takes the same share of every chunk.
+            Rows of the sample, about; they are held in memory. They are drawn in proportion to their weights,
+            the same share of each sense in each chunk. Where steps gain too little, as the sample does not
+            represent the rows, all rows give the curvature.
         seed : int
             Of the sample.
         tol : float

@@ -15,6 +15,7 @@ from bregopt.arrays import Array, positive_number
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
 from bregopt.chunks.objective import Objective, Point
+from bregopt.chunks.passes import ExecutorPasses
 from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
@@ -73,11 +74,12 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     zero = np.zeros_like(space.M0)
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
     with closing(Crew(options.executor)) as crew:
+        whole = ExecutorPasses(crew, chunks)
         objective = Objective(
-            anchored(space.M0), kind.penalty, chunks, space.T, crew, zero, record=checkpoint.record
+            anchored(space.M0), kind.penalty, whole, space.T, zero, record=checkpoint.record
         )
         try:
-            point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
+            point, stop = _run(objective, whole, options, checkpoint, _first_root(space))
         finally:
             release_buffers()
     solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
@@ -96,13 +98,13 @@ def _first_root(space: Space) -> Array:
 
 
 def _run(
-    objective: Objective, options: Options, checkpoint: Checkpoint, root: Array, m: int
+    objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, first: Array
 ) -> tuple[Point, str]:
     """Return the last point, and why it is the last."""
     resumed = checkpoint.load()
-    sample = None
-    if options.sample is not None and options.sample < m:
-        sample = sample_objective(objective, options.sample / m, options.seed)
+    root, sample = first, None
+    if options.sample is not None and options.sample < checkpoint.m:
+        sample = sample_objective(objective, whole, options.sample / checkpoint.m, options.seed)
     if resumed is not None:
         root = resumed.root
         objective.passes.extend((value, -np.inf) for value in resumed.values)
@@ -110,11 +112,7 @@ def _run(
         root = minimized(sample, root)
     point = objective.at(root, curvature=sample is None)
     assert point is not None
-    steps: Iterator[Point]
-    if sample is None:
-        steps = quasi_newton(objective, point)
-    else:
-        steps = sampled_newton(objective, sample, point)
+    steps = _steps(objective, sample, point, first)
     while objective.gap(point.value) > options.tol:
         if len(objective.passes) >= options.max_passes:
             return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
@@ -123,6 +121,17 @@ def _run(
             return point, str(StopReason.STALLED)
         point = better
     return point, str(StopReason.CONVERGED)
+
+
+def _steps(objective: Objective, sample: Objective | None, point: Point, first: Array) -> Iterator[Point]:
+    """Yield better points: by the sample as long as it gains, then by all rows, from the better start."""
+    last = point
+    if sample is not None:
+        for last in sampled_newton(objective, sample, point):
+            yield last
+        starts = (objective.at(root, curvature=True) for root in (last.root, first))
+        last = min((start for start in starts if start is not None), key=lambda start: start.value)
+    yield from quasi_newton(objective, last)
 
 
 def _solution(

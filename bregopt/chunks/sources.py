@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array, rectangular
 
 __all__ = ["Source", "opened", "source", "source_of"]
+
+
+class _FileRows(NamedTuple):
+    """Rows of an npy file, by their numbers."""
+
+    path: Path
+    numbers: range | Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +37,18 @@ class Source:
 
     def part(self, start: int, stop: int) -> Source:
         """Return the rows from `start` to `stop`, relative to this part."""
-        if isinstance(self.data, Path):
-            return Source(self.data, self.start + start, self.start + stop)
-        return Source(self.data[start:stop], 0, stop - start)
+        if isinstance(self.data, np.ndarray):
+            return source(self.data[start:stop])
+        return Source(self.data, self.start + start, self.start + stop)
+
+    def of_file(self, numbers: range | Array) -> Source:
+        """Return other rows of the whole file, which are read where they are used."""
+        return Source(_FileRows(self.data, numbers), 0, len(numbers))
+
+    @property
+    def path(self) -> Path | None:
+        """The npy file, None for an array."""
+        return self.data if isinstance(self.data, Path) else None
 
     def read(self) -> Any:
         """Return the rows as an array, a memory map for a file."""
@@ -63,6 +79,8 @@ def source(array: Array) -> Source:
 
 def opened(data: Any) -> Any:
     """Return an array, memory-mapped if `data` is the path of an npy file."""
+    if isinstance(data, _FileRows):
+        return np.asarray(opened(data.path)[data.numbers])
     return np.load(data, mmap_mode="r") if isinstance(data, Path) else data
 
 
