@@ -143,7 +143,7 @@ class Crew:
     def close(self) -> None:
         """Shut down a pool that was started here; the user's executor stays as it is."""
         if self._current is not self._given:
-            self._current.shutdown(wait=False, cancel_futures=True)
+            self._current.shutdown(wait=False)  # loky's has no other argument in common with Python's
 
     def _replace(self, error: BrokenExecutor) -> None:
         self.close()
