@@ -12,6 +12,7 @@ from typing import Any
 __all__ = ["Crew", "Serial", "failed"]
 
 _BREAKS = 3  # pools that break in a row, without an answer, before no other is started
+_POLL = 0.5  # seconds between two looks at the processes of a pool
 _AHEAD, _EACH = 64, 4  # tasks of `Crew.map` that are submitted and not done: at least, and for each worker
 # Of the process pools of Python and of loky; each is an attribute of the same name with an underscore.
 _SETTINGS = ("mp_context", "context", "initializer", "initargs", "max_tasks_per_child", "timeout", "env")
@@ -47,6 +48,7 @@ class Crew:
         self._error: BrokenExecutor | None = None  # of the last pool, if no other follows
         self._owners: dict[Future[Any], Executor] = {}
         self._breaks = self._submitted = 0
+        self._dead: set[int] = set()  # processes at the last look
 
     @property
     def workers(self) -> int:
@@ -92,10 +94,14 @@ class Crew:
             That of the call, or the one by which it was lost.
         """
         owner = self._owners.pop(future, None)
-        try:
-            error = future.exception()
-        except CancelledError:
-            raise CancelledError("the executor cancelled a task; was it shut down meanwhile?") from None
+        while True:
+            try:
+                error = future.exception(_POLL)
+                break
+            except TimeoutError:
+                self.watch()
+            except CancelledError:
+                raise CancelledError("the executor cancelled a task; was it shut down meanwhile?") from None
         if error is None:
             self._breaks = 0
             return future.result()
@@ -139,6 +145,17 @@ class Crew:
             for _, future in pending:
                 future.cancel()
                 self._owners.pop(future, None)
+
+    def watch(self) -> None:
+        """Break a process pool that waits in vain; to be called now and then while no task ends.
+
+        A process that dies while it sends a result leaves a part of it, and Python's pool waits for the rest
+        for ever. A pool that can notice a death breaks before the second look.
+        """
+        dead = _dead(self._current)
+        if dead & self._dead:
+            _end(self._current)
+        self._dead = dead
 
     def close(self) -> None:
         """Shut down a pool that was started here; the user's executor stays as it is."""
@@ -185,6 +202,20 @@ def _workers(executor: Any) -> int:
         return sum(executor._client.nthreads().values())
     known = getattr(executor, "num_workers", None) or getattr(executor, "_max_workers", None)
     return known if isinstance(known, int) else os.cpu_count() or 1
+
+
+def _dead(executor: Any) -> set[int]:
+    """Return the processes of a pool that ended with an error."""
+    processes = getattr(executor, "_processes", None) or {}
+    return {pid for pid, process in list(processes.items()) if process.exitcode not in (None, 0)}
+
+
+def _end(executor: Any) -> None:
+    """End all processes of a pool and what waits for their results: the pool then breaks with an error."""
+    for process in list(executor._processes.values()):
+        process.kill()
+    if executor._result_queue is not None:  # as it is after a shutdown
+        executor._result_queue._writer.close()
 
 
 def _renewed(executor: Any) -> Executor | None:

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import struct
 import time
 from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import current_process, get_all_start_methods, get_context
 
 import pytest
 
@@ -33,6 +34,18 @@ def square_once_killed(k, folder, killers):
     mark = folder / str(k)
     if k in killers and not mark.exists():
         mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return square(k)
+
+
+def square_once_cut(k, folder):
+    """End this process in the middle of a result."""
+    mark = folder / str(k)
+    if k in (0, 70) and not mark.exists():
+        mark.touch()
+        queue = current_process()._args[1]
+        queue._wlock.acquire()
+        os.write(queue._writer.fileno(), struct.pack("!i", 1_000) + b"a part")
         os.kill(os.getpid(), signal.SIGKILL)
     return square(k)
 
@@ -71,6 +84,12 @@ def test_lost_tasks_run_again_on_a_new_pool(tmp_path, killers):
         found = list(crew.map(square_once_killed, range(120), tmp_path, killers))
         assert found == [k * k for k in range(120)]
         assert list(crew.map(square, range(9))) == [k * k for k in range(9)]
+
+
+def test_a_worker_that_dies_while_it_sends_a_result(tmp_path):
+    # Python's pool waits for the rest of the result, and the other worker for the lock.
+    with pool() as given, closing(Crew(given)) as crew:
+        assert list(crew.map(square_once_cut, range(120), tmp_path)) == [k * k for k in range(120)]
 
 
 def test_the_new_pool_has_the_settings_of_the_old_one(tmp_path):

@@ -10,7 +10,7 @@ import time
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import current_process, get_all_start_methods, get_context
 
 import cvxpy as cp
 import engines
@@ -257,6 +257,28 @@ def test_a_worker_that_dies_once_gets_a_second_try(tmp_path):
     with pool() as processes:
         answers = bo.solve_many(problems, processes, chunk=3)
     assert digits(answers) == digits(bo.solve_many([nearest(5, k) for k in range(3)]))
+
+
+class Cut(bo.Problem):
+    """A problem whose worker dies while it sends the answer, the first time."""
+
+    def _solve(self, *arguments):
+        if not self.mark.exists():
+            self.mark.touch()
+            queue = current_process()._args[1]
+            queue._wlock.acquire()
+            os.write(queue._writer.fileno(), (1_000).to_bytes(4, "big") + b"a part")
+            os._exit(1)
+        return super()._solve(*arguments)
+
+
+def test_a_worker_that_dies_while_it_sends_an_answer(tmp_path):
+    problems = [nearest(5, k) for k in range(6)]
+    cut = Cut(problems[2].objective, problems[2].constraints)
+    cut.mark = tmp_path / "died"
+    with pool() as processes:
+        answers = bo.solve_many([*problems[:2], cut, *problems[3:]], processes)
+    assert digits(answers) == digits(bo.solve_many(problems))
 
 
 def test_a_pool_that_never_starts_is_the_outcome_of_all():

@@ -91,6 +91,8 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
                 batch = [waiting.popleft() for _ in range(size)]
                 pending[_submitted(crew, batch)] = batch
             done, _ = wait(pending, _POLL, FIRST_COMPLETED)
+            if not done:
+                crew.watch()
             for future in done:
                 batch, result = pending.pop(future), _found(crew, future)
                 if isinstance(result, Found):
