@@ -1,4 +1,4 @@
-"""Soft rows ``z_k' X z_k`` with bounds, held in chunks."""
+"""Rows ``z_k' X z_k`` with bounds, held in chunks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SENSES = {"<=": -1, ">=": 1}
 
 
 class RowChunks:
-    """Soft rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
+    """Rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
 
-    A row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the divergence
-    of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path of an npy
+    A soft row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the
+    divergence of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path of an npy
     file, or a memory map of one. Workers read files themselves, chunk by chunk in every pass.
 
     Parameters
@@ -35,7 +35,7 @@ class RowChunks:
     sense : {"<=", ">="} or array_like of int, shape (m,)
         In an array, -1 is "<=" and 1 is ">=".
     gamma : float or array_like of shape (m,)
-        Weights of the penalties, above 0.
+        Weights of the penalties, above 0; ``np.inf`` for hard rows.
     points : array_like of shape (n, d), optional
         The points of pairs. By default they are the rows of the factor of a ``LowRank`` ``X0``; the value of
         a row is then the squared distance ``X_ii + X_jj - 2 X_ij``.
@@ -105,6 +105,10 @@ class RowChunks:
         for start in range(0, self.m, self._size):
             yield whole.part(start, min(start + self._size, self.m))
 
+    def first_hard_row(self) -> int | None:
+        """Return the number of the first row with an infinite `gamma`; None if all rows are soft."""
+        return next((k for chunk in self.chunks() if (k := chunk.first_hard_row()) is not None), None)
+
     def solve(
         self,
         X0: Any,
@@ -117,12 +121,14 @@ class RowChunks:
         max_passes: int = 200,
         resume: Any = None,
     ) -> Solution:
-        """Minimize ``D(X, X0)`` plus the penalties of the rows.
+        """Minimize ``D(X, X0)`` plus the penalties of soft rows, subject to the hard rows.
 
         Every pass over the chunks gives objective, gradient, and a bound on the optimum by Lagrange's dual.
-        Multipliers never leave their chunk. L-BFGS with a preconditioner from second moments of the rows
-        takes 10 to 50 passes. With `sample`, each step solves the problem of a sample of the rows with the
-        gradient of all, which takes about 5 passes where the sample has many rows beyond their bounds.
+        Multipliers of soft rows never leave their chunk. L-BFGS with a preconditioner from second moments of
+        the rows takes 10 to 50 passes. With `sample`, each step solves the problem of a sample of the rows
+        with the gradient of all, which takes about 5 passes where the sample has many rows beyond their
+        bounds. With hard rows, each pass finds those that are broken the most. They are kept in memory while
+        they act, and a route of this package solves their problem.
 
         Parameters
         ----------
@@ -135,11 +141,12 @@ class RowChunks:
             bit for bit, on machines of one kind. Arrays in memory are sent to other processes in each pass;
             files are not.
         sample : int, optional
-            Rows of the sample, which are held in memory; it takes the same share of every chunk.
+            Rows of the sample, which are held in memory; it takes the same share of every chunk. With hard
+            rows there is none.
         seed : int
             Of the sample.
         tol : float
-            Relative duality gap.
+            Relative duality gap, and violation of hard rows relative to their bounds.
         max_passes : int
             It is checked after each step, which may take several passes.
         resume : path, optional
@@ -148,22 +155,27 @@ class RowChunks:
         Returns
         -------
         Solution
-            `iterations` counts the passes; `duals` is None, as the multipliers stay with the rows.
+            `iterations` counts the passes; `duals` is None, as the multipliers stay with the rows. If the
+            hard rows are infeasible, `stop_reason` has the numbers of rows that contradict each other.
 
         Raises
         ------
         TypeError, ValueError
             If an argument or a row is bad, or the checkpoint is of another problem.
+        InfeasibleRowError
+            If the vector of a hard row ``>= bound`` is zero.
 
         Warns
         -----
         ConvergenceWarning
-            If the gap is above `tol`.
+            If the gap or a violation is above `tol`.
 
         References
         ----------
         Kulis, Sustik, Dhillon (2009), eq. 22; for samples: Shamir, Srebro, Zhang (2014),
-        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML.
+        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML; for hard
+        rows beside soft ones: Lu, Freund, Nesterov (2018), Relatively Smooth Convex Optimization by
+        First-Order Methods, and Applications, SIAM J. Optim. 28.
         """
         from bregopt.chunks.solve import Options, solve  # it reads this module's chunks
 
