@@ -15,7 +15,7 @@ from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["Chunk", "Sums", "block_sums", "release_buffers", "sample_of", "sums_of"]
+__all__ = ["Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sample_of", "sums_of"]
 
 _NONE = np.zeros((0, 0))
 _BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
@@ -53,6 +53,28 @@ class Sums(NamedTuple):
             self.curvature + other.curvature,
             self.weight + other.weight,
         )
+
+
+class Batch(NamedTuple):
+    """The rows of a chunk as plain arrays.
+
+    Parameters
+    ----------
+    vectors : array of shape (k, d)
+        The vectors ``z_k``; for pairs, the differences of their points.
+    bound, sense, gamma : array of shape (k,)
+        As in :class:`bregopt.RowChunks`; `sense` is -1 for "<=" and 1 for ">=".
+    """
+
+    vectors: Array
+    bound: Array
+    sense: Array
+    gamma: Array
+
+    @property
+    def pairs(self) -> Array:
+        """Pairs of points with these differences, shape ``(k, 2, d)``; the second point is zero."""
+        return np.stack([self.vectors, np.zeros_like(self.vectors)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +160,20 @@ class Chunk:
         lower = sense > 0
         lo, hi = np.where(lower, bound, -np.inf), np.where(lower, np.inf, bound)
         return Bounds(lo, hi, np.where(gamma < np.inf, int(penalty), int(Penalty.HARD)), gamma)
+
+    def batch(self) -> Batch:
+        """Return the rows as plain arrays.
+
+        Raises
+        ------
+        ValueError
+            If a row is bad.
+        """
+        Z, bounds = self.vectors().copy(), self.bounds(Penalty.HINGE)
+        sizes = np.abs(Z).sum(axis=1)
+        self.check(np.isfinite(sizes), sizes, "the vector", "finite coordinates")
+        lower = np.isfinite(bounds.lo)
+        return Batch(Z, np.where(lower, bounds.lo, bounds.hi), np.where(lower, 1.0, -1.0), bounds.gamma)
 
     def first_hard_row(self) -> int | None:
         """Return the number of the first row of infinite weight, None if there is none."""

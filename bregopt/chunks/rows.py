@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.chunks.chunk import Chunk
+from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, source, source_of
 from bregopt.routes.solution import Solution
 
@@ -23,8 +24,8 @@ class RowChunks:
     """Rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
 
     A soft row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the
-    divergence of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path of an npy
-    file, or a memory map of one. Workers read files themselves, chunk by chunk in every pass.
+    divergence of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path
+    of an npy file, or a memory map of one. Workers read files themselves, chunk by chunk in every pass.
 
     Parameters
     ----------
@@ -69,9 +70,7 @@ class RowChunks:
             raise ValueError(f"rows has shape {array.shape} and dtype {array.dtype}; expected {expected}")
         if points is not None and not self.pairs:
             raise TypeError(f"points is given, but rows has dtype {array.dtype}; expected pairs of integers")
-        self._points = None if points is None else source_of(points, "points")
-        if self._points is not None and self._points.read().ndim != 2:
-            raise ValueError(f"points has shape {self._points.read().shape}; expected (n, d)")
+        self._points = None if points is None else _points_of(points)
         if isinstance(sense, str) and not sense.endswith(".npy"):
             if sense not in _SENSES:
                 raise ValueError(f"sense is {sense!r}; expected '<=', '>=' or an array of -1 and 1")
@@ -104,6 +103,50 @@ class RowChunks:
         whole = Chunk(self._rows, own, 0, **self._columns)
         for start in range(0, self.m, self._size):
             yield whole.part(start, min(start + self._size, self.m))
+
+    def with_points(self, points: Any) -> RowChunks:
+        """Return the same pairs, of the given points.
+
+        Parameters
+        ----------
+        points : array_like of shape (n, d)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are vectors, or pairs that have points already, or if `points` is bad.
+        """
+        if not self.pairs or self._points is not None:
+            own = "are vectors" if not self.pairs else "have points of their own"
+            raise ValueError(f"the rows {own}; expected pairs of integers without points")
+        rows = copy(self)
+        rows._points = _points_of(points)
+        return rows
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the rows as plain arrays, chunk by chunk: for on-line learners and programs of your own.
+
+        Yields
+        ------
+        Batch
+            Its arrays are new.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are pairs without points, or a row is bad.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bregopt as bo
+        >>> rows = bo.RowChunks([[0, 1], [0, 2]], 1.0, "<=", 1.0, points=np.eye(3), chunk=1)
+        >>> [batch.vectors.tolist() for batch in rows.batches()]
+        [[[1.0, -1.0, 0.0]], [[1.0, 0.0, -1.0]]]
+        """
+        if self.dimension is None:
+            raise TypeError("the rows are pairs without points; give RowChunks(points=)")
+        return (chunk.batch() for chunk in self.chunks())
 
     def first_hard_row(self) -> int | None:
         """Return the number of the first row with an infinite `gamma`; None if all rows are soft."""
@@ -173,8 +216,8 @@ class RowChunks:
         References
         ----------
         Kulis, Sustik, Dhillon (2009), eq. 22; for samples: Shamir, Srebro, Zhang (2014),
-        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML; for hard
-        rows beside soft ones: Lu, Freund, Nesterov (2018), Relatively Smooth Convex Optimization by
+        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML; for
+        hard rows beside soft ones: Lu, Freund, Nesterov (2018), Relatively Smooth Convex Optimization by
         First-Order Methods, and Applications, SIAM J. Optim. 28.
         """
         from bregopt.chunks.solve import Options, solve  # it reads this module's chunks
@@ -195,3 +238,10 @@ class RowChunks:
         if shape != (self.m,):
             raise ValueError(f"{name} has shape {shape}; expected ({self.m},), one value a row")
         return column
+
+
+def _points_of(value: Any) -> Source:
+    points = source_of(value, "points")
+    if points.read().ndim != 2:
+        raise ValueError(f"points has shape {points.read().shape}; expected (n, d)")
+    return points
