@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from copy import copy
@@ -13,6 +14,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, source, source_of
+from bregopt.chunks.stores import is_dask, parquet_columns
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
@@ -25,7 +27,8 @@ class RowChunks:
 
     A soft row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the
     divergence of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path
-    of an npy file, or a memory map of one. Workers read files themselves, chunk by chunk in every pass.
+    of an npy file, a memory map of one, or a Dask array. Workers read files, and compute Dask's chunks,
+    themselves in every pass.
 
     Parameters
     ----------
@@ -62,14 +65,14 @@ class RowChunks:
         self, rows: Any, bound: Any, sense: Any, gamma: Any, *, points: Any = None, chunk: int = 50_000
     ) -> None:
         self._rows = source_of(rows, "rows")
-        array = self._rows.read()
+        shape, dtype = self._rows.shape, self._rows.dtype
         self.m = len(self._rows)
-        self.pairs = array.dtype.kind in "iu"
-        if array.ndim != 2 or (self.pairs and array.shape[1] != 2):
+        self.pairs = dtype.kind in "iu"
+        if len(shape) != 2 or (self.pairs and shape[1] != 2):
             expected = "(m, 2), pairs of points" if self.pairs else "(m, d)"
-            raise ValueError(f"rows has shape {array.shape} and dtype {array.dtype}; expected {expected}")
+            raise ValueError(f"rows has shape {shape} and dtype {dtype}; expected {expected}")
         if points is not None and not self.pairs:
-            raise TypeError(f"points is given, but rows has dtype {array.dtype}; expected pairs of integers")
+            raise TypeError(f"points is given, but rows has dtype {dtype}; expected pairs of integers")
         self._points = None if points is None else _points_of(points)
         if isinstance(sense, str) and not sense.endswith(".npy"):
             if sense not in _SENSES:
@@ -85,6 +88,34 @@ class RowChunks:
             raise ValueError(f"chunk is {chunk}; expected at least 1 row")
         self._size = int(chunk)
 
+    @classmethod
+    def from_parquet(cls, path: Any, *, points: Any = None, chunk: int = 50_000) -> RowChunks:
+        """Return the rows of a Parquet file.
+
+        A chunk reads the row groups that have its rows, so row groups of about the size of a chunk are best.
+
+        Parameters
+        ----------
+        path : str or path
+            A file with the columns ``i`` and ``j`` of integers, or ``z_0``, ``z_1``, ... of the coordinates,
+            and ``bound``, ``sense`` (-1 and 1) and ``gamma``. It has no others.
+        points : array_like of shape (n, d), optional
+            As for the class.
+        chunk : int, default 50000
+            Rows of a chunk.
+
+        Raises
+        ------
+        ImportError
+            Without pyarrow, which ``pip install 'bregopt[parquet]'`` installs.
+        TypeError, ValueError
+            If it is no such file, or the arguments are bad.
+        """
+        columns = parquet_columns(path)
+        if columns["rows"].names == ("i", "j") and columns["rows"].dtype.kind not in "iu":
+            raise TypeError(f"columns i and j of {path} have type {columns['rows'].dtype}; expected integers")
+        return cls(**columns, points=points, chunk=chunk)
+
     def __len__(self) -> int:
         return self.m
 
@@ -95,7 +126,7 @@ class RowChunks:
     def dimension(self) -> int | None:
         """The length of ``z_k``; None for pairs without points."""
         source = self._points if self.pairs else self._rows
-        return None if source is None else int(source.read().shape[1])
+        return None if source is None else source.shape[1]
 
     def chunks(self, points: Array | None = None) -> Iterator[Chunk]:
         """Yield the chunks; `points` are those of pairs that have none of their own."""
@@ -226,7 +257,8 @@ class RowChunks:
 
     def _column(self, value: Any, name: str) -> Source | float:
         """Return a number for all rows, or one a row."""
-        if np.ndim(value) == 0 and not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        stored = isinstance(value, str | os.PathLike) or is_dask(value)
+        if not stored and np.ndim(value) == 0:
             number = np.asarray(value)
             if number.dtype.kind not in "iuf":
                 raise TypeError(
@@ -234,7 +266,7 @@ class RowChunks:
                 )
             return float(number)
         column = source_of(value, name)
-        shape = column.read().shape
+        shape = column.shape
         if shape != (self.m,):
             raise ValueError(f"{name} has shape {shape}; expected ({self.m},), one value a row")
         return column
@@ -242,6 +274,6 @@ class RowChunks:
 
 def _points_of(value: Any) -> Source:
     points = source_of(value, "points")
-    if points.read().ndim != 2:
-        raise ValueError(f"points has shape {points.read().shape}; expected (n, d)")
+    if len(points.shape) != 2:
+        raise ValueError(f"points has shape {points.shape}; expected (n, d)")
     return points
