@@ -15,7 +15,7 @@ from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["Chunk", "Sums", "release_buffers", "sums_of"]
+__all__ = ["Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sums_of"]
 
 _NONE = np.zeros((0, 0))
 _BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
@@ -53,6 +53,28 @@ class Sums(NamedTuple):
             self.curvature + other.curvature,
             self.weight + other.weight,
         )
+
+
+class Batch(NamedTuple):
+    """The rows of a chunk as plain arrays.
+
+    Parameters
+    ----------
+    vectors : array of shape (k, d)
+        The vectors ``z_k``; for pairs, the differences of their points.
+    bound, sense, gamma : array of shape (k,)
+        As in :class:`bregopt.RowChunks`; `sense` is -1 for "<=" and 1 for ">=".
+    """
+
+    vectors: Array
+    bound: Array
+    sense: Array
+    gamma: Array
+
+    @property
+    def pairs(self) -> Array:
+        """Pairs of points with these differences, shape ``(k, 2, d)``; the second point is zero."""
+        return np.stack([self.vectors, np.zeros_like(self.vectors)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,20 +155,41 @@ class Chunk:
         return Z
 
     def bounds(self, penalty: Penalty) -> Bounds:
-        """Return the bounds with a penalty.
+        """Return the bounds with a penalty; rows of infinite weight are hard.
 
         Raises
         ------
         ValueError
-            If a bound or a weight is not positive and finite, or a sense neither -1 nor 1.
+            If a bound is not positive and finite, a weight not positive, or a sense neither -1 nor 1.
         """
         bound, sense, gamma = (self._column(name) for name in ("bound", "sense", "gamma"))
         self.check((bound > 0) & (bound < np.inf), bound, "bound", "a number above 0")
-        self.check((gamma > 0) & (gamma < np.inf), gamma, "gamma", "a number above 0")
+        self.check(gamma > 0, gamma, "gamma", "a number above 0, or np.inf for a hard row")
         self.check(np.abs(sense) == 1, sense, "sense", '-1 ("<=") or 1 (">=")')
         lower = sense > 0
         lo, hi = np.where(lower, bound, -np.inf), np.where(lower, np.inf, bound)
-        return Bounds(lo, hi, np.full(len(bound), int(penalty)), gamma)
+        return Bounds(lo, hi, np.where(gamma < np.inf, int(penalty), int(Penalty.HARD)), gamma)
+
+    def batch(self) -> Batch:
+        """Return the rows as plain arrays.
+
+        Raises
+        ------
+        ValueError
+            If a row is bad.
+        """
+        Z, bounds = self.vectors().copy(), self.bounds(Penalty.HINGE)
+        sizes = np.abs(Z).sum(axis=1)
+        self.check(np.isfinite(sizes), sizes, "the vector", "finite coordinates")
+        lower = np.isfinite(bounds.lo)
+        return Batch(Z, np.where(lower, bounds.lo, bounds.hi), np.where(lower, 1.0, -1.0), bounds.gamma)
+
+    def first_hard_row(self) -> int | None:
+        """Return the number of the first row of infinite weight, None if there is none."""
+        if not isinstance(self.gamma, Source):
+            return int(self.numbers[0]) if self.gamma == np.inf else None
+        hard = np.flatnonzero(np.isposinf(self._column("gamma")))
+        return int(self.numbers[hard[0]]) if len(hard) else None
 
     def _column(self, name: str) -> Array:
         value = getattr(self, name)
@@ -178,10 +221,11 @@ def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sum
         If a row is bad.
     """
     with threads_for(1):
-        return reduce(Sums.plus, (_block_sums(block, root, penalty, curvature) for block in chunk.blocks()))
+        return reduce(Sums.plus, (block_sums(block, root, penalty, curvature) for block in chunk.blocks()))
 
 
-def _block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
+def block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
+    """Return the sums over the soft rows of one block."""
     Z, bounds = block.vectors(), block.bounds(penalty)
     R = np.matmul(Z, root, out=_buffer("products", (len(Z), root.shape[1])))
     a = np.einsum("ij,ij->i", R, R)
@@ -193,7 +237,7 @@ def _block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) ->
     first = float(paid.sum()), float(bounds.conjugate(y).sum()), _weighted_moment(Z, -y)
     if not curvature:
         return Sums(*first, _NONE, 0.0)
-    _, D = bounds.meet(a, y, bounds.side(a, y))
+    _, D = bounds.meet(a, y, np.where(bounds.hard, 0.0, bounds.side(a, y)))
     w = 1 / D
     return Sums(*first, _weighted_moment(Z, w), float(w.sum()))
 

@@ -53,7 +53,8 @@ class Objective:
     Parameters
     ----------
     divergence : Divergence
-        Anchored at ``M0``.
+        Anchored at `M0`.
+    M0 : array of shape (r, r)
     penalty : Penalty
     rows : Passes
     T : array of shape (d, r)
@@ -65,6 +66,7 @@ class Objective:
     """
 
     divergence: Divergence
+    M0: Array
     penalty: Penalty
     rows: Passes
     T: Array
@@ -86,8 +88,8 @@ class Objective:
             return None
         found = self.rows.map(sums_of, self.T @ root, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
-        G = self._inward(sums.gradient)
-        H = self._inward(sums.curvature) if curvature else sums.curvature
+        G = self.inward(sums.gradient)
+        H = self.inward(sums.curvature) if curvature else sums.curvature
         own = self.divergence.value(M) + float(np.vdot(self.cost, M))
         bound = sums.conjugate + self.divergence.dual_term(G + self.cost, 1.0, M)
         gradient = self.divergence.gradient(M) + G + self.cost
@@ -110,12 +112,15 @@ class Objective:
         """Return the certified relative gap of a value."""
         return self.relative_gap(value, self.best_bound)
 
-    def relative_gap(self, value: float, bound: float) -> float:
-        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it."""
-        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
-        return abs(value - bound) / size if np.isfinite(bound) else np.inf
+    def relative_gap(self, value: float, bound: float, loss: float = 0.0) -> float:
+        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it.
 
-    def _inward(self, moment: Array) -> Array:
+        `loss` is the cost of violations, of hard rows at their multipliers.
+        """
+        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
+        return (abs(value - bound) + loss) / size if np.isfinite(bound) else np.inf
+
+    def inward(self, moment: Array) -> Array:
         """Return ``T' moment T``, made exactly symmetric."""
         G = self.T.T @ moment @ self.T
         symmetric: Array = (G + G.T) / 2
