@@ -87,7 +87,8 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
+        L = _triangular(self.T @ root)
+        found = mapped(self.executor, sums_of, self.chunks, L, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self._inward(sums.gradient)
         H = self._inward(sums.curvature) if curvature else sums.curvature
@@ -121,6 +122,14 @@ class Objective:
         G = self.T.T @ moment @ self.T
         symmetric: Array = (G + G.T) / 2
         return symmetric
+
+
+def _triangular(root: Array) -> Array:
+    """Return the square lower triangular ``L`` with ``L L' = root root'``, stored by columns."""
+    R: Any = np.linalg.qr(root.T, mode="r")
+    L = np.zeros((len(root), len(root)), order="F")
+    L[:, : len(R)] = R.T
+    return L
 
 
 def mapped(
