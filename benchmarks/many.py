@@ -2,6 +2,7 @@
 
     python benchmarks/many.py executors [--count 60] [--order 100] [--rounds 7]
     python benchmarks/many.py chains [--count 64] [--order 60]
+    python benchmarks/many.py rows [options of many_rows.py]
 
 Each executor runs in a process of its own; those that are not installed are left out. The overhead is the
 time from ``submit`` to the result of a task with one problem, less the time in the worker: the median of
@@ -33,6 +34,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+import many_rows
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
@@ -285,6 +287,9 @@ PARTS = {"executors": (executors, 60, 100), "chains": (chains, 64, 60)}
 
 def main():
     """Measure a part, print and save its table."""
+    if sys.argv[1:2] == ["rows"]:
+        many_rows.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--count", type=int, help="number of problems")

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dtrmm
 
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source, source
@@ -18,7 +19,7 @@ from bregopt.threads import threads_for
 __all__ = ["Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sums_of"]
 
 _NONE = np.zeros((0, 0))
-_BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
+_BLOCK = 3_000  # rows; blocks of 1,000 take 1.3 times as long at d = 50, and 20,000 1.2 times
 _kept = threading.local()  # the buffers of this worker, by name
 
 
@@ -210,7 +211,7 @@ def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sum
     Parameters
     ----------
     chunk : Chunk
-    root : array of shape (d, r)
+    root : array of shape (d, d), lower triangular, stored by columns
     penalty : Penalty
     curvature : bool
         Whether to sum second derivatives, too.
@@ -227,7 +228,9 @@ def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sum
 def block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
     """Return the sums over the soft rows of one block."""
     Z, bounds = block.vectors(), block.bounds(penalty)
-    R = np.matmul(Z, root, out=_buffer("products", (len(Z), root.shape[1])))
+    R = _buffer("products", Z.shape)
+    np.copyto(R, Z)
+    dtrmm(1.0, root, R.T, lower=1, trans_a=1, overwrite_b=1)  # R = Z root, in half of the flops
     a = np.einsum("ij,ij->i", R, R)
     block.check(np.isfinite(a), a, "the value", "finite vectors")
     paid = bounds.penalty(a)
@@ -248,9 +251,14 @@ def release_buffers() -> None:
 
 
 def _weighted_moment(Z: Array, weights: Array) -> Array:
-    """Return the sum of ``weights_k z_k z_k'``."""
-    scaled = np.multiply(Z, weights[:, None], out=_buffer("products", Z.shape))
-    moment: Array = Z.T @ scaled
+    """Return the sum of ``weights_k z_k z_k'``, by symmetric products of the rows of each sign."""
+    moment = np.zeros((Z.shape[1], Z.shape[1]))
+    for sign in (-1, 1):
+        rows = np.flatnonzero(sign * weights > 0)
+        scaled = _buffer("products", (len(rows), Z.shape[1]))
+        np.take(Z, rows, axis=0, out=scaled, mode="clip")  # other modes buffer the output
+        scaled *= np.sqrt(sign * weights[rows])[:, None]
+        moment += sign * (scaled.T @ scaled)  # NumPy takes a product with its own transpose as symmetric
     return moment
 
 

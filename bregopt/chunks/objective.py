@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from bregopt.divergences import Divergence
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
-__all__ = ["Objective", "Point"]
+__all__ = ["Objective", "Point", "triangular"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        found = self.rows.map(sums_of, self.T @ root, self.penalty, curvature)
+        found = self.rows.map(sums_of, triangular(self.T @ root), self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self.inward(sums.gradient)
         H = self.inward(sums.curvature) if curvature else sums.curvature
@@ -125,3 +126,11 @@ class Objective:
         G = self.T.T @ moment @ self.T
         symmetric: Array = (G + G.T) / 2
         return symmetric
+
+
+def triangular(root: Array) -> Array:
+    """Return the square lower triangular ``L`` with ``L L' = root root'``, stored by columns."""
+    R: Any = np.linalg.qr(root.T, mode="r")
+    L = np.zeros((len(root), len(root)), order="F")
+    L[:, : len(R)] = R.T
+    return L

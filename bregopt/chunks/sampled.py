@@ -48,7 +48,7 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
         curve = curve_of(objective, point)
         new = line_search(objective, point, curve, curve.exponent_to(root), curvature=False)
         if new is None:  # the curve to the minimizer may begin upwards; the segment never does
-            exponent = descent_along(curve, point.gradient, root @ root.T - point.M)
+            exponent = descent_along(curve, root @ root.T - point.M)
             new = line_search(objective, point, curve, exponent, curvature=False)
         if new is None:
             return

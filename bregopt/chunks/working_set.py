@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array
-from bregopt.chunks.objective import Objective
+from bregopt.chunks.objective import Objective, triangular
 from bregopt.chunks.screening import HardRows, Screened, screened
 from bregopt.linalg import root_of
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
@@ -155,7 +155,7 @@ def _iterate(objective: Objective, root: Array, kept: HardRows, y: Array, most: 
     M = root @ root.T
     found = objective.rows.map(
         screened,
-        objective.T @ root,
+        triangular(objective.T @ root),
         objective.penalty,
         objective.T,
         most,
