@@ -7,7 +7,7 @@ import importlib as _importlib
 import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from bregopt.chunks import RowChunks
+from bregopt.chunks import RowChunks, TripletChunks
 from bregopt.crosscheck import CrossCheck, cross_check
 from bregopt.errors import (
     ConvergenceWarning,
@@ -92,6 +92,7 @@ __all__ = [
     "Solution",
     "Solutions",
     "SolverError",
+    "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
     "abs",
