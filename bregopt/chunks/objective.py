@@ -18,7 +18,7 @@ from bregopt.divergences import Divergence
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
-__all__ = ["Objective", "Point", "mapped"]
+__all__ = ["Objective", "Point", "mapped", "triangular"]
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        L = _triangular(self.T @ root)
+        L = triangular(self.T @ root)
         found = mapped(self.executor, sums_of, self.chunks, L, self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
         G = self._inward(sums.gradient)
@@ -124,7 +124,7 @@ class Objective:
         return symmetric
 
 
-def _triangular(root: Array) -> Array:
+def triangular(root: Array) -> Array:
     """Return the square lower triangular ``L`` with ``L L' = root root'``, stored by columns."""
     R: Any = np.linalg.qr(root.T, mode="r")
     L = np.zeros((len(root), len(root)), order="F")
