@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 
 import bregopt as bo
+from bregopt.chunks.chunk import sums_of
+from bregopt.chunks.objective import triangular
+from bregopt.divergences import DIVERGENCES as DIVERGENCE_CLASSES
 
 DIVERGENCES = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}
 
@@ -85,6 +88,28 @@ def test_vectors_with_a_dense_start(name):
     assert sol.status == "optimal"
     assert overlap(sol, other)
     assert np.allclose(sol.X, other.X, atol=1e-3 * np.abs(other.X).max())
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.parametrize("rank", [3, 5])
+def test_the_sums_of_a_pass_are_those_over_all_rows(name, rank):
+    rng = np.random.default_rng(rank)
+    Z, root = rng.normal(size=(40, 5)), rng.normal(size=(5, rank))
+    bound, sense, gamma = rng.uniform(0.5, 9, 40), rng.choice([-1, 1], 40), rng.uniform(0.1, 2, 40)
+    (chunk,) = bo.RowChunks(Z, bound, sense, gamma).chunks()
+    found = sums_of(chunk, triangular(root), DIVERGENCE_CLASSES[name].penalty, curvature=True)
+    a = np.sum((Z @ root) ** 2, axis=1)
+    paid = sense * (bound - a) > 0
+    if name == "logdet":
+        value, first, second = a / bound - np.log(a / bound) - 1, 1 / bound - 1 / a, 1 / a**2
+    else:
+        value, first, second = a * np.log(a / bound) - a + bound, np.log(a / bound), 1 / a
+    value, first, second = (np.where(paid, gamma * of, 0.0) for of in (value, first, second))
+    assert 0 < paid.sum() < 40
+    assert found.penalty == pytest.approx(value.sum())
+    assert np.allclose(found.gradient, (Z.T * first) @ Z)
+    assert np.allclose(found.curvature, (Z.T * second) @ Z)
+    assert found.weight == pytest.approx(second.sum())
 
 
 def test_closed_form_of_one_row():
