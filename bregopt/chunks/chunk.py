@@ -222,15 +222,23 @@ def block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> 
     a = np.einsum("ij,ij->i", R, R)
     block.check(np.isfinite(a), a, "the value", "finite vectors")
     paid = bounds.penalty(a)
-    y = bounds.response(a)
+    y = _hinge_response(bounds, a) if penalty is Penalty.HINGE else bounds.response(a)
     inside = (paid < np.inf) & np.isfinite(y)
     block.check(inside, a, "the value", "one above 0: its vector is zero, so drop the row")
     first = float(paid.sum()), float(bounds.conjugate(y).sum()), _weighted_moment(Z, -y)
     if not curvature:
         return Sums(*first, _NONE, 0.0)
+    if penalty is Penalty.HINGE:
+        return Sums(*first, np.zeros_like(first[2]), 0.0)
     _, D = bounds.meet(a, y, np.where(bounds.hard, 0.0, bounds.side(a, y)))
     w = 1 / D
     return Sums(*first, _weighted_moment(Z, w), float(w.sum()))
+
+
+def _hinge_response(bounds: Bounds, a: Array) -> Array:
+    """Return the multipliers of hinges, zero at the kink; of hard rows zero."""
+    side = np.where(a < bounds.lo, 1.0, 0.0) - (a > bounds.hi)
+    return np.where(bounds.hard, 0.0, side * np.where(bounds.hard, 0.0, bounds.gamma))
 
 
 def sample_of(chunk: Chunk, share: float, seed: int, penalty: Penalty) -> Chunk:

@@ -20,7 +20,7 @@ from bregopt.chunks.space import Space, divergence_class, space_of
 from bregopt.chunks.working_set import Contradiction, Iterate, rounds
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.linalg import root_of
-from bregopt.program import StopReason
+from bregopt.program import Penalty, StopReason
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -71,12 +71,15 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
     zero = np.zeros_like(space.M0)
-    objective = Objective(anchored(space.M0), space.M0, kind.penalty, chunks, space.T, options.executor, zero)
+    penalty = Penalty.HINGE if rows.hinge else kind.penalty
+    objective = Objective(anchored(space.M0), space.M0, penalty, chunks, space.T, options.executor, zero)
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
     hard = rows.first_hard_row()
-    if hard is not None and options.sample is not None:
-        raise ValueError(f"sample is {options.sample}, and row {hard} is hard; expected None with hard rows")
-    run: Any = _run if hard is None else _run_hard
+    smooth = hard is None and not rows.hinge
+    if not smooth and options.sample is not None:
+        reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
+        raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
+    run: Any = _run if smooth else _run_by_rounds
     try:
         point, stop = run(objective, options, checkpoint, _first_root(space), rows.m)
         solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
@@ -131,10 +134,10 @@ def _run(
     return point, str(StopReason.CONVERGED)
 
 
-def _run_hard(
+def _run_by_rounds(
     objective: Objective, options: Options, checkpoint: Checkpoint, root: Array, m: int
 ) -> tuple[Iterate, str]:
-    """Return the best iterate of a problem with hard rows, and why no better one follows."""
+    """Return the best iterate of a problem with hard rows or hinges, and why no better one follows."""
     resumed = checkpoint.load()
     if resumed is not None:
         root = resumed.root
