@@ -15,6 +15,7 @@ exact. The kept ones are those at their bounds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -26,6 +27,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, Array
 from bregopt.chunks.objective import Objective, mapped
 from bregopt.chunks.screening import KeptRows, Screened, screened
+from bregopt.errors import SolverError
 from bregopt.linalg import root_of
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
 from bregopt.program.rows import DenseRows, RankOne
@@ -34,6 +36,8 @@ from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Contradiction", "Iterate", "rounds"]
+
+_log = logging.getLogger(__name__)
 
 _PER_ORDER = 20  # new rows of a round, in units of the order of the matrix
 _NEAR = 1e-3  # a resumed solve first keeps the rows within this fraction of their bounds
@@ -133,10 +137,14 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         least = min(least, at.distance)
         if waited > (_PATIENCE if c else 1):
             return
-        solution = _solved(objective, base, c, kept, tol)
-        while solution.status in _UNBOUNDED:  # the linear term outweighs the divergence
-            c = max(_GROWTH * c, _first_factor(objective, base), 1.0)
+        try:
             solution = _solved(objective, base, c, kept, tol)
+            while solution.status in _UNBOUNDED:  # the linear term outweighs the divergence
+                c = max(_GROWTH * c, _first_factor(objective, base), 1.0)
+                solution = _solved(objective, base, c, kept, tol)
+        except SolverError as error:  # the iterates so far stand
+            _log.warning("the problem of %d kept rows has no answer: %s", len(kept.number), error)
+            return
         y = solution.duals[: len(kept.number)]
         if solution.X is None:
             raise Contradiction(solution, kept.number[y != 0])
