@@ -13,11 +13,12 @@ import numpy as np
 from bregopt.arrays import Array, positive_number
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
+from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
-from bregopt.chunks.working_set import Contradiction, Iterate, rounds
+from bregopt.chunks.working_set import Contradiction, rounds
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.linalg import root_of
 from bregopt.program import Penalty, StopReason

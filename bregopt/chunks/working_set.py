@@ -17,85 +17,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, reduce
-from typing import Any
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array
+from bregopt.chunks.iterate import Iterate
+from bregopt.chunks.kept_problem import solved
 from bregopt.chunks.objective import Objective, mapped
 from bregopt.chunks.screening import KeptRows, Screened, screened
 from bregopt.errors import SolverError
 from bregopt.linalg import root_of
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, RankOne
-from bregopt.routes import routing
-from bregopt.routes.options import tuning
+from bregopt.program import Penalty
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Contradiction", "Iterate", "rounds"]
+__all__ = ["Contradiction", "rounds"]
 
 _log = logging.getLogger(__name__)
 
 _PER_ORDER = 20  # new rows of a round, in units of the order of the matrix
 _NEAR = 1e-3  # a resumed solve first keeps the rows within this fraction of their bounds
 _IDLE = 1e-6  # rows with multipliers below this fraction of the largest are dropped
-_OWN_TOL = 0.05  # tolerance of a round's problem, relative to that of the whole
 _MARGIN, _LEAST_CHANGE = 1.2, 0.25  # of the factor c: over the measured one, and from step to step
 _REJECTED = 4.0  # a step is repeated with a larger c where the measured one is this multiple of it
 _ROUND_OFF = 1e-11  # of the penalties, relative: model terms below it measure nothing
 _GROWTH = 4.0  # of c, where a round's problem is unbounded
 _UNBOUNDED = (Status.UNBOUNDED, Status.UNBOUNDED_INACCURATE)
-_FORMED = 6_000  # entries of X up to which a round's system is formed: order 109, 288 MB
 _PATIENCE = 12  # passes without progress
-
-
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """A matrix and the results of a pass there.
-
-    Parameters
-    ----------
-    root, M : array of shape (r, r)
-        ``M = root root'``.
-    value, penalty : float
-        The objective, and the part of it that soft rows pay.
-    conjugate : float
-        The terms of the soft rows in the dual function.
-    bound : float
-        The lower bound on the optimum that the multipliers prove.
-    loss : float
-        The cost of the violations of kept rows, at their multipliers.
-    gap, violation : float
-        The certified relative gap with that cost, and the largest violation relative to the bound of its row.
-    gradient, curvature : array of shape (r, r)
-        Of the penalties.
-    weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
-    broken : KeptRows
-        The rows to keep.
-    """
-
-    root: Array
-    M: Array
-    value: float
-    penalty: float
-    conjugate: float
-    bound: float
-    loss: float
-    gap: float
-    violation: float
-    gradient: Array
-    curvature: Array
-    weight: float
-    broken: KeptRows
-
-    @property
-    def distance(self) -> float:
-        """The larger of gap and violation."""
-        return max(self.gap, self.violation)
 
 
 class Contradiction(Exception):  # noqa: N818
@@ -138,16 +87,16 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         if waited > (_PATIENCE if c else 1):
             return
         try:
-            solution = _solved(objective, base, c, kept, tol)
+            solution = solved(objective, base, c, kept, tol)
             while solution.status in _UNBOUNDED:  # the linear term outweighs the divergence
                 c = max(_GROWTH * c, _first_factor(objective, base), 1.0)
-                solution = _solved(objective, base, c, kept, tol)
+                solution = solved(objective, base, c, kept, tol)
         except SolverError as error:  # the iterates so far stand
             _log.warning("the problem of %d kept rows has no answer: %s", len(kept.number), error)
             return
         y = solution.duals[: len(kept.number)]
         if solution.X is None:
-            raise Contradiction(solution, kept.number[y != 0])
+            raise Contradiction(solution, kept.number[kept.hard & (y != 0)])
         y = np.where(y * kept.sense > 0, y, 0.0)
         at = _iterate(objective, _root(solution.X[0]), kept, y, _PER_ORDER * r, 0.0)
         yield at
@@ -157,19 +106,6 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         if c == 0 or measured <= _REJECTED * c:
             base = at
         c = max(_MARGIN * measured, _LEAST_CHANGE * c) if c else _first_factor(objective, at)
-
-
-def _of_others(at: Iterate, kept: KeptRows) -> tuple[float, Array, float]:
-    """Return penalty, gradient and conjugate of the soft rows at a matrix without the kept hinges."""
-    k = kept.gamma < np.inf
-    if not k.any():
-        return at.penalty, at.gradient, at.conjugate
-    rows = kept.take(k)
-    violation = rows.violations(at.M)
-    y = np.where(violation > 0, rows.sense * rows.gamma, 0.0)
-    gradient = at.gradient + (rows.Z.T * y) @ rows.Z
-    paid = float(rows.gamma @ np.maximum(violation, 0.0))
-    return at.penalty - paid, (gradient + gradient.T) / 2, at.conjugate - float(y.sum())
 
 
 def _root(M: Array) -> Array:
@@ -219,54 +155,12 @@ def _certified(
         weight=sums.weight,
         broken=found.rows,
     )
-    _, gradient, conjugate = _of_others(at, kept)
+    _, gradient, conjugate = at.without(kept)
     W = gradient - (kept.Z.T * y) @ kept.Z
     bound = conjugate + float(y.sum()) + divergence.dual_term((W + W.T) / 2, 1.0, M)
     objective.passes.append((value, bound))
     best = objective.best_bound
     return replace(at, bound=best, gap=objective.relative_gap(value, best, at.loss))
-
-
-def _solved(objective: Objective, base: Iterate, c: float, kept: KeptRows, tol: float) -> Solution:
-    """Return the answer to the problem of the kept rows, with the model of the soft ones around a matrix.
-
-    ``D(M, M0) + c D(M, N)`` is ``(1 + c) D(M, M0) - c <D'(N), M>`` up to a constant.
-    """
-    r, k = len(base.M), len(kept.number)
-    lo, hi = np.where(kept.sense > 0, 1.0, -np.inf), np.where(kept.sense > 0, np.inf, 1.0)
-    kind = np.where(kept.gamma < np.inf, int(Penalty.HINGE), int(Penalty.HARD))
-    bounds = Bounds(lo, hi, kind, kept.gamma)
-    terms = [Term(0, np.arange(k), RankOne(kept.Z, np.ones(k)))] if k else []
-    if base.weight:
-        at = np.array([np.vdot(base.curvature, base.M)])
-        square, price = np.array([int(Penalty.SQUARE)]), np.array([1 / (2 * base.weight)])
-        bounds = bounds.followed_by(Bounds(at, at, square, price))
-        terms.append(Term(0, np.array([k]), DenseRows(base.curvature[None])))
-    _, gradient, _ = _of_others(base, kept)
-    cost = gradient - c * objective.divergence.gradient(base.M)
-    block = Block(
-        "M",
-        r,
-        DenseRows(cost[None]) if cost.any() else None,
-        Nearness(objective.divergence.name, objective.M0, 1 + c),
-    )
-    none = np.zeros(0)
-    A = LinearMap(bounds.m, (r,), tuple(terms))
-    program = Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
-    own = {"tuning": _tuning()} if objective.divergence.barrier else {}
-    return routing.solve(program, "bregman", tol=_OWN_TOL * tol, warn=False, **own)
-
-
-@cache
-def _tuning() -> Any:
-    """Return constants for LogDet with kept rows: most of them act, nearly as many as ``X`` has entries.
-
-    The interior-point method takes all rows at once. It forms its system also at larger orders, as conjugate
-    gradients converge slowly near a vertex: 40 s instead of 2 for a round of 1,700 rows at order 50.
-    """
-    constants: Any = tuning("bregman")
-    interior = replace(constants.interior, largest_formed_entries=_FORMED)
-    return replace(constants, working_set_rows=np.iinfo(np.int64).max, interior=interior)
 
 
 def _first_factor(objective: Objective, at: Iterate) -> float:
@@ -291,8 +185,8 @@ def _measured_factor(objective: Objective, base: Iterate, at: Iterate, kept: Kep
     """Return the ``c`` that makes the model exact at the new matrix, `c` itself where round-off hides it."""
     step, divergence = at.M - base.M, objective.divergence
     D = divergence.value(at.M) - divergence.value(base.M) - np.vdot(divergence.gradient(base.M), step)
-    paid, gradient, _ = _of_others(base, kept)
-    above = _of_others(at, kept)[0] - paid - np.vdot(gradient, step)
+    paid, gradient, _ = base.without(kept)
+    above = at.without(kept)[0] - paid - np.vdot(gradient, step)
     if base.weight:
         above -= np.vdot(base.curvature, step) ** 2 / (2 * base.weight)
     if not D * max(c, 1.0) > _ROUND_OFF * (abs(at.penalty) + abs(divergence.value(at.M))):
