@@ -15,8 +15,9 @@ from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sample_of", "sums_of"]
+__all__ = ["HINGE_NOISE", "Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sample_of", "sums_of"]
 
+HINGE_NOISE = 1e-9  # relative violation up to which a hinge counts as met: kept ones are met to round-off
 _NONE = np.zeros((0, 0))
 _BLOCK = 2_000  # rows; blocks of 20,000 take 1.2 times as long
 _kept = threading.local()  # the buffers of this worker, by name
@@ -236,8 +237,9 @@ def block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> 
 
 
 def _hinge_response(bounds: Bounds, a: Array) -> Array:
-    """Return the multipliers of hinges, zero at the kink; of hard rows zero."""
-    side = np.where(a < bounds.lo, 1.0, 0.0) - (a > bounds.hi)
+    """Return the multipliers of hinges, zero at the kink up to `HINGE_NOISE`; of hard rows zero."""
+    up, down = a < bounds.lo * (1 - HINGE_NOISE), a > bounds.hi * (1 + HINGE_NOISE)
+    side = np.where(up, 1.0, 0.0) - down
     return np.where(bounds.hard, 0.0, side * np.where(bounds.hard, 0.0, bounds.gamma))
 
 

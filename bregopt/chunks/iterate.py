@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.chunks.chunk import HINGE_NOISE
 from bregopt.chunks.screening import KeptRows
 
 __all__ = ["Iterate"]
+
+_ROUND_OFF = 1e-11  # of a relative violation that is computed in two ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +60,22 @@ class Iterate:
         """The larger of gap and violation."""
         return max(self.gap, self.violation)
 
+    def is_sure_of(self, kept: KeptRows) -> bool:
+        """Whether the pass took no kept hinge as violated that :meth:`without` takes as met, or conversely.
+
+        Otherwise their multipliers may leave their range, and prove nothing.
+        """
+        violation = kept.take(~kept.hard).violations(self.root)
+        return bool((np.abs(violation - HINGE_NOISE) > _ROUND_OFF).all())
+
     def without(self, kept: KeptRows) -> tuple[float, Array, float]:
         """Return penalty, gradient and conjugate of the soft rows without the kept hinges."""
         k = kept.gamma < np.inf
         if not k.any():
             return self.penalty, self.gradient, self.conjugate
         rows = kept.take(k)
-        violation = rows.violations(self.M)
-        y = np.where(violation > 0, rows.sense * rows.gamma, 0.0)
+        violation = rows.violations(self.root)
+        y = np.where(violation > HINGE_NOISE, rows.sense * rows.gamma, 0.0)
         gradient = self.gradient + (rows.Z.T * y) @ rows.Z
         paid = float(rows.gamma @ np.maximum(violation, 0.0))
         return self.penalty - paid, (gradient + gradient.T) / 2, self.conjugate - float(y.sum())

@@ -60,9 +60,10 @@ class KeptRows(NamedTuple):
         new = other.take(~np.isin(other.number, self.number))
         return KeptRows(*(np.concatenate(pair) for pair in zip(self, new, strict=True)))
 
-    def violations(self, M: Array) -> Array:
-        """Return the relative violations at a matrix, negative where a row is met."""
-        violations: Array = self.sense * (1 - np.einsum("ki,ki->k", self.Z @ M, self.Z))
+    def violations(self, root: Array) -> Array:
+        """Return the relative violations at ``root root'``, negative where a row is met."""
+        R = self.Z @ root
+        violations: Array = self.sense * (1 - np.einsum("ki,ki->k", R, R))
         return violations
 
 

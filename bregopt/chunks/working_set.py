@@ -147,7 +147,7 @@ def _certified(
         penalty=sums.penalty,
         conjugate=sums.conjugate,
         bound=-np.inf,
-        loss=float(np.abs(y)[kept.hard] @ np.maximum(kept.violations(M)[kept.hard], 0.0)),
+        loss=float(np.abs(y)[kept.hard] @ np.maximum(kept.violations(root)[kept.hard], 0.0)),
         gap=np.inf,
         violation=found.worst,
         gradient=G,
@@ -158,6 +158,8 @@ def _certified(
     _, gradient, conjugate = at.without(kept)
     W = gradient - (kept.Z.T * y) @ kept.Z
     bound = conjugate + float(y.sum()) + divergence.dual_term((W + W.T) / 2, 1.0, M)
+    if not at.is_sure_of(kept):
+        bound = -np.inf
     objective.passes.append((value, bound))
     best = objective.best_bound
     return replace(at, bound=best, gap=objective.relative_gap(value, best, at.loss))
