@@ -205,5 +205,5 @@ def test_bad_rows_are_refused(change, error, message):
 
 
 def test_hard_rows_have_no_sample():
-    with pytest.raises(ValueError, match="sample is 1, and row 1 is hard; expected None with hard rows"):
+    with pytest.raises(ValueError, match="sample is 1, and row 1 is hard; expected None"):
         bo.RowChunks(np.eye(2), 1.0, "<=", [1.0, np.inf]).solve(np.eye(2), sample=1)

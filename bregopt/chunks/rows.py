@@ -15,20 +15,22 @@ from bregopt.arrays import Array
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, source, source_of
 from bregopt.chunks.stores import is_dask, parquet_columns
+from bregopt.errors import did_you_mean
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
 
 _SENSES = {"<=": -1, ">=": 1}
+_PENALTIES = ("divergence", "hinge")
 
 
 class RowChunks:
     """Rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
 
     A soft row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the
-    divergence of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path
-    of an npy file, a memory map of one, or a Dask array. Workers read files, and compute Dask's chunks,
-    themselves in every pass.
+    divergence of the problem for numbers, or ``gamma_k |a_k - bound_k|`` with the hinge, as with
+    :func:`bregopt.soft`. Each argument is an array, the path of an npy file, a memory map of one, or a Dask
+    array. Workers read files, and compute Dask's chunks, themselves in every pass.
 
     Parameters
     ----------
@@ -43,6 +45,8 @@ class RowChunks:
     points : array_like of shape (n, d), optional
         The points of pairs. By default they are the rows of the factor of a ``LowRank`` ``X0``; the value of
         a row is then the squared distance ``X_ii + X_jj - 2 X_ij``.
+    penalty : {"divergence", "hinge"}
+        Of the soft rows.
     chunk : int, default 50000
         Rows of a chunk, which is one task of an executor.
 
@@ -62,8 +66,19 @@ class RowChunks:
     """
 
     def __init__(
-        self, rows: Any, bound: Any, sense: Any, gamma: Any, *, points: Any = None, chunk: int = 50_000
+        self,
+        rows: Any,
+        bound: Any,
+        sense: Any,
+        gamma: Any,
+        *,
+        points: Any = None,
+        penalty: str = "divergence",
+        chunk: int = 50_000,
     ) -> None:
+        if penalty not in _PENALTIES:
+            raise ValueError(f"penalty is {penalty!r}{did_you_mean(str(penalty), _PENALTIES)}")
+        self.hinge = penalty == "hinge"
         self._rows = source_of(rows, "rows")
         shape, dtype = self._rows.shape, self._rows.dtype
         self.m = len(self._rows)
@@ -89,7 +104,9 @@ class RowChunks:
         self._size = int(chunk)
 
     @classmethod
-    def from_parquet(cls, path: Any, *, points: Any = None, chunk: int = 50_000) -> RowChunks:
+    def from_parquet(
+        cls, path: Any, *, points: Any = None, penalty: str = "divergence", chunk: int = 50_000
+    ) -> RowChunks:
         """Return the rows of a Parquet file.
 
         A chunk reads the row groups that have its rows, so row groups of about the size of a chunk are best.
@@ -99,10 +116,8 @@ class RowChunks:
         path : str or path
             A file with the columns ``i`` and ``j`` of integers, or ``z_0``, ``z_1``, ... of the coordinates,
             and ``bound``, ``sense`` (-1 and 1) and ``gamma``. It has no others.
-        points : array_like of shape (n, d), optional
+        points, penalty, chunk
             As for the class.
-        chunk : int, default 50000
-            Rows of a chunk.
 
         Raises
         ------
@@ -114,7 +129,7 @@ class RowChunks:
         columns = parquet_columns(path)
         if columns["rows"].names == ("i", "j") and columns["rows"].dtype.kind not in "iu":
             raise TypeError(f"columns i and j of {path} have type {columns['rows'].dtype}; expected integers")
-        return cls(**columns, points=points, chunk=chunk)
+        return cls(**columns, points=points, penalty=penalty, chunk=chunk)
 
     def __len__(self) -> int:
         return self.m
@@ -201,8 +216,9 @@ class RowChunks:
         Multipliers of soft rows never leave their chunk. L-BFGS with a preconditioner from second moments of
         the rows takes 10 to 50 passes. With `sample`, each step solves the problem of a sample of the rows
         with the gradient of all, which takes about 5 passes where the sample has many rows beyond their
-        bounds. With hard rows, each pass finds those that are broken the most. They are kept in memory while
-        they act, and a route of this package solves their problem.
+        bounds. With hard rows, each pass finds those that are broken the most, and with the hinge those that
+        are nearest to their bounds. They are kept in memory while they act, and a route of this package
+        solves their problem.
 
         Parameters
         ----------
@@ -217,7 +233,7 @@ class RowChunks:
         sample : int, optional
             Rows of the sample, about; they are held in memory. They are drawn in proportion to their weights,
             the same share of each sense in each chunk. Where steps gain too little, as the sample does not
-            represent the rows, all rows give the curvature. With hard rows there is none.
+            represent the rows, all rows give the curvature. With hard rows or the hinge there is none.
         seed : int
             Of the sample.
         tol : float

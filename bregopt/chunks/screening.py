@@ -1,4 +1,4 @@
-"""One pass over hard rows: those that a matrix breaks the most, beside the sums over soft rows."""
+"""One pass that finds rows to keep: the hard ones that are broken the most, hinges near their bounds."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.chunks.chunk import Chunk, Sums, block_sums
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["HardRows", "Screened", "screened"]
+__all__ = ["KeptRows", "Screened", "screened"]
 
 
-class HardRows(NamedTuple):
-    """Hard rows ``z' M z >= 1`` or ``<= 1``, in memory.
+class KeptRows(NamedTuple):
+    """Rows ``z' M z >= 1`` or ``<= 1`` in memory, hard ones and soft ones with a hinge.
 
     Parameters
     ----------
@@ -27,45 +27,56 @@ class HardRows(NamedTuple):
         Vectors over the square roots of their bounds, in the coordinates of ``M``.
     sense : array of shape (k,)
         1 for lower bounds, -1 for upper ones.
+    gamma : array of shape (k,)
+        Weights of the hinge for relative violations, ``inf`` for hard rows.
     violation : array of shape (k,)
         At the matrix of the pass that found the row, relative to the bound; negative where the row is met.
+        For a hinge minus its magnitude.
     """
 
     number: IntArray
     Z: Array
     sense: Array
+    gamma: Array
     violation: Array
 
     @classmethod
-    def none(cls, r: int) -> HardRows:
+    def none(cls, r: int) -> KeptRows:
         """Return no rows of order `r`."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros((0, r)), np.zeros(0), np.zeros(0))
+        return cls(np.zeros(0, dtype=np.int64), np.zeros((0, r)), np.zeros(0), np.zeros(0), np.zeros(0))
 
-    def take(self, which: Any) -> HardRows:
+    @property
+    def hard(self) -> Mask:
+        """Mask of the hard rows."""
+        hard: Mask = np.isposinf(self.gamma)
+        return hard
+
+    def take(self, which: Any) -> KeptRows:
         """Return the rows of a mask or of indices."""
-        return HardRows(*(array[which] for array in self))
+        return KeptRows(*(array[which] for array in self))
 
-    def with_new(self, other: HardRows) -> HardRows:
+    def with_new(self, other: KeptRows) -> KeptRows:
         """Return these rows, and after them those of `other` that are not among them."""
         new = other.take(~np.isin(other.number, self.number))
-        return HardRows(*(np.concatenate(pair) for pair in zip(self, new, strict=True)))
+        return KeptRows(*(np.concatenate(pair) for pair in zip(self, new, strict=True)))
 
-    def violations(self, M: Array) -> Array:
-        """Return the relative violations at a matrix, negative where a row is met."""
-        violations: Array = self.sense * (1 - np.einsum("ki,ki->k", self.Z @ M, self.Z))
+    def violations(self, root: Array) -> Array:
+        """Return the relative violations at ``root root'``, negative where a row is met."""
+        R = self.Z @ root
+        violations: Array = self.sense * (1 - np.einsum("ki,ki->k", R, R))
         return violations
 
 
 class Screened(NamedTuple):
-    """The sums over the soft rows, the hard rows that are broken the most, and the largest violation."""
+    """The sums over the soft rows, the rows to keep, and the largest violation of a hard row."""
 
     sums: Sums
-    rows: HardRows
+    rows: KeptRows
     worst: float
 
     def plus(self, other: Screened, most: int) -> Screened:
-        """Return the same of the rows of both, with at most `most` hard rows."""
-        rows = HardRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
+        """Return the same of the rows of both, with at most `most` rows to keep."""
+        rows = KeptRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
         return Screened(self.sums.plus(other.sums), _worst(rows, most), max(self.worst, other.worst))
 
 
@@ -83,9 +94,9 @@ def screened(
     scaling : array of shape (d, r)
         ``T``, which takes vectors to the coordinates of ``M``.
     most : int
-        The largest number of hard rows that are returned.
+        The largest number of rows to keep.
     least : float
-        The least relative violation of rows that are returned.
+        The least relative violation of hard rows to keep.
 
     Raises
     ------
@@ -101,8 +112,9 @@ def screened(
 
 def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, least: float) -> Screened:
     bounds = block.bounds(penalty)
-    if bounds.all_soft:
-        return Screened(block_sums(block, root, penalty, True), HardRows.none(T.shape[1]), 0.0)
+    hinge = penalty is Penalty.HINGE
+    if bounds.all_soft and not hinge:
+        return Screened(block_sums(block, root, penalty, True), KeptRows.none(T.shape[1]), 0.0)
     zero = np.zeros((len(root), len(root)))
     sums = Sums(0.0, 0.0, zero, zero, 0.0) if bounds.all_hard else block_sums(block, root, penalty, True)
     Z, hard = block.vectors(), bounds.hard
@@ -113,12 +125,13 @@ def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, 
     _refuse_zero_vectors(block, hard & lower & ~Z.any(axis=1), bounds.lo)
     bound = np.where(lower, bounds.lo, bounds.hi)
     sense = np.where(lower, 1.0, -1.0)
-    violation = np.where(hard, sense * (1 - a / bound), -np.inf)
-    k = np.flatnonzero(violation > least)
+    above = sense * (1 - a / bound)
+    violation = np.where(hard, above, -np.abs(above) if hinge else -np.inf)
+    k = np.flatnonzero((violation > least) | (hinge & ~hard))
     if len(k) > most:
         k = k[np.argpartition(-violation[k], most)[:most]]
     scaled = (Z[k] @ T) / np.sqrt(bound[k])[:, None]
-    rows = HardRows(block.numbers[0] + k, scaled, sense[k], violation[k])
+    rows = KeptRows(block.numbers[0] + k, scaled, sense[k], bounds.gamma[k] * bound[k], violation[k])
     return Screened(sums, rows, max(0.0, float(violation.max())))
 
 
@@ -132,8 +145,8 @@ def _refuse_zero_vectors(block: Chunk, zero: Any, lo: Array) -> None:
         )
 
 
-def _worst(rows: HardRows, most: int) -> HardRows:
-    """Return the rows that are broken the most, those of smaller numbers where several are equal."""
+def _worst(rows: KeptRows, most: int) -> KeptRows:
+    """Return the rows of largest violation, those of smaller numbers where several are equal."""
     return (
         rows
         if len(rows.number) <= most

@@ -14,16 +14,17 @@ import numpy as np
 from bregopt.arrays import Array, positive_number
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
+from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.passes import ExecutorPasses
 from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
-from bregopt.chunks.working_set import Contradiction, Iterate, rounds
+from bregopt.chunks.working_set import Contradiction, rounds
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import root_of
-from bregopt.program import StopReason
+from bregopt.program import Penalty, StopReason
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -74,14 +75,17 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
     zero = np.zeros_like(space.M0)
+    penalty = Penalty.HINGE if rows.hinge else kind.penalty
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
     hard = rows.first_hard_row()
-    if hard is not None and options.sample is not None:
-        raise ValueError(f"sample is {options.sample}, and row {hard} is hard; expected None with hard rows")
-    run: Any = _run if hard is None else _run_hard
+    smooth = hard is None and not rows.hinge
+    if not smooth and options.sample is not None:
+        reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
+        raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
+    run: Any = _run if smooth else _run_by_rounds
     with closing(Crew(options.executor)) as crew:
         whole = ExecutorPasses(crew, chunks)
-        objective = Objective(anchored(space.M0), space.M0, kind.penalty, whole, space.T, zero)
+        objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
         try:
             point, stop = run(objective, whole, options, checkpoint, _first_root(space))
             solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
@@ -142,10 +146,10 @@ def _steps(objective: Objective, sample: Objective | None, point: Point, first: 
     yield from quasi_newton(objective, last)
 
 
-def _run_hard(
+def _run_by_rounds(
     objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, root: Array
 ) -> tuple[Iterate, str]:
-    """Return the best iterate of a problem with hard rows, and why no better one follows."""
+    """Return the best iterate of a problem with hard rows or hinges, and why no better one follows."""
     resumed = checkpoint.load()
     if resumed is not None:
         root = resumed.root

@@ -1,7 +1,7 @@
-"""Hard rows: those that act are kept in one place, and every pass finds the rows that the answer breaks.
+"""Hard rows and hinges: those that act are kept in one place, and every pass finds more of them.
 
 Each round solves the problem of the kept rows by a route of this package, without the other hard rows. Its
-objective has a model of the penalties ``f`` of soft rows around the last matrix ``N``,
+objective has a model of the penalties ``f`` of the other soft rows around the last matrix ``N``,
 
     <f'(N), M> + c D(M, N) + <H, M - N>^2 / (2 k),
 
@@ -9,83 +9,42 @@ with ``H`` and ``k`` of :class:`~bregopt.chunks.chunk.Sums`: the trace term of t
 (:mod:`bregopt.chunks.preconditioner`), and a multiple ``c`` of the divergence for the rest of it (Lu, Freund,
 Nesterov 2018, Relatively Smooth Convex Optimization by First-Order Methods). The last step measures ``c``.
 Without soft rows there is no model, and the optimum of the kept rows increases from round to round; so rows
-that no longer act are dropped.
+that no longer act are dropped. Hinges that are far from their bounds are linear, so the model of them becomes
+exact. The kept ones are those at their bounds.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, reduce
-from typing import Any
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array
+from bregopt.chunks.iterate import Iterate
+from bregopt.chunks.kept_problem import solved
 from bregopt.chunks.objective import Objective, triangular
-from bregopt.chunks.screening import HardRows, Screened, screened
+from bregopt.chunks.screening import KeptRows, Screened, screened
+from bregopt.errors import SolverError
 from bregopt.linalg import root_of
-from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, RankOne
-from bregopt.routes import routing
-from bregopt.routes.options import tuning
-from bregopt.routes.solution import Solution
+from bregopt.program import Penalty
+from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Contradiction", "Iterate", "rounds"]
+__all__ = ["Contradiction", "rounds"]
+
+_log = logging.getLogger(__name__)
 
 _PER_ORDER = 20  # new rows of a round, in units of the order of the matrix
 _NEAR = 1e-3  # a resumed solve first keeps the rows within this fraction of their bounds
 _IDLE = 1e-6  # rows with multipliers below this fraction of the largest are dropped
-_OWN_TOL = 0.05  # tolerance of a round's problem, relative to that of the whole
 _MARGIN, _LEAST_CHANGE = 1.2, 0.25  # of the factor c: over the measured one, and from step to step
 _REJECTED = 4.0  # a step is repeated with a larger c where the measured one is this multiple of it
 _ROUND_OFF = 1e-11  # of the penalties, relative: model terms below it measure nothing
-_FORMED = 6_000  # entries of X up to which a round's system is formed: order 109, 288 MB
+_GROWTH = 4.0  # of c, where a round's problem is unbounded
+_UNBOUNDED = (Status.UNBOUNDED, Status.UNBOUNDED_INACCURATE)
 _PATIENCE = 12  # passes without progress
-
-
-@dataclass(frozen=True, eq=False)
-class Iterate:
-    """A matrix and the results of a pass there.
-
-    Parameters
-    ----------
-    root, M : array of shape (r, r)
-        ``M = root root'``.
-    value, penalty : float
-        The objective, and the part of it that soft rows pay.
-    bound : float
-        The lower bound on the optimum that the multipliers prove.
-    loss : float
-        The cost of the violations of kept rows, at their multipliers.
-    gap, violation : float
-        The certified relative gap with that cost, and the largest violation relative to the bound of its row.
-    gradient, curvature : array of shape (r, r)
-        Of the penalties.
-    weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
-    broken : HardRows
-        The rows that are broken the most.
-    """
-
-    root: Array
-    M: Array
-    value: float
-    penalty: float
-    bound: float
-    loss: float
-    gap: float
-    violation: float
-    gradient: Array
-    curvature: Array
-    weight: float
-    broken: HardRows
-
-    @property
-    def distance(self) -> float:
-        """The larger of gap and violation."""
-        return max(self.gap, self.violation)
 
 
 class Contradiction(Exception):  # noqa: N818
@@ -116,7 +75,7 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
     """
     r = len(root)
     most = _PER_ORDER * r + resumed * r * (r + 1) // 2
-    kept = HardRows.none(r)
+    kept = KeptRows.none(r)
     at = base = _iterate(objective, root, kept, np.zeros(0), most, -_NEAR if resumed else 0.0)
     c, least, waited = _first_factor(objective, at), at.distance, 0
     yield at
@@ -127,15 +86,23 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         least = min(least, at.distance)
         if waited > (_PATIENCE if c else 1):
             return
-        solution = _solved(objective, base, c, kept, tol)
+        try:
+            solution = solved(objective, base, c, kept, tol)
+            while solution.status in _UNBOUNDED:  # the linear term outweighs the divergence
+                c = max(_GROWTH * c, _first_factor(objective, base), 1.0)
+                solution = solved(objective, base, c, kept, tol)
+        except SolverError as error:  # the iterates so far stand
+            _log.warning("the problem of %d kept rows has no answer: %s", len(kept.number), error)
+            return
         y = solution.duals[: len(kept.number)]
         if solution.X is None:
-            raise Contradiction(solution, kept.number[y != 0])
+            raise Contradiction(solution, kept.number[kept.hard & (y != 0)])
         y = np.where(y * kept.sense > 0, y, 0.0)
         at = _iterate(objective, _root(solution.X[0]), kept, y, _PER_ORDER * r, 0.0)
         yield at
-        kept = kept.take(np.abs(y) > _IDLE * np.abs(y).max(initial=0.0))
-        measured = _measured_factor(objective, base, at, c)
+        measured = _measured_factor(objective, base, at, kept, c)
+        acting = np.abs(y) > _IDLE * np.abs(y).max(initial=0.0)
+        kept = kept.take(acting & (np.abs(y) < (1 - _IDLE) * kept.gamma))
         if c == 0 or measured <= _REJECTED * c:
             base = at
         c = max(_MARGIN * measured, _LEAST_CHANGE * c) if c else _first_factor(objective, at)
@@ -150,7 +117,7 @@ def _root(M: Array) -> Array:
     return root
 
 
-def _iterate(objective: Objective, root: Array, kept: HardRows, y: Array, most: int, least: float) -> Iterate:
+def _iterate(objective: Objective, root: Array, kept: KeptRows, y: Array, most: int, least: float) -> Iterate:
     """Return the iterate at ``root root'`` after one pass, with the multipliers of kept rows."""
     M = root @ root.T
     found = objective.rows.map(
@@ -166,74 +133,44 @@ def _iterate(objective: Objective, root: Array, kept: HardRows, y: Array, most: 
 
 
 def _certified(
-    objective: Objective, root: Array, M: Array, found: Screened, kept: HardRows, y: Array
+    objective: Objective, root: Array, M: Array, found: Screened, kept: KeptRows, y: Array
 ) -> Iterate:
     sums, divergence = found.sums, objective.divergence
     G = objective.inward(sums.gradient)
     value = divergence.value(M) + sums.penalty
-    W = G - (kept.Z.T * y) @ kept.Z
-    bound = sums.conjugate + float(y.sum()) + divergence.dual_term((W + W.T) / 2, 1.0, M)
-    objective.passes.append((value, bound))
-    loss = float(np.abs(y) @ np.maximum(kept.violations(M), 0.0))
-    best = objective.best_bound
-    return Iterate(
+    at = Iterate(
         root=root,
         M=M,
         value=value,
         penalty=sums.penalty,
-        bound=best,
-        loss=loss,
-        gap=objective.relative_gap(value, best, loss),
+        conjugate=sums.conjugate,
+        bound=-np.inf,
+        loss=float(np.abs(y)[kept.hard] @ np.maximum(kept.violations(root)[kept.hard], 0.0)),
+        gap=np.inf,
         violation=found.worst,
         gradient=G,
         curvature=objective.inward(sums.curvature),
         weight=sums.weight,
         broken=found.rows,
     )
-
-
-def _solved(objective: Objective, base: Iterate, c: float, kept: HardRows, tol: float) -> Solution:
-    """Return the answer to the problem of the kept rows, with the model of the soft ones around a matrix.
-
-    ``D(M, M0) + c D(M, N)`` is ``(1 + c) D(M, M0) - c <D'(N), M>`` up to a constant.
-    """
-    r, k = len(base.M), len(kept.number)
-    lo, hi = np.where(kept.sense > 0, 1.0, -np.inf), np.where(kept.sense > 0, np.inf, 1.0)
-    bounds = Bounds.of_hard_rows(lo, hi)
-    terms = [Term(0, np.arange(k), RankOne(kept.Z, np.ones(k)))] if k else []
-    if base.weight:
-        at = np.array([np.vdot(base.curvature, base.M)])
-        square, price = np.array([int(Penalty.SQUARE)]), np.array([1 / (2 * base.weight)])
-        bounds = bounds.followed_by(Bounds(at, at, square, price))
-        terms.append(Term(0, np.array([k]), DenseRows(base.curvature[None])))
-    cost = base.gradient - c * objective.divergence.gradient(base.M)
-    block = Block(
-        "M",
-        r,
-        DenseRows(cost[None]) if cost.any() else None,
-        Nearness(objective.divergence.name, objective.M0, 1 + c),
-    )
-    none = np.zeros(0)
-    A = LinearMap(bounds.m, (r,), tuple(terms))
-    program = Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
-    own = {"tuning": _tuning()} if objective.divergence.barrier else {}
-    return routing.solve(program, "bregman", tol=_OWN_TOL * tol, warn=False, **own)
-
-
-@cache
-def _tuning() -> Any:
-    """Return constants for LogDet with kept rows: most of them act, nearly as many as ``X`` has entries.
-
-    The interior-point method takes all rows at once. It forms its system also at larger orders, as conjugate
-    gradients converge slowly near a vertex: 40 s instead of 2 for a round of 1,700 rows at order 50.
-    """
-    constants: Any = tuning("bregman")
-    interior = replace(constants.interior, largest_formed_entries=_FORMED)
-    return replace(constants, working_set_rows=np.iinfo(np.int64).max, interior=interior)
+    _, gradient, conjugate = at.without(kept)
+    W = gradient - (kept.Z.T * y) @ kept.Z
+    bound = conjugate + float(y.sum()) + divergence.dual_term((W + W.T) / 2, 1.0, M)
+    if not at.is_sure_of(kept):
+        bound = -np.inf
+    objective.passes.append((value, bound))
+    best = objective.best_bound
+    return replace(at, bound=best, gap=objective.relative_gap(value, best, at.loss))
 
 
 def _first_factor(objective: Objective, at: Iterate) -> float:
-    """Return the mean of ``2 S A S`` relative to the divergence's Hessian, zero where no soft row acts."""
+    """Return the mean of ``2 S A S`` relative to the divergence's Hessian, zero where no soft row acts.
+
+    Hinges have no curvature: the factor for which a step along their gradient changes ``M`` by half of it.
+    """
+    if not at.weight and objective.penalty is Penalty.HINGE:
+        factor = np.eye(len(at.M)) if objective.divergence.exponential else at.root
+        return 2 * float(np.abs(np.linalg.eigvalsh(factor.T @ at.gradient @ factor)).max())
     if not at.weight:
         return 0.0
     factor = at.root
@@ -244,11 +181,12 @@ def _first_factor(objective: Objective, at: Iterate) -> float:
     return float(2 * np.mean(d**2) / at.weight)
 
 
-def _measured_factor(objective: Objective, base: Iterate, at: Iterate, c: float) -> float:
+def _measured_factor(objective: Objective, base: Iterate, at: Iterate, kept: KeptRows, c: float) -> float:
     """Return the ``c`` that makes the model exact at the new matrix, `c` itself where round-off hides it."""
     step, divergence = at.M - base.M, objective.divergence
     D = divergence.value(at.M) - divergence.value(base.M) - np.vdot(divergence.gradient(base.M), step)
-    above = at.penalty - base.penalty - np.vdot(base.gradient, step)
+    paid, gradient, _ = base.without(kept)
+    above = at.without(kept)[0] - paid - np.vdot(gradient, step)
     if base.weight:
         above -= np.vdot(base.curvature, step) ** 2 / (2 * base.weight)
     if not D * max(c, 1.0) > _ROUND_OFF * (abs(at.penalty) + abs(divergence.value(at.M))):
