@@ -39,6 +39,7 @@ _TOL_SHARE = 0.5  # least tolerance of a model, relative to that of the problem
 _CONTRACTION = 0.15  # ratio of successive changes of the margins, before two are known
 _BAND = 2.0  # half the width of a band, relative to the expected error of its margins
 _NARROWEST, _WIDEST = 0.1, 1.0  # half the width, relative to the last change
+_LEAST_BAND = 1_000  # triplets of a band at least, as a model with so few takes little time
 _WIDENING = 4.0  # factor of the width after a model without a better maximizer
 _GROWTH = 2  # of the sample then
 _FAILURES = 5  # in a row, after which the method stalls
@@ -123,8 +124,7 @@ class MarginProblem:
 
         With it come its start, and whether it has all of these triplets.
         """
-        place = np.searchsorted(at.levels, [at.level - width, at.level + width])
-        lo, hi = max(int(place[0]) - 1, 0), min(int(place[1]) + 1, len(at.levels) - 1)
+        lo, hi = self._band(at, width)
         stride = max(1, math.ceil((at.counts[hi] - at.counts[lo]) / self.sample))
         band = float(at.levels[lo]), float(at.levels[hi])
         split = self._split(at.root, at.level, band, stride)
@@ -134,6 +134,16 @@ class MarginProblem:
         self.unit = self.unit or scale_of(model.program()).objective
         start = Optimum(at.root, at.level, np.where(split.below, model.weight, 0.0))
         return model, start, stride == 1
+
+    @staticmethod
+    def _band(at: Center, width: float) -> tuple[int, int]:
+        """Return the levels between which margins are within `width` of the center's, and not too few."""
+        place = np.searchsorted(at.levels, [at.level - width, at.level + width])
+        last = len(at.levels) - 1
+        lo, hi = max(int(place[0]) - 1, 0), min(int(place[1]) + 1, last)
+        while at.counts[hi] - at.counts[lo] < _LEAST_BAND and hi - lo < last:
+            lo, hi = max(lo - 1, 0), min(hi + 1, last)
+        return lo, hi
 
     def _split(self, *shared: Any) -> Split:
         """Return the triplets split by a level, by one pass; see :func:`split_of`."""
