@@ -125,8 +125,9 @@ def test_bad_rows_are_refused(arguments, error, message):
 def test_learn_kernel_needs_pairs():
     with pytest.raises(ValueError, match="similar and dissimilar are both empty"):
         bo.learn_kernel(np.eye(3))
-    with pytest.raises(TypeError, match="gamma is given beside rows"):
-        bo.learn_kernel(bo.LowRank(F), rows=chunks(), gamma=1.0)
+    for name in ("gamma", "shrink"):
+        with pytest.raises(TypeError, match=f"{name} is given beside rows"):
+            bo.learn_kernel(bo.LowRank(F), rows=chunks(), **{name: 0.5})
     with pytest.raises(ValueError, match="K0 is not positive definite"):
         bo.learn_kernel(np.diag([1.0, 0.0]), rows=bo.RowChunks([[0, 1]], 1.0, "<=", 1.0))
 

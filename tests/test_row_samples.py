@@ -11,9 +11,10 @@ from test_row_chunks import DIVERGENCES, data, overlap
 
 import bregopt as bo
 from bregopt.chunks import sample, sampled, solve
-from bregopt.chunks.chunk import Chunk, sums_of
+from bregopt.chunks.chunk import Chunk
 from bregopt.chunks.passes import ExecutorPasses, FasterPasses
 from bregopt.chunks.sources import source
+from bregopt.chunks.sums import sums_of
 from bregopt.executors import Crew
 from bregopt.program import Penalty
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.chunks.chunk import HINGE_NOISE
 from bregopt.chunks.screening import KeptRows
+from bregopt.chunks.sums import HINGE_NOISE
 
 __all__ = ["Iterate"]
 
@@ -36,7 +36,7 @@ class Iterate:
     gradient, curvature : array of shape (r, r)
         Of the penalties.
     weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
+        Of :class:`~bregopt.chunks.sums.Sums`.
     broken : KeptRows
         The rows to keep.
     """

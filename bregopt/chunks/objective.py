@@ -11,8 +11,8 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.chunks.chunk import Sums, sums_of
 from bregopt.chunks.passes import Passes
+from bregopt.chunks.sums import Sums, sums_of
 from bregopt.divergences import Divergence
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
@@ -34,7 +34,7 @@ class Point:
         Of the objective and of the penalties.
     curvature : array of shape (r, r)
     weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
+        Of :class:`~bregopt.chunks.sums.Sums`.
     """
 
     M: Array

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.chunks.chunk import Chunk, Sums, block_sums
+from bregopt.chunks.chunk import Chunk
+from bregopt.chunks.sums import Sums, block_sums
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Penalty
 from bregopt.threads import threads_for

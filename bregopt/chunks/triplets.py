@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import positive_number
-from bregopt.chunks.largest_margin import Center, MarginProblem, largest_margin
-from bregopt.chunks.solve import Options
+from bregopt.arrays import Array
 from bregopt.chunks.sources import Source, source_of
 from bregopt.chunks.triplet_chunk import TripletChunk
-from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.executors import Crew
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["TripletChunks"]
-
-_TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
-_SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
-_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
-_BLOCK = 10_000  # points that are checked at once
-_CITATION = (
-    "Shen, Welsh, Wang (2008), PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite "
-    "Matrices Learning, NIPS 21"
-)
 
 
 class TripletChunks:
@@ -154,31 +139,25 @@ class TripletChunks:
         ----------
         Shen, Welsh, Wang (2008), PSDBoost, eq. 3.
         """
-        Options(executor, sample, seed, tol, max_passes, None)  # checks them
-        price = _TRADE_OFF / self.m if C is None else positive_number(C, "C")
-        if price * self.m < 1 - 1e-12:  # up to the round-off of a C given as 1 / m
-            raise ValueError(
-                f"C is {price:g} for {self.m} triplets; expected at least 1/{self.m} = {1 / self.m:.3g}: "
-                "below that, rho and all xi grow together without end and the problem is unbounded"
-            )
+        from bregopt.chunks.solve import Options  # modules that only a solve needs
+        from bregopt.chunks.triplet_solve import solve
+
+        return solve(self, C, Options(executor, sample, seed, tol, max_passes, None))
+
+    def points(self) -> Array:
+        """Return the points.
+
+        Raises
+        ------
+        TypeError
+            If there are none.
+        """
         if self._points is None:
             raise TypeError("triplets have no points; expected TripletChunks(triplets, points)")
-        began = time.perf_counter()
-        points = self._points.read()
-        size = max(_SAMPLE_PER_COORDINATE * points.shape[1], _LEAST_SAMPLE) if sample is None else sample
-        largest = _largest_margin(points)
-        with closing(Crew(executor)) as crew:
-            problem = MarginProblem(tuple(self._chunks()), points, price, size, largest, crew, seed)
-            best, stop = largest_margin(problem, tol, max_passes)
-        solution = _solution(problem, best, stop, tol, time.perf_counter() - began)
-        if solution.status != Status.OPTIMAL:
-            warn_caller(
-                f"triplet chunks: {solution.status}, certified gap {solution.gap:.1e} (tol {tol:g}). {stop}",
-                ConvergenceWarning,
-            )
-        return solution
+        return self._points.read()
 
-    def _chunks(self) -> Iterator[TripletChunk]:
+    def chunks(self) -> Iterator[TripletChunk]:
+        """Yield the chunks, of triplets with points."""
         assert self._points is not None
         for start in range(0, self.m, self._size):
             part = self._triplets.part(start, min(start + self._size, self.m))
@@ -190,49 +169,3 @@ def _points(value: Any) -> Source:
     if points.read().ndim != 2:
         raise ValueError(f"points has shape {points.read().shape}; expected (n, d)")
     return points
-
-
-def _largest_margin(points: Any) -> float:
-    """Return a bound on the margins of all triplets, for any metric of trace one.
-
-    Raises
-    ------
-    ValueError
-        If a point is not finite, or all are equal.
-    """
-    radius = 0.0
-    for start in range(0, len(points), _BLOCK):
-        Z = np.asarray(points[start : start + _BLOCK], dtype=np.float64)
-        finite = np.isfinite(Z).all(axis=1)
-        if not finite.all():
-            k = int(np.argmin(finite))
-            raise ValueError(f"point {start + k} is {Z[k]}; expected finite coordinates")
-        radius = max(radius, float(np.linalg.norm(Z - points[0], axis=1).max()))
-    if radius == 0:
-        raise ValueError(f"all {len(points)} points are equal; expected different ones")
-    return 4 * radius**2  # no difference is longer than two radii
-
-
-def _solution(problem: MarginProblem, best: Center, stop: str, tol: float, seconds: float) -> Solution:
-    gap, bound = problem.gap(best.value), problem.bound
-    values, bounds = np.array([*problem.rounds, (best.value, bound)]).T
-    gaps = np.array([problem.relative_gap(*pair) for pair in zip(values, bounds, strict=True)])
-    optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
-    return Solution(
-        status=optimal if gap <= _INACCURATE else Status.USER_LIMIT,
-        stop_reason=stop,
-        value=best.value,
-        X=best.root @ best.root.T,
-        u={"rho": best.level},
-        duals=None,
-        dual_value=bound,
-        gap=gap,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        error=abs(best.value - bound),
-        iterations=problem.passes,
-        timings={"total": seconds},
-        solver="triplet chunks",
-        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": bounds, "gap": gaps},
-        citation=_CITATION,
-    )

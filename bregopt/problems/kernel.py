@@ -33,6 +33,8 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["learn_kernel"]
 
+_SHRINK = 0.25  # of the squared distances, in the default bounds
+
 
 def learn_kernel(
     K0: Any,
@@ -44,7 +46,7 @@ def learn_kernel(
     lower: Any = None,
     divergence: str = "logdet",
     gamma: float | None = None,
-    shrink: float = 0.25,
+    shrink: float | None = None,
     **options: Any,
 ) -> Solution:
     """Change a kernel as little as possible such that similar points come closer and dissimilar ones farther.
@@ -57,7 +59,7 @@ def learn_kernel(
     K0 : array_like or DataFrame of shape (n, n), or LowRank
         Positive definite for LogDet and von Neumann. For a :class:`bregopt.LowRank` the answer is ``LowRank``
         with the same range, and no ``n x n`` matrix is formed.
-    similar, dissimilar : array_like of int, shape (k, 2)
+    similar, dissimilar : array_like of int, shape (k, 2), optional
         Pairs of points; one of the two may be empty.
     rows : RowChunks, optional
         Pairs of points with their bounds and weights, for pairs that do not fit in memory, instead of
@@ -70,7 +72,7 @@ def learn_kernel(
     gamma : float, optional
         Penalty weight of relaxed bounds; see :func:`bregopt.soft`. None keeps the bounds hard, which may be
         infeasible for many pairs in a low rank.
-    shrink : float, above 0 and below 1
+    shrink : float, above 0 and below 1, default 0.25
         Relative change of the squared distances in the default bounds.
     **options
         Options of :meth:`bregopt.Problem.solve`, or with `rows` of :meth:`bregopt.RowChunks.solve`.
@@ -103,10 +105,17 @@ def learn_kernel(
     labels = labels_of(K0, "K0")
     start: Matrix = K0 if isinstance(K0, LowRank) else symmetric_matrix(K0, "K0")
     if rows is not None:
-        given = {"similar": similar, "dissimilar": dissimilar, "upper": upper, "lower": lower, "gamma": gamma}
+        given = {
+            "similar": similar,
+            "dissimilar": dissimilar,
+            "upper": upper,
+            "lower": lower,
+            "gamma": gamma,
+            "shrink": shrink,
+        }
         return labeled(_from_chunks(start, rows, given, divergence, options), labels)
     check_arguments(learn_kernel, options)
-    step = positive_number(shrink, "shrink")
+    step = positive_number(_SHRINK if shrink is None else shrink, "shrink")
     if step >= 1:
         raise ValueError(f"shrink is {step:g}; expected a number above 0 and below 1")
     K = PSD(start.shape[0], name="K")
