@@ -213,6 +213,29 @@ def test_a_limit_on_passes_ends_with_an_honest_status():
     assert sol.dual_value >= best.value - 1e-9
 
 
+def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
+    points, triplets = data(m=6_000)
+    chunks, path = bo.TripletChunks(triplets, points, chunk=1_000), tmp_path / "state.npz"
+    whole = chunks.solve(sample=1_500)
+    with pytest.warns(bo.ConvergenceWarning, match="max_passes"):
+        part = chunks.solve(sample=1_500, max_passes=whole.iterations - 2, resume=path)
+    assert part.gap > 1e-6
+    resumed = chunks.solve(sample=1_500, resume=path)
+    assert resumed.status == "optimal"
+    assert agree(resumed, whole)
+    assert resumed.iterations <= whole.iterations + 1  # one to look at the stored matrix again
+    done = len(part.history["value"]) - 1  # the last entry repeats the best one
+    assert (resumed.history["value"][:done] == whole.history["value"][:done]).all()
+    again = chunks.solve(sample=1_500, resume=path)
+    assert again.status == "optimal"
+    assert again.value >= resumed.value
+    assert agree(again, whole)
+    with pytest.raises(ValueError, match="checkpoint of 6000 rows, soft margin, C = "):
+        chunks.solve(1e-3, resume=path)
+    with pytest.raises(TypeError, match="resume is 3; expected the path"):
+        chunks.solve(resume=3)
+
+
 def test_the_learner_takes_triplets_in_chunks():
     points, triplets = data(m=800)
     inside = SoftMarginMetricLearner().fit(points, triplets=triplets)

@@ -22,6 +22,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.margin_model import EQUAL, Model, Optimum, model_of
 from bregopt.chunks.triplet_chunk import Levels, Split, TripletChunk, levels_of, split_of
 from bregopt.executors import Crew
@@ -43,6 +44,27 @@ _LEAST_BAND = 1_000  # triplets of a band at least, as a model with so few takes
 _WIDENING = 4.0  # factor of the width after a model without a better maximizer
 _GROWTH = 2  # of the sample then
 _FAILURES = 5  # in a row, after which the method stalls
+
+
+class Progress(NamedTuple):
+    """What a round leaves to the next one, beside its matrix.
+
+    Parameters
+    ----------
+    level : float
+        ``rho``.
+    width : float
+        Half the width of the next band.
+    change : float
+        Of the margins in the last round, root mean square; nan before the first one.
+    gain : float
+        Of the objective in the last round, relative.
+    """
+
+    level: float = 0.0
+    width: float = math.inf
+    change: float = math.nan
+    gain: float = math.inf
 
 
 class Center(NamedTuple):
@@ -167,7 +189,9 @@ class MarginProblem:
         return abs(value - bound) / size if value != bound else 0.0
 
 
-def largest_margin(problem: MarginProblem, tol: float, max_passes: int) -> tuple[Center, str]:
+def largest_margin(
+    problem: MarginProblem, tol: float, max_passes: int, checkpoint: Checkpoint
+) -> tuple[Center, str]:
     """Return the best matrix found, and why it is the last.
 
     The band of a model is as wide as the margins at its center are expected to be wrong, by the changes of
@@ -175,8 +199,13 @@ def largest_margin(problem: MarginProblem, tol: float, max_passes: int) -> tuple
     small, and both grow.
     """
     d = problem.points.shape[1]
-    best = problem.center(problem.first_root(), 0.0)
-    width, change, gain, failures = math.inf, math.nan, math.inf, 0
+    root, (level, width, change, gain) = problem.first_root(), Progress()
+    resumed = checkpoint.load()
+    if resumed is not None:
+        root, (passes, level, width, change, gain) = resumed.root, resumed.numbers
+        problem.passes += int(passes)
+        problem.rounds.extend((value, math.inf) for value in resumed.values)
+    best, failures = problem.center(root, level), 0
     while problem.gap(best.value) > tol:
         if problem.passes + 2 > max_passes:
             return best, f"max_passes ({max_passes}) was reached; raise it or loosen tol."
@@ -200,4 +229,7 @@ def largest_margin(problem: MarginProblem, tol: float, max_passes: int) -> tuple
         width = change * min(max(_BAND * contraction, _NARROWEST), _WIDEST)
         gain = (new.value - best.value) / max(abs(new.value), NEGLIGIBLE_OBJECTIVE * problem.unit)
         best, failures = new, 0
+        values = [value for value, _ in problem.rounds]
+        progress = Progress(best.level, width, change, gain)
+        checkpoint.record(-best.value, best.root, values, (problem.passes, *progress))
     return best, str(StopReason.CONVERGED)

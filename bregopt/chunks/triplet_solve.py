@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregopt.arrays import positive_number
+from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.largest_margin import Center, MarginProblem, largest_margin
 from bregopt.chunks.solve import Options
 from bregopt.errors import ConvergenceWarning, warn_caller
@@ -40,13 +41,15 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
             "below that, rho and all xi grow together without end and the problem is unbounded"
         )
     points = triplets.points()
+    d = points.shape[1]
     began = time.perf_counter()
-    size = options.sample or max(_SAMPLE_PER_COORDINATE * points.shape[1], _LEAST_SAMPLE)
+    size = options.sample or max(_SAMPLE_PER_COORDINATE * d, _LEAST_SAMPLE)
     largest = _largest_margin(points)
+    checkpoint = Checkpoint.of(options.resume, m, f"soft margin, C = {price:g}", np.eye(d) / d)
     with closing(Crew(options.executor)) as crew:
         chunks = tuple(triplets.chunks())
         problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
-        best, stop = largest_margin(problem, options.tol, options.max_passes)
+        best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
     solution = _solution(problem, best, stop, options.tol, time.perf_counter() - began)
     if solution.status != Status.OPTIMAL:
         warn_caller(

@@ -89,6 +89,7 @@ class TripletChunks:
         seed: int = 0,
         tol: float = 1e-6,
         max_passes: int = 100,
+        resume: Any = None,
     ) -> Solution:
         """Learn the metric of trace one with the largest soft margin: the problem of `soft_margin`.
 
@@ -117,6 +118,9 @@ class TripletChunks:
         tol : float
             Relative duality gap.
         max_passes : int
+        resume : path, optional
+            File of a checkpoint, written after each round that improves the matrix. If it exists the solve
+            goes on from there.
 
         Returns
         -------
@@ -128,7 +132,8 @@ class TripletChunks:
         Raises
         ------
         TypeError, ValueError
-            If an argument, a triplet or a point is bad, or ``C m < 1``, which makes the problem unbounded.
+            If an argument, a triplet or a point is bad, or the checkpoint is of another problem, or
+            ``C m < 1``, which makes the problem unbounded.
 
         Warns
         -----
@@ -142,7 +147,7 @@ class TripletChunks:
         from bregopt.chunks.solve import Options  # modules that only a solve needs
         from bregopt.chunks.triplet_solve import solve
 
-        return solve(self, C, Options(executor, sample, seed, tol, max_passes, None))
+        return solve(self, C, Options(executor, sample, seed, tol, max_passes, resume))
 
     def points(self) -> Array:
         """Return the points.
