@@ -44,6 +44,13 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
+from bregopt.problems.correlation.answer import CorrelationSolution
+from bregopt.problems.correlation.covariance import nearest_covariance
+from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+from bregopt.problems.correlation.pairwise import pairwise_correlation
+from bregopt.problems.correlation.report import CorrelationReport
+from bregopt.problems.correlation.shrinking import shrink_correlation
+from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.cut import Cut, lovasz_theta, max_cut, min_balanced_cut
 from bregopt.problems.from_cvxpy import from_cvxpy
 from bregopt.problems.kernel import learn_kernel
@@ -75,11 +82,14 @@ __all__ = [
     "Constraint",
     "ConvergenceWarning",
     "ConvexConstraint",
+    "CorrelationReport",
+    "CorrelationSolution",
     "CrossCheck",
     "CurvedExpression",
     "Cut",
     "DataWarning",
     "Expression",
+    "FactorModel",
     "InfeasibleRowError",
     "LowRank",
     "MatrixInequality",
@@ -92,6 +102,7 @@ __all__ = [
     "Solution",
     "Solutions",
     "SolverError",
+    "Suggestion",
     "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
@@ -102,6 +113,7 @@ __all__ = [
     "cross_check",
     "diag",
     "dimacs_errors",
+    "factor_correlation",
     "frobenius_div",
     "from_cvxpy",
     "hstack",
@@ -122,11 +134,13 @@ __all__ = [
     "min_balanced_cut",
     "minimum",
     "nearest_correlation",
+    "nearest_covariance",
     "nearest_psd",
     "norm1",
     "norm2",
     "norm_inf",
     "norm_nuc",
+    "pairwise_correlation",
     "partial_trace",
     "partial_transpose",
     "pos",
@@ -135,6 +149,7 @@ __all__ = [
     "read_cbf",
     "read_sdpa",
     "register_solver",
+    "shrink_correlation",
     "sigma_max",
     "soft",
     "soft_margin",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "finite_array",
     "hermitian_matrix",
     "index_array",
+    "positive_integer",
     "positive_number",
     "rectangular",
     "scattered",
@@ -265,6 +267,15 @@ def positive_number(value: Any, name: str) -> float:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
     _check_magnitude(np.array(number), name, SMALLEST)
     return number
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """Return `value` as an integer from one on, or raise an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}; expected an integer")
+    if int(value) < 1:
+        raise ValueError(f"{name} is {value}; expected an integer from 1")
+    return int(value)
 
 
 def check_pair_bounds(upper: Any, lower: Any) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``bregopt solve | solve-many | check | explain | demo``, or ``python -m bregopt``."""
+"""The command line, ``bregopt`` or ``python -m bregopt``: solve, solve-many, repair, check, explain, demo."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from bregopt.io.sources import (
 )
 from bregopt.io.spec import Spec
 from bregopt.many.command import add_solve_many
+from bregopt.problems.correlation.command import add_repair
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]
@@ -158,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     solve.set_defaults(run=_solve)
 
     add_solve_many(commands, settings, _settings)
+    add_repair(commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED))
 
     check = commands.add_parser("check", parents=[source, settings], help="solve by several routes, compare")
     check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat, for at least two")

@@ -251,6 +251,13 @@ def ready_made(rng):
             **some(fixed=v[1], lower=v[2], upper=v[3], min_eigenvalue=v[1], weights=v[2]),
             **QUICK,
         ),
+        lambda: bo.nearest_correlation(v[0], max_rank=v[1], **some(weights=v[2]), **QUICK),
+        lambda: bo.factor_correlation(
+            v[0],
+            int(rng.integers(1, 4)),
+            **some(min_specific_variance=v[1], weights=v[2], starts=v[3]),
+            **QUICK,
+        ),
         lambda: bo.nearest_psd(v[0], divergence=name, **some(constraints=v[1]), **QUICK),
         lambda: bo.learn_kernel(
             v[0],
@@ -736,6 +743,8 @@ def scales(rng):
     calls = [
         lambda: bo.nearest_correlation(S * scale[0], divergence=name, **QUICK),
         lambda: bo.nearest_correlation(S, weights=np.ones((n, n)) * scale[0] + S**2 * scale[1], **QUICK),
+        lambda: bo.nearest_correlation(S * scale[0], max_rank=1, weights=scale[1] * np.ones(n), **QUICK),
+        lambda: bo.factor_correlation(S * scale[0], 1, weights=scale[1] * np.ones(n), **QUICK),
         lambda: bo.nearest_psd(S * scale[0], lambda X: bo.trace(X) <= scale[1], divergence=name, **QUICK),
         lambda: bo.soft_margin((M * scale[0], S * scale[1]), **QUICK),
         lambda: bo.Problem(

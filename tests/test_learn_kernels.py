@@ -336,11 +336,40 @@ def test_a_matrix_can_be_given():
     assert np.isclose(fitted.covariance_.loc["a", "b"], 2 * 0.7607, atol=1e-3)
 
 
+def test_features_without_common_samples_have_an_unknown_correlation():
+    X = np.array([[1.0, np.nan, 2], [2.0, np.nan, 3], [4, 2, 1], [np.nan, 3, 4], [np.nan, 5, 9]])
+    for weights in (None, "counts"):
+        fitted = NearestCorrelation(weights=weights, min_eigenvalue=0.1).fit(X)
+        assert np.isnan(fitted.raw_correlation_[0, 1])
+        assert np.linalg.eigvalsh(fitted.correlation_)[0] > 0.1 - 1e-8
+        assert fitted.converged_
+
+
+def test_all_arguments_of_nearest_correlation_are_passed_on():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(with_gaps(3), columns=list("abcdefgh"))
+    raw = frame.corr()
+    fitted = NearestCorrelation(
+        lower={("a", "b"): 0.3}, upper=0.6, fixed=[[2, 3]], min_eigenvalue=0.01, tol=1e-8
+    )
+    R = fitted.fit(frame).correlation_
+    assert R.loc["a", "b"] >= 0.3 - 1e-6
+    assert np.isclose(R.loc["c", "d"], raw.loc["c", "d"], atol=1e-6)
+    assert (R.to_numpy()[np.triu_indices(8, 1)].max()) <= max(0.6, raw.loc["c", "d"]) + 1e-6
+    assert "certified gap" in str(fitted.solution_.report())
+    conditioned = NearestCorrelation(max_condition=20.0).fit(frame)
+    assert np.linalg.cond(conditioned.correlation_) <= 20 * (1 + 1e-6)
+    low = NearestCorrelation(max_rank=3, tol=1e-3).fit(frame).correlation_
+    assert np.linalg.matrix_rank(low, tol=1e-6) == 3
+    sectors = dict(zip("abcdefgh", "xxxyyyzz", strict=True))
+    grouped = NearestCorrelation(groups=sectors).fit(frame).correlation_
+    assert np.isclose(grouped.loc["a", "d"], grouped.loc["c", "f"])
+
+
 @pytest.mark.parametrize(
     ("estimator", "X", "text"),
     [
-        (NearestCorrelation(), [[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]], "feature 0 leave no variance"),
-        (NearestCorrelation(), [[1.0, np.nan], [2.0, 1.0], [np.nan, 2.0]], "fewer than 2"),
+        (NearestCorrelation(), [[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]], "column 0 of returns is constant"),
         (NearestCorrelation("precomputed"), [[1.0, 2.0, 3.0]], "square"),
         (NearestCorrelation("precomputed"), [[1.0, 0.0], [0.0, -1.0]], "feature 1 has variance -1"),
         (NearestCorrelation("precomputd"), [[1.0, 0.0], [0.0, 1.0]], "expected 'pairwise', 'precomputed'"),

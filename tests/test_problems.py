@@ -262,7 +262,6 @@ class TestNearestCorrelation:
             ({"upper": "a"}, TypeError, "upper has dtype"),
             ({"min_eigenvalue": None}, TypeError, "min_eigenvalue"),
             ({"min_eigenvalue": [0.1]}, ValueError, "min_eigenvalue"),
-            ({"divergence": "logdet", "A": np.eye(3), "min_eigenvalue": 0.1}, ValueError, "min_eigenvalue"),
             ({"divergence": "logdet", "A": np.eye(3), "weights": np.ones(3)}, ValueError, "weights"),
             ({"divergence": ["logdet"]}, ValueError, "divergence"),
             ({"divergence": None}, ValueError, "divergence"),

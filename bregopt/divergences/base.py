@@ -143,6 +143,13 @@ class Divergence(ABC):
         """Return the iterate of cyclic projection, which projections onto single rows update."""
         raise NotImplementedError(f"{self.phrase()} has no projection onto a row")
 
+    def anchor_derivative(self, S: Array) -> Array:
+        """Return minus the derivative of the gradient along a symmetric `S`, as ``X0`` changes.
+
+        It is a self-adjoint linear map of `S`. Derivatives of answers in ``X0`` need it.
+        """
+        raise NotImplementedError(f"{self.phrase()} has no derivative in X0")
+
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         """Return ``D(X, X0)`` in CVXPY's atoms, for a variable `X` of CVXPY, the module `cp`."""
         raise NotImplementedError(f"{self.phrase()} is not known in CVXPY's atoms")

@@ -13,6 +13,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -44,7 +45,7 @@ class Frobenius(Divergence):
 
     @classmethod
     def variant(cls, **parameters: Any) -> type[Divergence]:
-        return WeightedFrobenius if "weights" in parameters else cls
+        return WeightedFrobenius if "weights" in parameters else conditioned(cls, parameters)
 
     def __init__(self, X0: Array) -> None:
         self.X0 = X0
@@ -59,6 +60,9 @@ class Frobenius(Divergence):
 
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
+
+    def anchor_derivative(self, S: Array) -> Array:
+        return 2 * S
 
     def minimizer(self, W: Array, mu: float) -> Array | None:
         return psd_part(self.X0 - W / (2 * mu))
@@ -121,6 +125,9 @@ class WeightedFrobenius(Divergence):
 
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)
+
+    def anchor_derivative(self, S: Array) -> Array:
+        return 2 * self.H**2 * S
 
     def dual_term(
         self, W: Array, mu: float, X: Array, S: Array | None = None, largest: Array | None = None

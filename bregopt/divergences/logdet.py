@@ -12,6 +12,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum, reciprocal_spectrum
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.scalar import Penalty
@@ -42,6 +43,10 @@ class LogDet(Divergence):
     penalty: ClassVar[Penalty | None] = Penalty.LOGDET
     cvxpy_order: ClassVar[int] = 20  # it takes a cone of order 2n
 
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        return conditioned(cls, parameters)
+
     def __init__(self, X0: Array) -> None:
         root = root_of(X0)
         if root is None:
@@ -66,6 +71,9 @@ class LogDet(Divergence):
 
     def gradient(self, X: Array) -> Array:
         return self.inverse - np.linalg.inv(X)
+
+    def anchor_derivative(self, S: Array) -> Array:
+        return self.inverse @ S @ self.inverse
 
     def minimizer(self, W: Array, mu: float) -> Array | None:
         root = self._dual_root(W, mu)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bregopt.divergences.base import Divergence
+from bregopt.divergences.conditioned import CONDITIONED
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius
 from bregopt.divergences.logdet import LogDet
 from bregopt.divergences.von_neumann import VonNeumann
@@ -11,7 +12,9 @@ from bregopt.errors import did_you_mean
 __all__ = ["BUILT_IN", "DIVERGENCES", "divergence_named", "register_divergence"]
 
 DIVERGENCES: dict[str, type[Divergence]] = {cls.name: cls for cls in (LogDet, VonNeumann, Frobenius)}
-BUILT_IN: frozenset[type[Divergence]] = frozenset((*DIVERGENCES.values(), WeightedFrobenius))
+BUILT_IN: frozenset[type[Divergence]] = frozenset(
+    (*DIVERGENCES.values(), WeightedFrobenius, *CONDITIONED.values())
+)
 _TAKEN = frozenset(DIVERGENCES)
 
 

@@ -55,6 +55,8 @@ class Scalar(NamedTuple):
         ``(t, b) -> a``, that minimizer.
     slope : callable
         ``(a, a') -> -da/dt``, the geometric mean of the values at two minimizers.
+    bound_slope : callable
+        ``(a, b) -> da/db`` at a fixed ``t``, for the minimizer ``a``.
     floor : callable
         ``(bound, gamma) -> y``, the multiplier below which the relaxed bound is infinite.
     target : callable
@@ -74,6 +76,7 @@ class Scalar(NamedTuple):
     response: Callable[[Array, Array], Array]
     relaxed_bound: Callable[[Array, Array], Array]
     slope: Callable[[Array, Array], Array]
+    bound_slope: Callable[[Array, Array], Array]
     floor: Callable[[float, float], float]
     target: Callable[[float, float, float], tuple[float, float]]
     cvxpy: Callable[[Any, Any, Any], Any]
@@ -140,6 +143,7 @@ SCALARS: dict[Penalty, Scalar] = {
         response=lambda a, b: 1 / a - 1 / b,
         relaxed_bound=_logdet_relaxed_bound,
         slope=lambda a, b: a * b,
+        bound_slope=lambda a, b: (a / b) ** 2,
         floor=lambda b, gamma: -gamma / b,
         target=_logdet_target,
         cvxpy=_logdet_cvxpy,
@@ -156,6 +160,7 @@ SCALARS: dict[Penalty, Scalar] = {
         response=lambda a, b: -np.log(a / b),
         relaxed_bound=lambda t, b: b * np.exp(np.minimum(-t, 700.0)),
         slope=lambda a, b: np.sqrt(np.maximum(a * b, 0.0)),
+        bound_slope=lambda a, b: a / b,
         floor=lambda b, gamma: -math.inf,
         target=_von_neumann_target,
         cvxpy=lambda cp, a, b: cp.kl_div(a, b),
@@ -172,6 +177,7 @@ SCALARS: dict[Penalty, Scalar] = {
         response=lambda a, b: -2 * (a - b),
         relaxed_bound=lambda t, b: b - t / 2,
         slope=lambda a, b: np.full(len(a), 0.5),
+        bound_slope=lambda a, b: np.ones(len(a)),
         floor=lambda b, gamma: -math.inf,
         target=lambda b, gamma, y: (b - y / (2 * gamma), -0.5 / gamma),
         cvxpy=lambda cp, a, b: cp.square(a - b),

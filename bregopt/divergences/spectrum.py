@@ -23,11 +23,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """The symmetric matrix ``share S + (L R' + R L') / 2``, for the direction ``S`` it was made from."""
+    """The symmetric matrix ``share S + (L R' + R L') / 2 + M``, for the direction ``S`` it was made from."""
 
     share: float
     L: Array
     R: Array
+    M: Array | None = None
 
 
 class Spectrum(Protocol):
@@ -81,6 +82,16 @@ class DifferenceSpectrum(ABC):
     """The derivative of ``V f(theta) V'`` by the divided differences of ``f`` (Daletskii and Krein)."""
 
     V: Array
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        """The arguments at which ``f`` has no derivative."""
+        return ()
+
+    @property
+    @abstractmethod
+    def typical_derivative(self) -> float:
+        """As that of a :class:`Spectrum`."""
 
     @property
     @abstractmethod
@@ -159,6 +170,10 @@ class PositiveSpectrum:
     V: Array
     mu: float
     square: float
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        return (0.0,)
 
     @cached_property
     def negative(self) -> int:

@@ -74,6 +74,18 @@ class TraceDivergence(Divergence):
         gradient: Array = (Q * self.slope(eigenvalues)) @ Q.T - self.slope_X0
         return gradient
 
+    def anchor_derivative(self, S: Array) -> Array:
+        theta, Q = np.linalg.eigh(self.slope_X0)
+        x = self.conjugate_slope(theta)
+        gap = x[:, None] - x
+        close = np.abs(gap) <= _CLOSE * (x[:, None] + x)
+        curvature = self.curvature(x)
+        slopes = np.where(
+            close, (curvature[:, None] + curvature) / 2, (theta[:, None] - theta) / np.where(close, 1.0, gap)
+        )
+        derivative: Array = Q @ (slopes * (Q.T @ S @ Q)) @ Q.T
+        return derivative
+
     def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
         spectrum = self.spectrum(W, mu, cap)
         return -math.inf if spectrum is None else spectrum.term
@@ -116,6 +128,11 @@ class TraceSpectrum(DifferenceSpectrum):
         difference = (x[:, None] - x) / np.where(close, 1.0, gap)
         slope = np.where(x > 0, 1 / self.divergence.curvature(x), 0.0)
         return np.where(close, (slope[:, None] + slope) / 2, difference) / self.mu
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        end = float(self.divergence.slope(np.zeros(1))[0])
+        return (end,) if math.isfinite(end) else ()
 
     @property
     def X(self) -> Array:

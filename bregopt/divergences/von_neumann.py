@@ -10,6 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
@@ -35,6 +36,10 @@ class VonNeumann(Divergence):
     cvxpy_order: ClassVar[int] = 12  # it takes 2(n - 1) cones
     cvxpy_cones: ClassVar[int] = 1
 
+    @classmethod
+    def variant(cls, **parameters: Any) -> type[Divergence]:
+        return conditioned(cls, parameters)
+
     def __init__(self, X0: Array) -> None:
         eigenvalues, Q = np.linalg.eigh(X0)
         if eigenvalues[0] <= 0:
@@ -58,6 +63,13 @@ class VonNeumann(Divergence):
         eigenvalues, Q = np.linalg.eigh(X)
         gradient: Array = (Q * np.log(eigenvalues)) @ Q.T - self.log_X0
         return gradient
+
+    def anchor_derivative(self, S: Array) -> Array:
+        theta, Q = np.linalg.eigh(self.log_X0)
+        top = float(theta[-1])
+        slopes = exp_divided_differences(theta - top) * np.exp(top)
+        derivative: Array = Q @ ((Q.T @ S @ Q) / slopes) @ Q.T
+        return derivative
 
     def minimizer(self, W: Array, mu: float) -> Array | None:
         theta, Q = self.exponent(W, mu)

@@ -6,15 +6,27 @@ import importlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, rectangular
+from bregopt.arrays import Array, IntArray, Mask, rectangular
 from bregopt.io.pandas_labels import Labels, is_pandas
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["ArrayStack", "DictStack", "FrameStack", "MatrixStack", "is_stack", "read_stack"]
+__all__ = [
+    "ArrayStack",
+    "DictStack",
+    "FrameStack",
+    "Group",
+    "ListStack",
+    "MatrixStack",
+    "is_stack",
+    "read_stack",
+]
+
+
+_ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
 
 
 def is_stack(value: Any) -> bool:
@@ -26,6 +38,24 @@ def is_stack(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return len(value) > 0 and getattr(value[0], "ndim", _depth(value[0])) == 2
     return isinstance(value, np.ndarray) and value.ndim == 3
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Matrices of equal order and equal labels.
+
+    Parameters
+    ----------
+    positions : int array of shape (b,)
+        In the stack.
+    values : array of shape (b, n, n)
+    rows : int array of shape (n,) or None
+        Places of the labels among all labels of the stack; None if the matrices have none.
+    """
+
+    positions: IntArray
+    values: Array
+    rows: IntArray | None
 
 
 def _depth(value: Any) -> int:
@@ -42,15 +72,32 @@ class ArrayStack:
 
     values: Array
 
+    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
+
     @property
     def keys(self) -> Sequence[Hashable]:
         """The keys of the matrices."""
         return range(len(self.values))
 
     @property
-    def groups(self) -> Iterable[tuple[IntArray, Array]]:
-        """Positions of matrices of equal order, with these as an array of shape ``(b, n, n)``."""
-        return [(np.arange(len(self.values)), self.values)]
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        count, n = self.values.shape[:2]
+        return [Group(np.arange(count), self.values, np.arange(n))]
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return self.values.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return range(self.values.shape[1])
+
+    def part(self, a: int, b: int) -> ArrayStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return ArrayStack(self.values[a:b])
 
     def one(self, k: int) -> Any:
         """Return one matrix as it was given."""
@@ -75,22 +122,50 @@ class DictStack:
 
     given: Mapping[Hashable, Any]
 
+    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
+
     @cached_property
     def keys(self) -> Sequence[Hashable]:
         """The keys of the matrices."""
         return tuple(self.given)
 
     @property
-    def groups(self) -> Iterable[tuple[IntArray, Array]]:
-        """Positions of matrices of equal order, with these as an array of shape ``(b, n, n)``."""
-        places: dict[int, list[int]] = {}
-        values: dict[int, list[Array]] = {}
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        places: dict[Hashable, list[int]] = {}
+        values: dict[Hashable, list[Array]] = {}
         for k, matrix in enumerate(self.given.values()):
             array = _square(matrix)
             if array is not None:
-                places.setdefault(len(array), []).append(k)
-                values.setdefault(len(array), []).append(array)
-        return [(np.array(places[n]), np.stack(values[n])) for n in places]
+                labels = self.labels(k)
+                kind = len(array) if labels is None else tuple(labels)
+                places.setdefault(kind, []).append(k)
+                values.setdefault(kind, []).append(array)
+        return [Group(np.array(places[kind]), np.stack(values[kind]), self._rows(kind)) for kind in places]
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return max(len(self._all), *(_length(matrix) for matrix in self.given.values()))
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self._all or range(self.order)
+
+    def part(self, a: int, b: int) -> DictStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return DictStack({key: self.given[key] for key in self.keys[a:b]})
+
+    @cached_property
+    def _all(self) -> dict[Hashable, int]:
+        """The labels of all frames, each with a number."""
+        frames = (self.labels(k) for k in range(len(self.keys)))
+        labels = dict.fromkeys(label for own in frames if own is not None for label in own)
+        return {label: k for k, label in enumerate(labels)}
+
+    def _rows(self, kind: Any) -> IntArray | None:
+        return np.array([self._all[label] for label in kind]) if isinstance(kind, tuple) else None
 
     def one(self, k: int) -> Any:
         """Return one matrix as it was given."""
@@ -112,6 +187,29 @@ class DictStack:
 
 
 @dataclass(frozen=True, eq=False)
+class ListStack(DictStack):
+    """Matrices in a list, frames or of several orders, by their positions."""
+
+    @classmethod
+    def of(cls, matrices: Iterable[Any]) -> ListStack:
+        """Return the stack of some matrices."""
+        return cls(dict(enumerate(matrices)))
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        """The keys of the matrices."""
+        return range(len(self.given))
+
+    def part(self, a: int, b: int) -> ListStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return self.of(self.given[k] for k in range(a, b))
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        return list(super().collected(matrices).values())
+
+
+@dataclass(frozen=True, eq=False)
 class FrameStack:
     """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
 
@@ -127,33 +225,71 @@ class FrameStack:
     keys: tuple[Hashable, ...]
     rows: list[IntArray]
 
+    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
+
     @property
-    def groups(self) -> Iterable[tuple[IntArray, Array]]:
-        """Positions of matrices of equal order, with these as an array of shape ``(b, n, n)``."""
-        values, columns = _real(rectangular(self.frame, "A"), "A"), self.frame.columns
-        second = self.frame.index.get_level_values(1)
-        regular = [
-            k
-            for k, rows in enumerate(self.rows)
-            if len(rows) == len(columns) and second[rows].equals(columns)
-        ]
-        return [(np.array(regular), values[np.stack([self.rows[k] for k in regular])])] if regular else []
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        kinds: dict[tuple[int, ...], list[int]] = {}
+        for k, columns in enumerate(self._columns):
+            if columns is not None:
+                kinds.setdefault(tuple(columns.tolist()), []).append(k)
+        for kind, positions in kinds.items():
+            columns = np.array(kind, dtype=np.intp)
+            rows = np.stack([self.rows[k] for k in positions])
+            yield Group(np.array(positions), self._values[rows][:, :, columns], columns)
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return self.frame.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self.frame.columns
+
+    def part(self, a: int, b: int) -> FrameStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        rows = self.rows[a:b]
+        ends = np.cumsum([0, *map(len, rows)])
+        frame = self.frame.iloc[np.concatenate(rows)]
+        return FrameStack(frame, self.keys[a:b], [*map(np.arange, ends[:-1], ends[1:])])
 
     def one(self, k: int) -> Any:
         """Return one matrix as it was given."""
-        return self.frame.iloc[self.rows[k]].droplevel(0)
+        own, columns = self.frame.iloc[self.rows[k]].droplevel(0), self._columns[k]
+        return own if columns is None else own.iloc[:, columns]
 
     def labels(self, k: int) -> Labels:
         """Return the labels of one matrix, None if it has none."""
-        return self.frame.columns
+        columns = self._columns[k]
+        return self.frame.columns if columns is None else self.frame.columns[columns]
 
     def collected(self, matrices: Sequence[Any]) -> Any:
         """Return answers, None where there is none, in the form of the data."""
         values = np.full(self.frame.shape, np.nan)
-        for rows, matrix in zip(self.rows, matrices, strict=True):
-            if matrix is not None:
-                values[rows] = matrix
+        for rows, columns, matrix in zip(self.rows, self._columns, matrices, strict=True):
+            if matrix is not None and columns is not None:
+                values[np.ix_(rows, columns)] = matrix
         return _pandas().DataFrame(values, self.frame.index, self.frame.columns)
+
+    @cached_property
+    def _values(self) -> Array:
+        return _real(rectangular(self.frame, "A"), "A")
+
+    @cached_property
+    def _columns(self) -> list[IntArray | None]:
+        """The columns of each matrix: those of its rows if the others are empty, None if it is not square."""
+        places = self.frame.columns.get_indexer(self.frame.index.get_level_values(1))
+        return [self._own_columns(rows, places[rows]) for rows in self.rows]
+
+    def _own_columns(self, rows: IntArray, columns: IntArray) -> IntArray | None:
+        n = self.frame.shape[1]
+        if (columns < 0).any() or len(np.unique(columns)) < len(columns):
+            return None
+        spare = np.delete(np.arange(n), columns)
+        return columns if np.isnan(self._values[np.ix_(rows, spare)]).all() else None
 
 
 MatrixStack = ArrayStack | DictStack | FrameStack
@@ -173,6 +309,8 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
         stack = _frame_stack(value, name, real)
+    elif isinstance(value, list | tuple) and not _uniform(value):
+        stack = ListStack.of(value)
     else:
         array = rectangular(value, name)
         stack = ArrayStack(_real(array, name) if real else array)
@@ -203,6 +341,18 @@ def _real(array: Any, name: str) -> Array:
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
     numbers: Array = array if array.dtype == np.float64 else array.astype(np.float64)
     return numbers
+
+
+def _uniform(matrices: Sequence[Any]) -> bool:
+    """Whether matrices are no frames and of one order."""
+    orders = {_length(matrix) for matrix in matrices}
+    return len(orders) == 1 and not any(is_pandas(matrix, "DataFrame") for matrix in matrices)
+
+
+def _length(matrix: Any) -> int:
+    """Return the number of rows, zero where there are none."""
+    shape = getattr(matrix, "shape", ())
+    return shape[0] if shape else len(matrix) if isinstance(matrix, list | tuple) else 0
 
 
 def _square(matrix: Any) -> Array | None:

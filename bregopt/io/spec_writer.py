@@ -185,7 +185,7 @@ class _SpecWriter:
         parameters = t.parameters
         if t.X.whole.is_hermitian:  # whose weights are those of the real form
             parameters = {key: part[:n, :n] for key, part in parameters.items()}
-        own = DIVERGENCES[t.divergence] in BUILT_IN
+        own = DIVERGENCES[t.divergence] in BUILT_IN and parameters.keys() <= {"weights"}
         arguments += [] if own else [f'divergence="{t.divergence}"']
         arguments += [f"{key}={self._matrix(part, f'{key}_{X}')}" for key, part in parameters.items()]
         arguments += [f"{key}={float(value)!r}" for key, value in t.options.items()]

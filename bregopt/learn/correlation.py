@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from bregopt import nearest_correlation
+from bregopt import nearest_correlation, pairwise_correlation
 from bregopt.arrays import Array, symmetric_matrix
 from bregopt.learn.base import Solved
 
@@ -31,6 +31,9 @@ class NearestCorrelation(Solved):
         :mod:`sklearn.covariance`, of which a copy is fitted.
     divergence : {"frobenius", "logdet", "von_neumann"}
         LogDet and von Neumann need correlations that are positive definite.
+    fixed, lower, upper, max_condition, max_rank, groups
+        As for :func:`bregopt.nearest_correlation`; a pair of features that share fewer than two samples is
+        an unknown entry there.
     min_eigenvalue : float, from 0 and below 1
         Lower bound on the eigenvalues, so that the matrix can be inverted; Frobenius only.
     weights : "counts" or array_like of shape (n_features,) or (n_features, n_features), optional
@@ -41,7 +44,7 @@ class NearestCorrelation(Solved):
     max_iter : int, optional
         None leaves the limit to the route.
     solver_options : dict, optional
-        Further options of :func:`bregopt.nearest_correlation`, such as ``{"lower": 0.0}``.
+        Further options of :func:`bregopt.nearest_correlation`, such as ``{"time_limit": 1.0}``.
 
     Attributes
     ----------
@@ -53,7 +56,8 @@ class NearestCorrelation(Solved):
         The given or estimated correlations.
     estimator_ : estimator
         The fitted copy, if there is one.
-    solution_ : bregopt.Solution
+    solution_ : bregopt.CorrelationSolution
+        Its ``report()`` says what changed.
     n_iter_, gap_, converged_, n_features_in_, feature_names_in_
         As for :class:`LogDetMetricLearner`.
 
@@ -70,7 +74,13 @@ class NearestCorrelation(Solved):
         estimator: Any = "pairwise",
         *,
         divergence: str = "frobenius",
+        fixed: Any = None,
+        lower: Any = None,
+        upper: Any = None,
         min_eigenvalue: float = 0.0,
+        max_condition: float | None = None,
+        max_rank: int | None = None,
+        groups: Any = None,
         weights: Any = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -78,7 +88,13 @@ class NearestCorrelation(Solved):
     ) -> None:
         self.estimator = estimator
         self.divergence = divergence
+        self.fixed = fixed
+        self.lower = lower
+        self.upper = upper
         self.min_eigenvalue = min_eigenvalue
+        self.max_condition = max_condition
+        self.max_rank = max_rank
+        self.groups = groups
         self.weights = weights
         self.tol = tol
         self.max_iter = max_iter
@@ -101,21 +117,31 @@ class NearestCorrelation(Solved):
         Raises
         ------
         TypeError, ValueError
-            If input or parameters are bad, a feature is constant, or two features share fewer than two
-            samples.
+            If input or parameters are bad, or a feature is constant or has fewer than two samples.
         """
         points = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan" if self._takes_gaps() else True
+            self,
+            X,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if self._takes_gaps() else True,
+            ensure_min_samples=2 if self._takes_gaps() else 1,
         )
-        variances, raw, counts = self._estimated(points)
+        variances, raw, of_counts = self._estimated(points)
         solution: Any = nearest_correlation(
-            raw,
+            _labeled(raw, X),
             divergence=self.divergence,
+            fixed=self.fixed,
+            lower=self.lower,
+            upper=self.upper,
             min_eigenvalue=self.min_eigenvalue,
-            weights=self._weights(counts),
+            max_condition=self.max_condition,
+            max_rank=self.max_rank,
+            groups=self.groups,
+            missing="unknown" if self._takes_gaps() else "error",
+            weights=self._weights(of_counts),
             **self._options(),
         )
-        nearest = self._keep(solution, "Loosen the bounds.")
+        nearest = np.asarray(self._keep(solution, "Loosen the bounds."))
         scale = np.sqrt(variances)
         self.raw_correlation_ = raw
         self.correlation_ = _labeled(nearest, X)
@@ -126,9 +152,10 @@ class NearestCorrelation(Solved):
         return isinstance(self.estimator, str) and self.estimator == "pairwise"
 
     def _estimated(self, points: Array) -> tuple[Array, Array, Array | None]:
-        """Return variances, correlations, and the counts of samples if they are pairwise complete."""
+        """Return variances, correlations, and the weights of these if they are pairwise complete."""
         if self._takes_gaps():
-            return pairwise_complete(points, _names(self))
+            raw, weights = pairwise_correlation(points)
+            return np.nanvar(points, axis=0), raw, weights
         if self.estimator != "precomputed" and not hasattr(self.estimator, "fit"):
             raise ValueError(
                 f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
@@ -139,46 +166,20 @@ class NearestCorrelation(Solved):
         covariance = symmetric_matrix(self.estimator_.covariance_, "covariance_ of the estimator")
         return *_standardized(covariance, _names(self)), None
 
-    def _weights(self, counts: Array | None) -> Any:
+    def _weights(self, of_counts: Array | None) -> Any:
         if not isinstance(self.weights, str):
             return self.weights
-        if self.weights != "counts" or counts is None:
+        if self.weights != "counts" or of_counts is None:
             raise ValueError(
                 f"weights is {self.weights!r} for estimator={self.estimator!r}; expected an array, None, or "
                 "'counts' for estimator='pairwise'"
             )
-        return np.sqrt(counts / counts.max())
+        return of_counts
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_gaps()
         return tags
-
-
-def pairwise_complete(points: Array, names: Any) -> tuple[Array, Array, Array]:
-    """Return variances, pairwise-complete correlations, and the number of samples of each correlation.
-
-    Parameters
-    ----------
-    points : array of shape (n, p)
-        NaN marks a gap.
-    names : sequence
-        Names of the features, for messages.
-    """
-    observed = np.isfinite(points)
-    indicator = observed.astype(float)
-    counts = indicator.T @ indicator
-    _refuse(counts < 2, names, "have fewer than 2 samples in common: found n_samples = {:g}", counts)
-    centered = np.where(observed, points - np.nanmean(points, axis=0), 0.0)
-    sums = centered.T @ indicator  # sums of the row's feature over samples that also have the column's
-    squares = (centered**2).T @ indicator
-    covariance = (centered.T @ centered - sums * sums.T / counts) / counts
-    variance = (squares - sums**2 / counts) / counts
-    _refuse(variance <= 1e-14 * squares / counts, names, "leave no variance: {:.3g}", variance)
-    raw = covariance / np.sqrt(variance * variance.T)
-    raw = np.clip((raw + raw.T) / 2, -1.0, 1.0)
-    np.fill_diagonal(raw, 1.0)
-    return variance.diagonal().copy(), raw, counts
 
 
 def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:
@@ -189,14 +190,6 @@ def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:
         raise ValueError(f"feature {names[k]!r} has variance {variances[k]:g}; expected variances above 0")
     scale = np.sqrt(variances)
     return variances, covariance / np.outer(scale, scale)
-
-
-def _refuse(wrong: Any, names: Any, text: str, found: Array) -> None:
-    """Raise a ValueError that names the first pair of features in the mask `wrong`, if there is one."""
-    if wrong.any():
-        a, b = (int(k) for k in np.argwhere(wrong)[0])
-        where = "" if a == b else f" where feature {names[b]!r} is seen"
-        raise ValueError(f"the samples of feature {names[a]!r}{where} {text.format(found[a, b])}")
 
 
 def _names(estimator: Any) -> Any:

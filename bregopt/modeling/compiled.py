@@ -146,6 +146,12 @@ class Compiled:
         for c, shares in self.shares:
             c.set_dual([(slope, multipliers[row]) for row, slope in shares])
 
+    def chain(self) -> Any:
+        """Return how the data of the program depend on the parameters, for derivatives."""
+        from bregopt.modeling.derivatives import ParameterChain  # only those who differentiate wait
+
+        return ParameterChain(self, dict(zip(self.parameters, slices(self.parameters), strict=True)))
+
     def _linear_map(self, values: Array) -> LinearMap:
         """Return the linear map; terms without parameters are those of the template."""
         A = self.template.A

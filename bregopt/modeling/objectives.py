@@ -193,7 +193,8 @@ def bregman_div(X: PSD, X0: Any, divergence: str | type[Divergence], **parameter
         The name of a divergence, or a class given to
         :func:`bregopt.divergences.register_divergence`.
     **parameters
-        Parameters of the divergence.
+        Parameters of the divergence: `weights` of "frobenius"; `condition` and `floor`, an upper bound on the
+        condition number and a lower one on the eigenvalues, of the three built-in divergences.
 
     Returns
     -------

@@ -250,6 +250,7 @@ class Problem:
             _raw=raw,
             ray=self._ray(raw),
             _declarations=declarations,
+            _compiled=self._compiled,
         )
 
     def _set_duals_of_inequalities(self, raw: Solution) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bregopt.errors import did_you_mean
@@ -14,8 +14,17 @@ __all__ = ["check_arguments"]
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 
 
-def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> None:
+def check_arguments(
+    function: Callable[..., Any], options: dict[str, Any], others: Collection[str] = ()
+) -> None:
     """Refuse an option that neither a ready-made function nor its solver knows, before any work.
+
+    Parameters
+    ----------
+    function : callable
+    options : dict
+    others : collection of str
+        Options besides those of the solver.
 
     Raises
     ------
@@ -26,7 +35,7 @@ def check_arguments(function: Callable[..., Any], options: dict[str, Any]) -> No
     asked = options.keys() - _OF_SOLVE
     if not asked:
         return
-    known = option_names(solver)
+    known = option_names(solver) | set(others)
     for name in sorted(asked - known):
         own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
         chosen = "" if solver == "auto" else f" with solver={solver!r}"

@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from bregopt import clock
-from bregopt.arrays import Array, symmetric_matrix
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.arrays import symmetric_matrix
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrix_stacks import is_stack
-from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
-from bregopt.modeling.atoms import diag
-from bregopt.modeling.bounds import between
-from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.objectives import Minimize, frobenius_div
+from bregopt.io.pandas_labels import labeled, labels_of
+from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
-from bregopt.problems.certified import certified
-from bregopt.problems.cliques import least_block
-from bregopt.problems.nearest_arguments import (
-    BoundedEntries,
-    bounded_entries,
-    covariance_message,
-    fixed_entries,
-    fixed_pairs,
-    least_eigenvalue,
-    row_and_entry_weights,
-)
+from bregopt.problems.correlation.answer import Asked, reportable
+from bregopt.problems.correlation.equal_groups import solve_groups
+from bregopt.problems.correlation.norms import solve_norm
+from bregopt.problems.correlation.rank import solve_rank
+from bregopt.problems.correlation.request import Request, read_request
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
+from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, suggestion
+from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
-from bregopt.problems.objective import divergence_class, nearness
+from bregopt.problems.objective import nearness
 from bregopt.problems.solutions import Solutions
+from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.routes.base import Settings
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
+from bregopt.routes.solution import Solution, Status
 
 __all__ = ["nearest_correlation", "nearest_psd"]
-
-_ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
-_LARGEST_EXPLAINED = 5_000  # number of indices with fixed entries among which a block is searched for
-_SHOWN = 6  # number of indices of a block in messages
 
 
 def nearest_psd(
@@ -86,7 +71,7 @@ def nearest_psd(
     >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
     [[1.5, 1.5], [1.5, 1.5]]
     """
-    check_arguments(nearest_psd, options)
+    check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
     declarations = _declarations(constraints)
     if is_stack(A):
         return nearest_psds(nearest_psd, A, declarations, divergence, options)
@@ -107,6 +92,11 @@ def nearest_correlation(
     upper: Any = None,
     min_eigenvalue: float = 0.0,
     weights: Any = None,
+    max_condition: float | None = None,
+    groups: Any = None,
+    missing: str = "error",
+    max_rank: int | None = None,
+    suggest: bool = False,
     **options: Any,
 ) -> Solution | Solutions:
     """Return the correlation matrix nearest to `A`.
@@ -118,33 +108,55 @@ def nearest_correlation(
         first, with Frobenius and `min_eigenvalue`. A stack is an array of shape (B, n, n), a dict of matrices
         of any orders, or a DataFrame with the matrices' keys in the first level of its index and labels in
         the second level and the columns.
-    divergence : {"frobenius", "logdet", "von_neumann"}
+    divergence : {"frobenius", "logdet", "von_neumann", "largest_entry", "spectral"}
+        The last two are norms of ``X - A``: its entry of largest magnitude, and its eigenvalue of largest
+        magnitude. Their minimizer need not be unique.
     fixed : boolean array_like of shape (n, n), or integer array_like of shape (k, 2), optional
         Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs.
-    lower, upper : float or array_like of shape (n, n), optional
-        Bounds on the entries off the diagonal that are not fixed; -1 and 1 by default.
+    lower, upper : float, array_like of shape (n, n), or dict, optional
+        Bounds on the entries off the diagonal that are not fixed; -1 and 1 by default. A dict maps pairs to
+        numbers; each part of a pair is a label of `A` (an index without labels), a group of `groups`, or a
+        tuple of these. The tightest bound on an entry counts.
     min_eigenvalue : float, from 0 and below 1
-        Lower bound on the eigenvalues; Frobenius only.
+        Lower bound on the eigenvalues.
     weights : array_like of shape (n,) or (n, n), optional
-        Frobenius only. A vector ``w``, above 0, measures ``||W^1/2 (X - A) W^1/2||_F^2`` with ``W`` its
-        diagonal matrix; a nonnegative symmetric matrix ``H`` measures ``||H o (X - A)||_F^2``, entry by
-        entry. An entry of weight 0 is unknown: its value in `A` is ignored.
+        For Frobenius and the norms. A vector ``w``, above 0, measures ``W^1/2 (X - A) W^1/2`` with ``W`` its
+        diagonal matrix; a nonnegative symmetric matrix ``H`` measures ``H o (X - A)``, entry by entry. An
+        entry of weight 0 is unknown: its value in `A` is ignored. The spectral norm takes a vector only.
+    max_condition : float, from 1, optional
+        Upper bound on the condition number of ``X``; without `weights` in a divergence.
+    groups : sequence of length n, Series, or dict from label to group; optional
+        The group of each row. All entries of two groups, and all entries off the diagonal within a group, are
+        then equal; for the divergences, without `max_condition`.
+    missing : {"error", "unknown"}
+        With "unknown", NaN marks unknown entries. Frobenius and the largest entry ignore them, so ``X`` need
+        not be unique there. LogDet and von Neumann start from the completion of `A` of largest determinant.
+    max_rank : int, at least 1, optional
+        Upper bound on the rank of ``X``, for Frobenius and weights of rows. ``X`` is then ``LowRank``; it is
+        "optimal" only if a bound proves that no matrix of this rank is nearer.
+    suggest : bool
+        If the request is infeasible or not solved, find the nearest fixed entries and bounds that a matrix
+        meets: the answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
     **options
-        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and no `warm_start`.
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and three options more:
+        ``warm_start="chain"`` starts each matrix from the answer to the one before, for data that drift;
+        `executor` is a ``concurrent.futures.Executor`` that solves its parts; ``progress=True`` shows a bar
+        of the matrices, if tqdm is installed. With `max_rank` options are `tol`, `max_iter` and `time_limit`.
 
     Returns
     -------
-    Solution, or Solutions of a stack
+    CorrelationSolution, or Solutions of a stack
         ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
         answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
         entries that are fixed or at a bound; the diagonal may then be off by `tol`.
-        ``duals`` are those of the diagonal, the fixed entries and the bounded entries, if there are any.
+        ``duals`` are those of the diagonal, the fixed entries and the bounded entries, if there are any; with
+        `groups`, of the problem in the correlations of groups.
 
     Raises
     ------
     TypeError, ValueError
-        If the input is bad; the message names the argument. A bad matrix of a stack raises nothing: its
-        status is "error".
+        If the input is bad, or two arguments do not go together; the message names them. A bad matrix of a
+        stack raises nothing: its status is "error".
 
     Warns
     -----
@@ -156,16 +168,24 @@ def nearest_correlation(
 
     Notes
     -----
-    All matrices of a stack share `fixed`, `lower`, `upper`, `min_eigenvalue` and `weights`, or each has its
-    own: in a dict with the keys of `A` (``0 .. B-1`` for an array), a DataFrame like `A`, an array of shape
-    (B, n, n), or for numbers an array of shape (B,) or a Series. Slices of the stack that fit the cache are
-    solved at once, large orders and weights of entries one by one. Warnings are given once for the stack.
+    A row of a matrix of a stack that holds only NaN, with its column, is of an asset that is missing there.
+    The problem is then that of the other rows, and ``X`` has NaN in the same places. Frames, fixed entries
+    and arrays for all labels are restricted to those that are there.
 
-    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`; the
-    answer's `stop_reason` then names the block and the eigenvalue.
+    All matrices of a stack share `groups`, `missing` and bounds by pairs. They share the other arguments, or
+    each has its own: in a dict with the keys of `A` (``0 .. B-1`` for an array), a DataFrame like `A`, an
+    array of shape (B, n, n), or for numbers an array of shape (B,) or a Series. Slices of the stack that fit
+    the cache are solved at once. Large orders, weights of entries, unknown entries, `max_condition`, `groups`
+    and norms are solved one by one. Warnings are given once for the stack.
 
-    Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. The variable is
-    ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``.
+    The problem is infeasible if a block of `fixed` entries has an eigenvalue below `min_eigenvalue`, or if
+    two entries force a third one beyond its bounds; the answer's `stop_reason` then names them.
+
+    Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. In Frobenius the
+    variable is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue
+    below ``t``. With `max_condition`, and for LogDet and von Neumann, the minimizer for given multipliers has
+    clipped eigenvalues (:mod:`bregopt.divergences.conditioned`). The norms are semidefinite programs; at
+    order 50 the largest entry takes seconds. The spectral norm mostly takes one problem of order ``n - 1``.
 
     References
     ----------
@@ -179,43 +199,48 @@ def nearest_correlation(
     [1.0, 0.7607, 0.1573]
     """
     with clock.limited(time_limit(options)):
-        check_arguments(nearest_correlation, options)
+        check_arguments(nearest_correlation, options, PANEL if is_stack(A) else ())
+        given = {
+            "fixed": fixed,
+            "lower": lower,
+            "upper": upper,
+            "min_eigenvalue": min_eigenvalue,
+            "weights": weights,
+            "max_condition": max_condition,
+            "groups": groups,
+            "missing": missing,
+            "max_rank": max_rank,
+            "suggest": suggest,
+        }
         if is_stack(A):
-            given = {
-                "fixed": fixed,
-                "lower": lower,
-                "upper": upper,
-                "min_eigenvalue": min_eigenvalue,
-                "weights": weights,
-            }
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
-        labels = labels_of(A, "A")
-        target = _target(A)
-        n = target.shape[0]
-        kind = divergence_class(divergence)
-        t = least_eigenvalue(min_eigenvalue, kind)
-        s, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, kind)
-        pairs = fixed_pairs(aligned(fixed, labels, "fixed"), n)
-        lower, upper = aligned(lower, labels, "lower"), aligned(upper, labels, "upper")
-        Y = PSD(n, name="X")
-        if kind.quadratic and not isinstance(target, LowRank):
-            moved = s[:, None] * (target - t * np.eye(n)) * s
-            objective = frobenius_div(Y, moved, weights=H)
-        else:
-            objective = nearness(divergence, Y, target, "A")
-        kept = fixed_entries(pairs, target, 1 - t)
-        rows = _correlation_rows(Y, t, s, kept, bounded_entries(lower, upper, pairs, n, 1 - t), labels)
-        if kind.quadratic:
-            message = covariance_message(target.diagonal(), labels)
-            if message is not None:  # a LogDet or von Neumann prior may have any scale
-                warn_caller(message, DataWarning)
-        problem = Problem(Minimize(objective), rows)
-        with clock.reserving(_seconds_to_scale(target)):
-            solution = problem.solve(**options)
-        if solution.status in ("infeasible", "infeasible_inaccurate"):
-            return _with_reason(solution, kept, t, labels)
-        solution = _with_unit_diagonal(problem, solution, s**2 * (1 - t), options.get("tol", Settings.tol))
-        return labeled(_moved_back(solution, s, t), labels)
+        request = read_request(A, divergence, given)
+        message = covariance_message(request.A.diagonal(), request.labels)
+        if message is not None and (request.kind is None or request.kind.quadratic):
+            warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
+        if suggest:
+            check_suggestible(request)
+        solution = labeled(_solver(request)(request, options), request.labels)
+        unmet = suggest and solution.status != Status.OPTIMAL
+        suggested = suggestion(request, given, nearest_correlation) if unmet else None
+        return reportable(_with_hint(solution, suggested), Asked.of(request), suggested)
+
+
+def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
+    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
+    if solution.status not in INFEASIBLE:
+        return solution
+    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
+    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
+
+
+def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:
+    """Return the function that solves the problem."""
+    if request.rank is not None:
+        return solve_rank
+    if request.groups is not None:
+        return solve_groups
+    return solve_norm if request.kind is None else solve_request
 
 
 def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:
@@ -229,84 +254,5 @@ def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:
     return given
 
 
-def _with_reason(solution: Solution, kept: BoundedEntries, t: float, labels: Labels) -> Solution:
-    """Return an infeasible answer; its reason names the fixed block that proves it, if there is one."""
-    touched, at = np.unique(np.concatenate([kept.i, kept.j]), return_inverse=True)
-    if len(touched) > _LARGEST_EXPLAINED:
-        return solution
-    i, j = at.reshape(2, -1)
-    C, mask = np.eye(len(touched)), np.zeros((len(touched),) * 2, dtype=bool)
-    C[i, j] = C[j, i] = kept.lo
-    mask[i, j] = mask[j, i] = True
-    block, least = least_block(mask, C)
-    if least > t - _ROUND_OFF:
-        return solution
-    block = touched[block]
-    names = [str(k if labels is None else labels[k]) for k in block[:_SHOWN]]
-    more = f" and {len(block) - _SHOWN} more" if len(block) > _SHOWN else ""
-    reason = (
-        f"No X meets the hard rows: fixed keeps all entries of {', '.join(names)}{more}, and with a unit "
-        f"diagonal this block has the eigenvalue {least:.3g}, below {t:g}. Fix fewer of its entries."
-    )
-    return replace(solution, stop_reason=reason)
-
-
-def _correlation_rows(
-    Y: PSD, t: float, s: Array, fixed: BoundedEntries, bounded: BoundedEntries, labels: Labels
-) -> list[Constraint]:
-    """Return the named rows on the entries of ``X`` in terms of ``Y = S (X - t I) S``."""
-    rows = [(diag(Y) / s**2 == 1 - t).named("diagonal")]
-    if len(fixed.i):
-        entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
-        rows.append((entries == fixed.lo).named("fixed"))
-    if len(bounded.i):
-        entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
-        rows.append(between(entries, bounded.lo, bounded.hi).named("bounds"))
-    if labels is not None:
-        pairs = {"fixed": fixed, "bounds": bounded}
-        for row in rows:
-            own = pairs.get(row.name or "")
-            row.axes = (labels if own is None else pair_labels(labels, own.i, own.j),)
-    return rows
-
-
-def _moved_back(solution: Solution, s: Array, t: float) -> Solution:
-    """Return the solution in terms of ``X``; without weights and with ``t = 0``, ``X`` is ``Y``."""
-    if solution.X is None or (t == 0 and (s == 1).all()):
-        return solution
-    X = solution.X / np.outer(s, s) + t * np.eye(len(s))
-    exact = solution.X.diagonal() == s**2 * (1 - t)
-    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact diagonals stay exact
-    return replace(solution, X=X)
-
-
 def _target(A: Any) -> Matrix:
     return A if isinstance(A, LowRank) else symmetric_matrix(A, "A")
-
-
-def _seconds_to_scale(target: Matrix) -> float:
-    """Return the approximate time of the certificate of a scaled answer, in seconds."""
-    nothing = isinstance(target, LowRank) or clock.remaining() == math.inf
-    return 0.0 if nothing else clock.seconds_for(target.shape[0])
-
-
-def _with_unit_diagonal(problem: Problem, solution: Solution, required: Array, tol: float) -> Solution:
-    """Return the answer scaled to exactly the required diagonal, with the certificate of the scaled answer.
-
-    An optimal answer is not scaled if the scaled one would not meet the tolerance.
-    """
-    if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
-        return solution
-    diagonal = solution.X.diagonal()
-    if (diagonal == required).all() or (diagonal <= 0).any():  # exact already, or stopped too early
-        return solution
-    size = np.sqrt(required / diagonal)
-    Y = solution.X * np.outer(size, size)
-    np.fill_diagonal(Y, required)
-    raw = solution._raw
-    assert raw is not None
-    with threads_for(len(Y)):
-        certificate = certify(PrimalDualPoint(problem.program(), (Y,), raw.u, raw.duals, S=raw._S))
-    if solution.status == "optimal" and not certificate.meets(tol):
-        return solution
-    return certified(solution, certificate, X=Y)

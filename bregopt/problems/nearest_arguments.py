@@ -53,21 +53,21 @@ def covariance_message(diagonal: Array, labels: Any) -> str | None:
     )
 
 
-def least_eigenvalue(value: Any, divergence: type[Divergence]) -> float:
+def least_eigenvalue(value: Any) -> float:
     """Return the lower bound on the eigenvalues."""
     t = float(finite_array(value, "min_eigenvalue", ndim=0))
     if not 0 <= t < 1:
         raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
-    if t > 0 and not divergence.quadratic:
-        raise ValueError(f"min_eigenvalue goes with divergence='frobenius' only; found {divergence.name!r}")
     return t
 
 
-def row_and_entry_weights(value: Any, n: int, divergence: type[Divergence]) -> tuple[Array, Array | None]:
+def row_and_entry_weights(
+    value: Any, n: int, divergence: type[Divergence] | None
+) -> tuple[Array, Array | None]:
     """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
     if value is None:
         return np.ones(n), None
-    if not divergence.quadratic:
+    if divergence is not None and not divergence.quadratic:
         raise ValueError(f"weights go with divergence='frobenius' only; found {divergence.name!r}")
     weights = finite_array(value, "weights", ndim=(1, 2))
     if weights.shape not in ((n,), (n, n)):
@@ -115,7 +115,7 @@ def _pairs_of_mask(mask: Mask, n: int) -> Pairs:
     return i, j
 
 
-def fixed_entries(pairs: Pairs, A: Matrix, limit: float) -> BoundedEntries:
+def fixed_entries(pairs: Pairs, A: Matrix, limit: float, labels: Any = None) -> BoundedEntries:
     """Return the fixed entries; refuse an entry larger than the diagonal allows."""
     i, j = pairs
     value = A[i, j]
@@ -123,13 +123,15 @@ def fixed_entries(pairs: Pairs, A: Matrix, limit: float) -> BoundedEntries:
     if len(large):
         k = large[0]
         raise ValueError(
-            f"fixed keeps entry {int(i[k]), int(j[k])} at {value[k]:g}; no correlation matrix "
+            f"fixed keeps entry {_pair(i[k], j[k], labels)} at {value[k]:g}; no correlation matrix "
             f"{'' if limit == 1 else 'of that min_eigenvalue '}has an entry beyond {limit:g}"
         )
     return BoundedEntries(i, j, value, value)
 
 
-def bounded_entries(lower: Any, upper: Any, fixed: Pairs, n: int, limit: float) -> BoundedEntries:
+def bounded_entries(
+    lower: Any, upper: Any, fixed: Pairs, n: int, limit: float, labels: Any = None
+) -> BoundedEntries:
     """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply.
 
     No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
@@ -146,16 +148,24 @@ def bounded_entries(lower: Any, upper: Any, fixed: Pairs, n: int, limit: float) 
     if len(crossed):
         a, b = int(i[crossed[0]]), int(j[crossed[0]])
         raise ValueError(
-            f"lower is {lo[a, b]:g} but upper is {hi[a, b]:g} at {a, b}; expected lower <= upper"
+            f"lower is {lo[a, b]:g} but upper is {hi[a, b]:g} at {_pair(a, b, labels)}; expected lower <= "
+            f"upper. The nearest bounds that agree are both {(lo[a, b] + hi[a, b]) / 2:g}"
         )
     for name, excess in (("lower", lo), ("upper", -hi)):
         beyond = np.flatnonzero(excess[i, j] > limit)
         if len(beyond):
             a, b = int(i[beyond[0]]), int(j[beyond[0]])
-            raise ValueError(f"{name} at {a, b} lies beyond {limit:g}, which no entry can reach")
+            raise ValueError(
+                f"{name} at {_pair(a, b, labels)} lies beyond {limit:g}, which no entry can reach"
+            )
     acting = (lo[i, j] > -limit) | (hi[i, j] < limit)
     i, j = i[acting], j[acting]
     return BoundedEntries(i, j, lo[i, j], hi[i, j])
+
+
+def _pair(i: Any, j: Any, labels: Any) -> str:
+    """Return an entry by its labels or indices."""
+    return f"({i}, {j})" if labels is None else f"({labels[i]}, {labels[j]})"
 
 
 def entry_bounds(value: Any, default: float, name: str, n: int) -> Array:

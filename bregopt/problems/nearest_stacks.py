@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,20 +12,26 @@ from bregopt.arrays import Array, IntArray
 from bregopt.divergences import Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
-from bregopt.io.matrix_stacks import MatrixStack, read_stack
+from bregopt.io.matrix_stacks import read_stack
+from bregopt.io.present_assets import present_stack
 from bregopt.linalg import is_definite
+from bregopt.problems.correlation.answer import Asked, reportable
+from bregopt.problems.correlation.pair_bounds import by_pairs
+from bregopt.problems.correlation.request import NORMS, read_request
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
 from bregopt.problems.stack_arguments import Argument, argument, stack_rows
+from bregopt.problems.stack_part import Slice, StackedProblem
 from bregopt.problems.stack_warnings import Warnings
-from bregopt.problems.stacks import Slice, solve_stack
+from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
 
-_MOST_ENTRIES = 5_000  # fixed or bounded entries beyond which a stack takes no less time than a loop
+_SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
+_MOST_FIXED = 5_000  # fixed entries beyond which a stack takes no less time than a loop
 
 
 def nearest_correlations(
@@ -46,22 +53,30 @@ def nearest_correlations(
         Its arguments that may be shared or one for each matrix.
     options : dict
     """
-    kind, matrices = divergence_class(divergence), read_stack(A, "A")
-    arguments = {
-        name: argument(value, name, matrices.keys, name not in ("weights", "fixed"))
-        for name, value in given.items()
-    }
+    if divergence not in NORMS:
+        divergence_class(divergence)  # it refuses an unknown one
+    matrices = present_stack(read_stack(A, "A"))
+    arguments = {name: _argument(name, value, matrices) for name, value in given.items()}
+    return solve_stack(_Correlations(single, matrices, divergence, options, arguments))
 
-    def make(own: Array, positions: IntArray, notes: Warnings) -> Slice:
-        return _correlations(own, positions, matrices, kind, arguments, notes)
 
-    def alone(k: int) -> Solution:
-        own = {name: each.of(k) for name, each in arguments.items()}
-        own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
-        solution: Solution = single(matrices.one(k), divergence, **own, **options)
-        return solution
+def _argument(name: str, value: Any, matrices: Any) -> Argument:
+    """Return an argument; bounds by pairs and groups are shared by all matrices."""
+    if name in _SHARED or (by_pairs(value) and not value.keys() <= set(matrices.keys)):
+        return Argument(name, matrices, value)
+    return argument(value, name, matrices, name not in ("weights", "fixed"))
 
-    return solve_stack(matrices, divergence, make, alone, options)
+
+def _stacks(divergence: str, arguments: Mapping[str, Argument]) -> bool:
+    """Whether the stacked method has the problem: a divergence, with bounds on entries only."""
+    if divergence in NORMS:
+        return False
+    kind, floor = divergence_class(divergence), arguments["min_eigenvalue"]
+    ends = [arguments[name].shared for name in ("lower", "upper")]
+    of_one = [arguments[name] for name in ("max_condition", "groups", "max_rank")]
+    plain = all(each.own is None and each.shared is None for each in of_one)
+    shifts = kind.quadratic or (floor.own is None and not np.any(floor.shared))
+    return plain and shifts and not any(map(by_pairs, ends))
 
 
 def nearest_psds(
@@ -72,19 +87,65 @@ def nearest_psds(
     options: dict[str, Any],
 ) -> Solutions:
     """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
-    kind, matrices = divergence_class(divergence), read_stack(A, "A")
+    divergence_class(divergence)
+    return solve_stack(_Semidefinite(single, read_stack(A, "A"), divergence, options, constraints))
 
-    def make(own: Array, positions: IntArray, notes: Warnings) -> Slice:
-        places = _accepted(own, kind)
-        none, bounds = np.zeros(0, dtype=np.intp), np.zeros((len(places), 0))
-        stack = EntryStack(STACKED[divergence](own[places]), none, none, bounds, bounds)
-        return Slice(stack, places, lambda solved, X, y: (X, [()] * len(solved)))
 
-    def alone(k: int) -> Solution:
-        solution: Solution = single(matrices.one(k), constraints, divergence, **options)
+@dataclass(frozen=True, eq=False)
+class _Correlations(StackedProblem):
+    """Nearest correlation matrices."""
+
+    arguments: Mapping[str, Argument]
+
+    def part(self, a: int, b: int) -> Self:
+        part = super().part(a, b)
+        own = {name: each.part(part.matrices, a, b) for name, each in self.arguments.items()}
+        return replace(part, arguments=own)
+
+    def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
+        if not _stacks(self.divergence, self.arguments):
+            return None
+        kind = divergence_class(self.divergence)
+        return _correlations(A, positions, self.matrices, kind, self.arguments, notes)
+
+    def finished(self, solution: Solution, k: int) -> Solution:
+        if solution.X is None:
+            return reportable(solution, None)
+        own = self._arguments_of(k)
+        request = read_request(self.matrices.one(k), self.divergence, own)
+        return reportable(solution, Asked.of(request))
+
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        own, options = self._arguments_of(k), self.options
+        if start is not None and own["max_rank"] is None:
+            options = {**options, "warm_start": start}
+        solution: Solution = self.single(self.matrices.one(k), self.divergence, **own, **options)
         return solution
 
-    return solve_stack(matrices, divergence, None if constraints else make, alone, options)
+    def _arguments_of(self, k: int) -> dict[str, Any]:
+        own = {name: each.of(k) for name, each in self.arguments.items()}
+        own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
+        return own
+
+
+@dataclass(frozen=True, eq=False)
+class _Semidefinite(StackedProblem):
+    """Nearest positive semidefinite matrices."""
+
+    constraints: Sequence[Any]
+
+    def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
+        if self.constraints:
+            return None
+        places = _accepted(A, divergence_class(self.divergence))
+        none, bounds = np.zeros(0, dtype=np.intp), np.zeros((len(places), 0))
+        stack = EntryStack(STACKED[self.divergence](A[places]), none, none, bounds, bounds)
+        return Slice(stack, places, lambda solved, X, y: (X, [()] * len(solved)))
+
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        options = self.options if start is None else {**self.options, "warm_start": start}
+        solution: Solution = self.single(self.matrices.one(k), self.constraints, self.divergence, **options)
+        return solution
 
 
 def _accepted(A: Array, kind: type[Divergence]) -> IntArray:
@@ -97,7 +158,7 @@ def _accepted(A: Array, kind: type[Divergence]) -> IntArray:
 def _correlations(
     A: Array,
     positions: IntArray,
-    matrices: MatrixStack,
+    matrices: Any,
     kind: type[Divergence],
     arguments: Mapping[str, Argument],
     notes: Warnings,
@@ -105,7 +166,7 @@ def _correlations(
     """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
     labels = [matrices.labels(k) for k in positions.tolist()]
     rows = stack_rows(A, positions, labels, kind, arguments)
-    many = len(rows.i) > _MOST_ENTRIES
+    many = int(rows.fixed.any(axis=0).sum()) > _MOST_FIXED
     places = np.flatnonzero(~rows.refused & (not many))
     places = places[_accepted(A[places], kind)]
     rows, n = rows[places], A.shape[1]

@@ -14,7 +14,7 @@ from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.psd import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
-__all__ = ["divergence_class", "nearness"]
+__all__ = ["check_definite", "divergence_class", "nearness"]
 
 
 def divergence_class(divergence: Any) -> type[Divergence]:
@@ -24,7 +24,7 @@ def divergence_class(divergence: Any) -> type[Divergence]:
     return DIVERGENCES[divergence]
 
 
-def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> CurvedExpression:
+def nearness(divergence: str, X: PSD, X0: Matrix, name: str, **parameters: Any) -> CurvedExpression:
     """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
     kind = divergence_class(divergence)
     if isinstance(X0, LowRank):
@@ -32,11 +32,12 @@ def nearness(divergence: str, X: PSD, X0: Matrix, name: str) -> CurvedExpression
             refused = f"whose range {kind.__name__} does not keep"
             raise TypeError(f"{name} is LowRank, {refused}: pass {name}.dense()")
     elif kind.definite_start:
-        _check_definite(X0, name, divergence)
-    return bregman_div(X, X0, divergence)
+        check_definite(X0, name, divergence)
+    return bregman_div(X, X0, divergence, **parameters)
 
 
-def _check_definite(X0: Any, name: str, divergence: str) -> None:
+def check_definite(X0: Any, name: str, divergence: str) -> None:
+    """Refuse a matrix that is not positive definite."""
     if not is_definite(X0):
         eigenvalues = np.linalg.eigvalsh(X0)
         raise ValueError(

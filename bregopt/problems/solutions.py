@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, IntArray
-from bregopt.io.pandas_labels import Labels, labeled
+from bregopt.errors import require
+from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason
 from bregopt.routes.solution import Solution, Status
 
@@ -49,6 +50,8 @@ class Solutions:
         The reasons why data were refused.
     timings : dict from str to float
         Seconds: "total".
+    seconds : array of float
+        Those of each problem; problems that are solved together share theirs.
     """
 
     keys: Sequence[Hashable]
@@ -63,8 +66,9 @@ class Solutions:
     iterations: IntArray
     errors: dict[Hashable, Exception]
     timings: dict[str, float]
+    seconds: Array
+    _problem: Any = field(repr=False)  # the StackedProblem
     _matrices: Sequence[Any] = field(repr=False)
-    _labels: Sequence[Labels] = field(repr=False)
     _duals: Sequence[Any] = field(repr=False)
     _single: dict[int, Solution] = field(repr=False)  # answers that one problem alone was solved for
     _stop: str = field(repr=False)  # the reason why problems without an answer have none
@@ -103,6 +107,48 @@ class Solutions:
         ]
         return "\n".join(lines)
 
+    def to_frame(self) -> Any:
+        """Return one row for each problem, as a DataFrame with the keys as its index.
+
+        Returns
+        -------
+        DataFrame
+            Its columns: status; gap; distance, the Frobenius norm of the change of the given entries;
+            smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pandas = require("pandas", "pandas")
+        distance, smallest = np.full(len(self), np.nan), np.full(len(self), np.nan)
+        for k, X in enumerate(self._matrices):
+            if X is not None:
+                answer = np.asarray(X)
+                change = answer - np.asarray(self._problem.matrices.one(k), dtype=np.float64)
+                distance[k] = np.linalg.norm(np.nan_to_num(change))
+                smallest[k] = np.linalg.eigvalsh(answer)[0]
+        columns = {
+            "status": self.status,
+            "gap": self.gap,
+            "distance": distance,
+            "smallest_eigenvalue": smallest,
+            "seconds": self.seconds,
+            "iterations": self.iterations,
+            "reason": [
+                self._reason(k) if status != Status.OPTIMAL else "" for k, status in enumerate(self.status)
+            ],
+        }
+        return pandas.DataFrame(columns, index=pandas.Index(self.keys))
+
+    def _reason(self, k: int) -> str:
+        """Return why a problem stopped."""
+        if k in self._single:
+            return self._single[k].stop_reason
+        refused = self.errors.get(self.keys[k])
+        return self._stop if refused is None else f"{type(refused).__name__}: {refused}"
+
     @property
     def _first_error(self) -> str:
         key, error = next(iter(self.errors.items()))
@@ -117,11 +163,10 @@ class Solutions:
         if k in self._single:
             return self._single[k]
         status = str(self.status[k])
-        refused = self.errors.get(self.keys[k])
-        reason = StopReason.CONVERGED.value if status == Status.OPTIMAL else self._stop
+        reason = StopReason.CONVERGED.value if status == Status.OPTIMAL else self._reason(k)
         solution = Solution(
             status=status,
-            stop_reason=reason if refused is None else f"{type(refused).__name__}: {refused}",
+            stop_reason=reason,
             value=float(self.value[k]),
             X=self._matrices[k],
             u={},
@@ -132,9 +177,9 @@ class Solutions:
             dual_residual=float(self.dual_residual[k]),
             error=float(self.error[k]),
             iterations=int(self.iterations[k]),
-            timings={"total": self.timings["total"] / len(self)},
-            solver="bregman" if refused is None else "none",
+            timings={"total": float(self.seconds[k])},
+            solver="none" if self.keys[k] in self.errors else "bregman",
             history={},
             citation=self._citation,
         )
-        return labeled(solution, self._labels[k])
+        return self._problem.finished(labeled(solution, self._problem.matrices.labels(k)), k)

@@ -12,6 +12,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import Divergence
 from bregopt.io.matrix_stacks import is_stack, read_stack
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.problems.correlation.pair_bounds import of_present
 from bregopt.problems.nearest_arguments import (
     bounded_entries,
     entry_bounds,
@@ -28,23 +29,58 @@ _BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
 
 @dataclass(frozen=True, eq=False)
 class Argument:
-    """One argument: the value that all matrices share, or a function from positions to values."""
+    """One argument of a stack: a value that all matrices share, or one for each.
+
+    Parameters
+    ----------
+    name : str
+    matrices : MatrixStack
+        Those of `A`.
+    shared : object
+        The value that all matrices share.
+    own : MatrixStack, array or None
+        Values of the matrices; None if they share one.
+    places : list of int
+        The places of the matrices among those.
+    """
 
     name: str
+    matrices: Any
     shared: Any = None
-    own: Callable[[int], Any] | None = None
+    own: Any = None
+    places: Sequence[int] = ()
 
     def of(self, k: int) -> Any:
-        """Return the value for the matrix in position `k`."""
-        return self.shared if self.own is None else self.own(k)
+        """Return the value for the matrix in position `k`, of the rows that are present there."""
+        if self.own is None:
+            value = self.shared
+        else:
+            place = self.places[k]
+            value = self.own[place] if isinstance(self.own, np.ndarray) else self.own.one(place)
+        return _of_present(value, self.name, self.matrices, k)
+
+    def part(self, matrices: Any, a: int, b: int) -> Argument:
+        """Return the argument of the matrices in the positions from `a` to ``b - 1``."""
+        if self.own is None:
+            return replace(self, matrices=matrices)
+        places = self.places[a:b]
+        if isinstance(self.own, np.ndarray):
+            return replace(self, matrices=matrices, own=self.own[places], places=range(b - a))
+        first, last = min(places), max(places) + 1
+        return replace(
+            self,
+            matrices=matrices,
+            own=self.own.part(first, last),
+            places=[place - first for place in places],
+        )
 
     def read(
         self, positions: IntArray, labels: Sequence[Labels], reader: Callable[[Any], Any]
     ) -> tuple[list[Any], Mask]:
         """Return the values as `reader` makes them, one if it is shared, and a mask of the refused ones.
 
-        A refused value is None. Of the first accepted one there is a copy in its place, such that arrays of
-        the values can be stacked.
+        The matrices in these positions have the same labels. A refused value is None. Of the first accepted
+        one there is a copy in its place, such that arrays of the values can be stacked.
 
         Raises
         ------
@@ -52,13 +88,14 @@ class Argument:
             If the shared value is bad.
         """
         if self.own is None:
-            own = labels_of(self.shared, self.name)
+            shared = self.of(int(positions[0]))
+            own = labels_of(shared, self.name)
             other = [own is not None and each is not None and not own.equals(each) for each in labels]
-            return [reader(self.shared)], np.array(other, dtype=bool)
+            return [reader(shared)], np.array(other, dtype=bool)
         values: list[Any] = []
         for k, each in zip(positions, labels, strict=True):
             try:
-                values.append(reader(aligned(self.own(int(k)), each, self.name)))
+                values.append(reader(aligned(self.of(int(k)), each, self.name)))
             except (TypeError, ValueError):
                 values.append(None)
         refused = np.array([value is None for value in values])
@@ -66,7 +103,7 @@ class Argument:
         return [usual if value is None else value for value in values], refused
 
 
-def argument(value: Any, name: str, keys: Sequence[Hashable], of_numbers: bool = False) -> Argument:
+def argument(value: Any, name: str, matrices: Any, of_numbers: bool = False) -> Argument:
     """Return an argument, with a value for each matrix or for all.
 
     A dict, a frame with an index of two levels and an array of shape ``(B, n, n)`` have one for each; with
@@ -78,17 +115,63 @@ def argument(value: Any, name: str, keys: Sequence[Hashable], of_numbers: bool =
         If it is of other matrices than those of the stack.
     """
     if value is None or isinstance(value, str):
-        return Argument(name, value)
+        return Argument(name, matrices, value)
     if is_stack(value):
         stack = read_stack(value, name, real=False)
-        places = _places(stack.keys, keys, name)
-        return Argument(name, own=lambda k: stack.one(places[k]))
+        return Argument(name, matrices, own=stack, places=_places(stack.keys, matrices.keys, name))
     if of_numbers and np.ndim(value) == 1:
         series = is_pandas(value, "Series")
-        places = _places(tuple(value.index) if series else range(len(value)), keys, name, series)
-        numbers = np.asarray(value)
-        return Argument(name, own=lambda k: numbers[places[k]])
-    return Argument(name, value)
+        places = _places(tuple(value.index) if series else range(len(value)), matrices.keys, name, series)
+        return Argument(name, matrices, own=np.asarray(value), places=places)
+    return Argument(name, matrices, value)
+
+
+def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
+    """Return the part of a value for the rows of one matrix.
+
+    A frame or Series of more labels, bounds by pairs and groups by labels are restricted to the labels of the
+    matrix. An array for all rows of a stack is restricted to those that are not missing.
+    """
+    labels, present = matrices.labels(k), matrices.present.get(k)
+    own = labels_of(value, name)
+    if own is not None and labels is not None:
+        if len(own) == len(labels) or not labels.isin(own).all():
+            return value  # other labels are refused later
+        return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
+    if isinstance(value, Mapping):
+        return _by_label(value, name, matrices, labels, present)
+    if present is None or np.ndim(value) == 0:
+        return value
+    array, rows = np.asarray(value), np.flatnonzero(present)
+    if name == "fixed" and array.dtype.kind in "iu":
+        pairs = array[present[array].all(axis=1)]
+        return (np.cumsum(present) - 1)[pairs]
+    if set(array.shape) != {len(present)}:
+        return value  # its shape is refused later
+    return array[rows] if array.ndim == 1 else array[np.ix_(rows, rows)]
+
+
+def _by_label(
+    value: Mapping[Any, Any], name: str, matrices: Any, labels: Labels, present: Mask | None
+) -> Mapping[Any, Any]:
+    """Return the bounds by pairs, or the groups, of the labels of one matrix."""
+    everything = matrices.all_labels
+    if labels is not None:
+        own = set(labels)
+        places = {label: label if label in own else None for label in everything}
+    elif present is not None:
+        places = {k: int(new) if there else None for k, new, there in _numbered(present)}
+    else:
+        return value
+    if name != "groups":
+        return of_present(value, places)
+    new = {places.get(label, label): group for label, group in value.items()}
+    return {label: group for label, group in new.items() if label is not None}
+
+
+def _numbered(present: Mask) -> zip[Any]:
+    """Return each row, its number among those that are there, and whether it is."""
+    return zip(range(len(present)), np.cumsum(present) - 1, present, strict=True)
 
 
 def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, named: bool = True) -> list[int]:
@@ -163,14 +246,14 @@ def stack_rows(
     """
     n, b = A.shape[1], len(A)
     readers: dict[str, Callable[[Any], Any]] = {
-        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value, kind)),
+        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value)),
         "weights": lambda value: _row_weights(value, n, kind),
         "fixed": lambda value: _mask(value, n),
         "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
         "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
     }
     if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
-        _check_shared(arguments, n, kind)
+        _check_shared(arguments, int(positions[0]), n, kind)
     refused, read = np.zeros(b, dtype=bool), {}
     for name, reader in readers.items():
         values, bad = arguments[name].read(positions, labels, reader)
@@ -190,10 +273,10 @@ def stack_rows(
     return StackRows(t, s, i, j, lo, hi, fixed, bounded, refused | wrong.any(axis=1) | (s == 0).any(axis=1))
 
 
-def _check_shared(arguments: Mapping[str, Argument], n: int, kind: type[Divergence]) -> None:
+def _check_shared(arguments: Mapping[str, Argument], k: int, n: int, kind: type[Divergence]) -> None:
     """Refuse bounds that cross, or that no entry can reach."""
-    lower, upper, fixed = (arguments[name].shared for name in ("lower", "upper", "fixed"))
-    t = least_eigenvalue(arguments["min_eigenvalue"].shared, kind)
+    lower, upper, fixed = (arguments[name].of(k) for name in ("lower", "upper", "fixed"))
+    t = least_eigenvalue(arguments["min_eigenvalue"].shared)
     bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
 
 

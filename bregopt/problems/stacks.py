@@ -1,112 +1,53 @@
-"""Nearest matrices of a stack: slices that fit the cache, then single solves of the problems left."""
+"""Nearest matrices of a stack, in parts that any executor solves."""
 
 from __future__ import annotations
 
+import math
 import time
-import warnings
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.clock import CutShort
-from bregopt.divergences.stacks import STACKED
-from bregopt.errors import ConvergenceWarning, DataWarning, SolverError
-from bregopt.io.matrix_stacks import MatrixStack
+from bregopt.bars import items_bar
+from bregopt.clock import CutShort, Ending
+from bregopt.errors import ConvergenceWarning, DataWarning
 from bregopt.problems.solutions import ERROR, Solutions
+from bregopt.problems.stack_part import METHOD, Part, StackedProblem, solve_part, width_of
+from bregopt.problems.stack_record import Record
 from bregopt.problems.stack_warnings import Warnings
 from bregopt.program import StopReason
-from bregopt.program.entry_stack import EntryStack
-from bregopt.program.lowrank import LowRank
-from bregopt.routes.options import check_options, own_options, own_settings, time_limit
+from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.progress import reason
-from bregopt.routes.registry import load, route
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.registry import load
+from bregopt.routes.solution import Status
 from bregopt.threads import threads_for
 
-__all__ = ["Slice", "SliceMaker", "solve_stack"]
+__all__ = ["PANEL", "solve_stack"]
 
-# Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
-_SLICE = 50_000
-_ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
-_METHOD = "bregman"
-_OPTIONS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too
-_NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error")
+PANEL = ("executor", "progress", "warm_start")  # options of a stack
+_CHAIN = 32  # matrices of a chain of warm starts
+_POLL = 0.25  # seconds between two looks at the time limit and Ctrl-C
 
 
 @dataclass(frozen=True, eq=False)
-class Slice:
-    """Problems of one order, and the way back from their answers.
+class _Panel:
+    """How a stack is solved: the executor, whether a bar is shown, and whether starts are warm."""
 
-    Parameters
-    ----------
-    stack : EntryStack
-    places : int array of shape (b,)
-        Places of its problems in the slice. Those with bad arguments are left out.
-    restored : callable
-        Takes the indices of some problems, their matrices and their multipliers; returns the matrices and
-        the duals of the user's problems.
-    """
-
-    stack: EntryStack
-    places: IntArray
-    restored: Callable[[IntArray, Array, Array], tuple[Array, Sequence[Any]]]
+    executor: Executor | None
+    progress: bool
+    chain: bool
 
 
-SliceMaker = Callable[[Array, IntArray, Warnings], Slice]
-
-
-@dataclass(frozen=True, eq=False)
-class _Record:
-    """The answers so far, an element for each problem; its status is None before."""
-
-    status: Any
-    numbers: dict[str, Array]
-    iterations: IntArray
-    X: list[Any]
-    duals: list[Any]
-    single: dict[int, Solution]
-    errors: dict[Hashable, Exception]
-
-    @classmethod
-    def empty(cls, count: int) -> _Record:
-        numbers = {name: np.full(count, np.nan) for name in _NUMBERS}
-        status = np.full(count, None, dtype=object)
-        none: list[Any] = [None] * count
-        return cls(status, numbers, np.zeros(count, dtype=np.intp), none, none.copy(), {}, {})
-
-    def put(self, k: int, solution: Solution) -> None:
-        """Record the answer of a single solve."""
-        self.single[k], self.status[k], self.iterations[k] = solution, solution.status, solution.iterations
-        for name, values in self.numbers.items():
-            values[k] = getattr(solution, name)
-        X = solution.X
-        self.X[k] = X if X is None or isinstance(X, LowRank) else np.asarray(X)
-
-
-def solve_stack(
-    matrices: MatrixStack,
-    divergence: str,
-    make: SliceMaker | None,
-    single: Callable[[int], Solution],
-    options: dict[str, Any],
-) -> Solutions:
+def solve_stack(problem: StackedProblem) -> Solutions:
     """Return the answers to a stack of problems.
 
-    Parameters
-    ----------
-    matrices : MatrixStack
-    divergence : str
-    make : callable or None
-        Makes a slice from symmetric matrices of shape ``(b, n, n)`` and their positions. None if there is no
-        stacked method for the problems.
-    single : callable
-        Solves the problem in one position.
-    options : dict
-        Options of :meth:`bregopt.Problem.solve`.
+    Its parts of some slices, each with its own chains, do not depend on the executor, and neither do the
+    answers.
 
     Raises
     ------
@@ -114,144 +55,136 @@ def solve_stack(
         If an option, or an argument that all problems share, is bad.
     """
     begin = time.perf_counter()
-    if "warm_start" in options:
-        raise TypeError(
-            "a stack of matrices has no option 'warm_start'; solve one matrix to start from another"
-        )
-    own = {name: value for name, value in options.items() if name != "solver"}
-    check_options(options.get("solver", "auto"), own)
-    record, notes = _Record.empty(len(matrices.keys)), Warnings(matrices.keys)
-    with clock.limited(time_limit(options)):
-        try:
-            if make is not None and _has_method(divergence, options):
-                _solve_slices(matrices, divergence, make, options, record, notes)
-            _solve_singly(matrices, single, record, notes)
-            stop = StopReason.STALLED
-        except CutShort as cut:
-            stop = reason(cut)
-    for k in np.flatnonzero([status is None for status in record.status]).tolist():
+    panel = _panel(problem.options)
+    problem = replace(problem, options=_of_solve(problem.options))
+    matrices = problem.matrices
+    record, notes, stop = Record.empty(len(matrices.keys)), Warnings(), StopReason.STALLED
+    ending: Ending | None = None
+    with clock.limited(time_limit(problem.options)):
+        for a, part in _parts(problem, panel):
+            record.place(part.record, a)
+            notes.include(part.notes, a)
+            ending = part.ending or ending
+        if record.open:
+            stop = reason(CutShort(ending or clock.ending()))
+    for k in record.open:
         record.status[k] = Status.USER_LIMIT.value
         notes.add(k, f"it has no answer. {stop.value}", ConvergenceWarning)
+    solutions = _solutions(problem, record, stop, time.perf_counter() - begin)
+    notes.give(matrices.keys)
+    return solutions
+
+
+def _panel(options: dict[str, Any]) -> _Panel:
+    """Return the options of a stack, checked."""
+    executor, warm = options.get("executor"), options.get("warm_start", False)
+    progress = options.get("progress", False)
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor is {executor!r}; expected a concurrent.futures.Executor, or None")
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress is {progress!r}; expected True or False")
+    if warm is not False and warm != "chain":
+        raise ValueError(f'warm_start is {warm!r}; expected False or "chain" for a stack of matrices')
+    return _Panel(executor, progress and find_spec("tqdm") is not None, warm == "chain")
+
+
+def _of_solve(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the solves, checked."""
+    own = {name: value for name, value in options.items() if name not in PANEL}
+    check_options(own.get("solver", "auto"), {name: own[name] for name in own if name != "solver"})
+    return own
+
+
+def _parts(problem: StackedProblem, panel: _Panel) -> Iterator[tuple[int, Part]]:
+    """Yield the parts with their first positions as they are solved, until the time is over."""
+    count, length = len(problem.matrices.keys), _CHAIN * width_of(problem.matrices.order)
+    starts = range(0, count, length)
+    solved = _serially if panel.executor is None else _on_executor
+    bar = items_bar(range(count), "matrices", panel.progress)
+    for a, part in solved(problem, starts, length, panel):
+        yield a, part
+        for _ in part.record.X:
+            next(bar, None)
+        if part.ending is not None:
+            break
+    next(bar, None)  # it closes
+
+
+def _serially(
+    problem: StackedProblem, starts: range, length: int, panel: _Panel
+) -> Iterator[tuple[int, Part]]:
+    for a in starts:
+        if clock.remaining() <= 0:
+            return
+        yield a, solve_part(_part(problem, a, length), None, panel.chain)
+
+
+def _part(problem: StackedProblem, a: int, length: int) -> StackedProblem:
+    count = len(problem.matrices.keys)
+    return problem if length >= count else problem.part(a, min(count, a + length))
+
+
+def _on_executor(
+    problem: StackedProblem, starts: range, length: int, panel: _Panel
+) -> Iterator[tuple[int, Part]]:
+    """Yield the parts in the order in which they end; problems of a lost part have its error."""
+    assert panel.executor is not None
+    left = clock.remaining()
+    seconds = None if left == math.inf else left
+    pending: dict[Future[Part], tuple[int, int]] = {}
+    for a in starts:
+        own = _part(problem, a, length)
+        future = panel.executor.submit(_work, own, seconds, panel.chain)
+        pending[future] = a, len(own.matrices.keys)
+    try:
+        while pending and clock.remaining() > 0:
+            done, _ = wait(pending, _POLL, FIRST_COMPLETED)
+            for future in done:
+                a, count = pending.pop(future)
+                error = future.exception()
+                yield a, future.result() if error is None else _lost(count, error)
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _work(problem: StackedProblem, seconds: float | None, chain: bool) -> Part:
+    """Solve a part in a worker: BLAS has one thread, so that its digits are the same everywhere."""
+    with threads_for(0):
+        return solve_part(problem, seconds, chain)
+
+
+def _lost(count: int, error: BaseException) -> Part:
+    """Return the part of which a worker died, or which could not be sent."""
+    record, notes = Record.empty(count), Warnings()
+    known = error if isinstance(error, Exception) else RuntimeError(repr(error))
+    for k in range(count):
+        record.status[k], record.errors[k] = ERROR, known
+        notes.add(k, f"its worker failed: {known!r}", DataWarning)
+    return Part(record, notes, None)
+
+
+def _solutions(problem: StackedProblem, record: Record, stop: StopReason, seconds: float) -> Solutions:
+    matrices = problem.matrices
     X = matrices.collected(record.X)
     if isinstance(X, np.ndarray):  # one copy of the matrices is enough
-        record.X[:] = [None if own is None else X[k] for k, own in enumerate(record.X)]
-    solutions = Solutions(
+        whole = X.shape[1:]
+        record.X[:] = [
+            X[k] if isinstance(own, np.ndarray) and own.shape == whole else own
+            for k, own in enumerate(record.X)
+        ]
+    return Solutions(
         keys=matrices.keys,
         X=X,
         status=record.status.astype(str),
         **record.numbers,
         iterations=record.iterations,
-        errors=record.errors,
-        timings={"total": time.perf_counter() - begin},
+        errors={matrices.keys[k]: error for k, error in record.errors.items()},
+        timings={"total": seconds},
+        _problem=problem,
         _matrices=record.X,
-        _labels=[matrices.labels(k) for k in range(len(matrices.keys))],
         _duals=record.duals,
         _single=record.single,
         _stop=stop.value,
-        _citation=load(_METHOD).citation,
+        _citation=load(METHOD).citation,
     )
-    notes.give()
-    return solutions
-
-
-def _has_method(divergence: str, options: dict[str, Any]) -> bool:
-    """Whether the stacked method takes this divergence and these options."""
-    known = options.keys() <= _OPTIONS and options.get("solver", "auto") in ("auto", _METHOD)
-    return known and divergence in STACKED and hasattr(load(_METHOD), "solve_stack")
-
-
-def _solve_slices(
-    matrices: MatrixStack,
-    divergence: str,
-    make: SliceMaker,
-    options: dict[str, Any],
-    record: _Record,
-    notes: Warnings,
-) -> None:
-    """Solve the problems of orders for which the stacked method pays."""
-    solver = {name: value for name, value in options.items() if name != "solver"}
-    settings, method = own_settings(load(_METHOD), own_options(_METHOD, solver)), route(_METHOD)
-    for positions, A in matrices.groups:
-        n = A.shape[1]
-        if not 0 < n <= STACKED[divergence].largest_order:
-            continue
-        width = max(1, _SLICE // n**2)
-        with threads_for(n):
-            for a in range(0, len(A), width):
-                clock.checkpoint()
-                regular, own = _symmetric(A[a : a + width])
-                at = positions[a : a + width][regular]
-                if len(at):
-                    _solve_slice(
-                        own, at, make, lambda stack: method.solve_stack(stack, settings), record, notes
-                    )
-
-
-def _solve_slice(
-    A: Array,
-    positions: IntArray,
-    make: SliceMaker,
-    solve: Callable[[EntryStack], Any],
-    record: _Record,
-    notes: Warnings,
-) -> None:
-    """Solve the problems of one slice; none of them if LAPACK fails for one, as single solves follow."""
-    try:
-        part = make(A, positions, notes)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-            answer = solve(part.stack)
-    except np.linalg.LinAlgError:
-        return
-    _store(record, part, positions, answer)
-
-
-def _symmetric(A: Array) -> tuple[Mask, Array]:
-    """Return the mask of finite and symmetric matrices of a usual magnitude, and these in a new array.
-
-    The others are solved singly, which gives their errors and warnings.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        largest = np.abs(A).max(axis=(1, 2))
-        skew = np.abs(A - np.swapaxes(A, 1, 2)).max(axis=(1, 2))
-        regular = (largest <= LARGEST) & ((largest >= SMALLEST) | (largest == 0))
-        regular &= skew <= _ROUND_OFF * largest
-    own = A[regular]
-    return regular, own if not skew[regular].any() else (own + np.swapaxes(own, 1, 2)) / 2
-
-
-def _store(record: _Record, part: Slice, positions: IntArray, answer: Any) -> None:
-    """Record the answers of a slice."""
-    if len(answer.solved) == 0:
-        return
-    X, duals = part.restored(answer.solved, answer.X, answer.y)
-    at, certificate = positions[part.places[answer.solved]], answer.certificate
-    found = {
-        "value": certificate.primal,
-        "dual_value": certificate.dual,
-        "gap": certificate.gap,
-        "primal_residual": certificate.primal_residual,
-        "dual_residual": 0.0,
-        "error": certificate.error,
-    }
-    for name, values in found.items():
-        record.numbers[name][at] = values
-    record.status[at], record.iterations[at] = Status.OPTIMAL.value, answer.iterations
-    for k, own, dual in zip(at.tolist(), X, duals, strict=True):
-        record.X[k], record.duals[k] = own, dual
-
-
-def _solve_singly(
-    matrices: MatrixStack, single: Callable[[int], Solution], record: _Record, notes: Warnings
-) -> None:
-    """Solve the problems that have no answer yet, one by one; record errors as values."""
-    for k in np.flatnonzero([status is None for status in record.status]).tolist():
-        clock.checkpoint()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                record.put(k, single(k))
-            except (TypeError, ValueError, SolverError) as error:
-                record.status[k], record.errors[matrices.keys[k]] = ERROR, error
-                notes.add(k, f"it is refused: {error}", DataWarning)
-        for warning in caught:
-            notes.add(k, str(warning.message), warning.category)

@@ -40,6 +40,11 @@ class EntryStack:
         """Return some of the problems."""
         return replace(self, divergence=self.divergence[which], lo=self.lo[which], hi=self.hi[which])
 
+    def of_rows(self, which: Mask) -> EntryStack:
+        """Return the problems with some of the rows."""
+        own = {name: getattr(self, name)[..., which] for name in ("i", "j", "lo", "hi")}
+        return replace(self, **own)
+
     @property
     def n(self) -> int:
         """The order of the matrices."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.contradiction import Conflict
 from bregopt.tables import html_table, latex_table
+
+if TYPE_CHECKING:
+    from bregopt.routes.derivatives.changes import Differentiability
+    from bregopt.routes.derivatives.derivative import Derivative
 
 __all__ = ["Ray", "Solution", "Status"]
 
@@ -137,9 +141,16 @@ class Solution:
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
+    # The way to the answer of the problem that was solved, or why there is none, for derivatives.
+    _restated: Any = field(default=None, repr=False)
+    _compiled: Any = field(default=None, repr=False)  # the problem, for derivatives; not pickled
 
     def __post_init__(self) -> None:
         _protect(vars(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: value for name, value in vars(self).items() if name != "_derivative"}
+        return {**kept, "_compiled": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _protect(state)  # pickle does not keep the flag
@@ -196,6 +207,95 @@ class Solution:
         from bregopt.routes.conflict import find_conflict  # it solves problems, so it is above this module
 
         return find_conflict(raw._program, self._declarations, raw.duals, solver, options)
+
+    def differentiability(self) -> Differentiability:
+        """Return how far the answer is from one without a derivative.
+
+        Returns
+        -------
+        Differentiability
+            The smallest eigenvalue of ``X - Z``, multiplier and slack, all relative; its `margin` is the
+            least of them.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer, or derivatives of such a problem are not known.
+        """
+        return self._derivative.differentiability
+
+    def derivative(self) -> Derivative:
+        """Return the derivative of the answer in the data of its problem, by the implicit function theorem.
+
+        Inequalities with a multiplier count as equalities. The answer is refined by Newton's method first, so
+        the derivative has about ten digits for every `tol` of the solve.
+
+        Returns
+        -------
+        Derivative
+            With `vjp` and `jvp`, for matrices, ordinary variables and parameters.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer, derivatives of such a problem are not known, or the answer has none: an
+            eigenvalue, a multiplier or a slack is zero, or the answer is not unique.
+
+        Warns
+        -----
+        DataWarning
+            If the answer is near one without a derivative.
+        """
+        from bregopt.routes.derivatives.answers import check_exists
+
+        check_exists(self._derivative.differentiability)
+        return self._derivative
+
+    def vjp(self, G: Any) -> Any:
+        """Return the gradient of ``<G, X>`` in the data: a vector-Jacobian product.
+
+        Parameters
+        ----------
+        G : array_like of shape (n, n) or DataFrame, or a tuple of those
+            The gradient of a function of the answer in ``X``; its symmetric part counts.
+
+        Returns
+        -------
+        array or DataFrame of shape (n, n), or a tuple of those
+            The gradient in the matrix that ``X`` is near to, symmetric; in the factor of a ``LowRank`` one,
+            of its shape; for a linear objective that in the cost matrix.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`derivative`, or if `G` is no such matrix.
+        """
+        return self.derivative().vjp(G).data
+
+    def jvp(self, dA: Any) -> Any:
+        """Return the change of ``X`` as the data change: a Jacobian-vector product.
+
+        Parameters
+        ----------
+        dA : array_like or DataFrame of shape (n, n), or a tuple of those
+            The change of the matrix that ``X`` is near to, or of the data that :meth:`vjp` names.
+
+        Returns
+        -------
+        array or DataFrame of shape (n, n), or a tuple of those
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`derivative`, or if `dA` is no such matrix.
+        """
+        return self.derivative().jvp(dA).X
+
+    @cached_property
+    def _derivative(self) -> Derivative:
+        from bregopt.routes.derivatives.answers import derivative_of  # only those who differentiate wait
+
+        return derivative_of(self)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""

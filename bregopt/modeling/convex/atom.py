@@ -33,8 +33,8 @@ class DivergenceTerm:
     """``weight * D(X, X0)``, where the weight is a number times at most one scalar of parameters.
 
     `X0` and the `parameters` of the divergence may be a :class:`Parameter`; `current` then returns the atom
-    with their values. If the variable is Hermitian, ``X`` and ``X0`` are real forms, with `copies` of each
-    eigenvalue.
+    with their values, and `complemented` tells whether it lifts the null space of ``X0``. If the variable is
+    Hermitian, ``X`` and ``X0`` are real forms, with `copies` of each eigenvalue.
     """
 
     divergence: str
@@ -45,6 +45,7 @@ class DivergenceTerm:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     current: Callable[[], Any] | None = None
     copies: int = 1
+    complemented: bool = False
 
     @property
     def data(self) -> tuple[Parameter, ...]:

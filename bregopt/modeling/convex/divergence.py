@@ -75,7 +75,8 @@ class DivergenceAtom(Atom):
     def _term(self, weight: float, parameter: Expression | None) -> DivergenceTerm:
         now = None if self._current is None else self._at_values
         return DivergenceTerm(
-            self.divergence, self.X, self.X0, weight, parameter, self.parameters, now, self._copies
+            *(self.divergence, self.X, self.X0, weight, parameter, self.parameters, now, self._copies),
+            complemented="complement" in self.options,
         )
 
     def _at_values(self) -> Any:

@@ -16,13 +16,14 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
+from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Rows
 from bregopt.routes.ipm import RowAction
 from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["BlockDual", "block_duals", "exponential_rows"]
+__all__ = ["BlockDual", "RowCurvature", "block_duals", "exponential_rows"]
 
 
 class BlockDual:
@@ -43,8 +44,7 @@ class BlockDual:
         self.mu, self.C = block.nearness.mu, block.C
         self._cap = {} if block.cap is None else {"cap": block.cap}
         self._A, self._action, self._tuning = A, RowAction(A, tuning.interior), tuning
-        self._squares = A.norms() ** 2
-        self._terms = [_TermCurvature(term.at, term.rows, block.n, tuning) for term in A.terms]
+        self._curvature = RowCurvature(A, tuning)
 
     def slack(self, y: Array) -> Array:
         """Return ``C - A*(y)``."""
@@ -78,14 +78,37 @@ class BlockDual:
         activity = self._action.apply_product(moved.L, moved.R)
         if moved.share:
             activity += moved.share * self._action.apply(S.toarray() if sp.issparse(S) else S)
+        if moved.M is not None:
+            activity += self._action.apply(moved.M)
         return activity
 
     def curvature(self, spectrum: Spectrum) -> Array:
         """Return the approximate diagonal of ``H``, bounded away from zero."""
+        return self._curvature(spectrum)
+
+
+class RowCurvature:
+    """The approximate diagonal of ``H`` for the rows of one block, as a function of the spectrum.
+
+    Parameters
+    ----------
+    A : LinearMap
+    tuning : ProjectionTuning
+    """
+
+    def __init__(self, A: LinearMap, tuning: ProjectionTuning) -> None:
+        self._squares, self._tuning = A.norms() ** 2, tuning
+        self._terms = [_TermCurvature(term.at, term.rows, A.orders[0], tuning) for term in A.terms]
+
+    def __call__(self, spectrum: Spectrum | DifferenceSpectrum) -> Array:
+        """Return the diagonal, bounded away from zero."""
         diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
         for term in self._terms:
-            if term.rank_one is not None:
+            if term.diagonal is not None:
+                i, weight = term.diagonal
+                diagonal[term.at] += weight**2 * spectrum.curvature(spectrum.V[i])
+            elif term.rank_one is not None:
                 p = term.rank_one
                 part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
                 diagonal[term.at] += np.bincount(p.row, weights=part, minlength=term.rows.m)
@@ -101,15 +124,19 @@ class BlockDual:
 class _TermCurvature:
     """One term of the rows in the form that gives the curvature at the lower cost.
 
-    `entries` are its coordinates if each row has few; `rank_one` are its rank-one terms if they cost less
-    than all entries together.
+    `diagonal` are the indices and weights of diagonal entries; `entries` are its coordinates if each row has
+    few; `rank_one` are its rank-one terms. Curvatures along vectors are used where they cost less than those
+    of all entries together.
     """
 
     def __init__(self, at: IntArray, rows: Rows, n: int, tuning: ProjectionTuning) -> None:
         self.at, self.rows = at, rows
         self.entries = rows.coordinates() if rows.few_terms else None
         few = (rows.rank is not None and not rows.few_terms) or rows.m <= tuning.rank_one_ratio * n
-        self.rank_one = rows.rank_one_terms() if few else None
+        own = self.entries if few and rows.single else None
+        on_diagonal = own is not None and np.array_equal(own.i, own.j)
+        self.diagonal = (own.i, own.value) if own is not None and on_diagonal else None
+        self.rank_one = rows.rank_one_terms() if few and self.diagonal is None else None
 
 
 def block_duals(program: Program, tuning: ProjectionTuning) -> list[BlockDual]:

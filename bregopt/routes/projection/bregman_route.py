@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bregopt.arrays import Array
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.divergences.stacks import StackedLogDet
 from bregopt.errors import did_you_mean
@@ -26,7 +27,7 @@ from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.stacked_answer import StackedAnswer
 from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
-from bregopt.routes.projection.stacked_newton import spectral_newton
+from bregopt.routes.projection.stacked_working_set import newton_on_acting_rows
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weighted import weighted_frobenius
 from bregopt.routes.reductions import Method, behind
@@ -173,12 +174,15 @@ class Bregman:
         method = proximal(_solve) if None in program.divergences else _solve
         return method(program, settings, start, progress)
 
-    def solve_stack(self, stack: EntryStack, settings: Any) -> StackedAnswer:
-        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
+    def solve_stack(self, stack: EntryStack, settings: Any, start: Array | None = None) -> StackedAnswer:
+        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
+
+        `start` has multipliers of all rows, shape (B, m). LogDet's method has no use for them.
+        """
         limit = settings.max_iter or settings.tuning.newton_limit
         if isinstance(stack.divergence, StackedLogDet):
             return logdet_newton_stack(stack, settings.tol, limit)
-        return spectral_newton(stack, settings.tol, settings.tuning, limit)
+        return newton_on_acting_rows(stack, settings.tol, settings.tuning, limit, start)
 
 
 def _without_divergence(program: Program, settings: Any) -> str | None:

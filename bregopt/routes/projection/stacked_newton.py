@@ -49,14 +49,13 @@ class _Points:
             getattr(self, f.name)[which] = getattr(new, f.name)
 
 
-def spectral_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int) -> StackedAnswer:
-    """Return the answers whose certificates meet `tol` after at most `limit` steps."""
+def spectral_newton(
+    stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int, start: Array | None = None
+) -> StackedAnswer:
+    """Return the answers whose certificates meet `tol` after at most `limit` steps, from `start` or cold."""
     limit = min(limit, _STEPS)
     live = np.arange(len(stack))
-    y = np.zeros(stack.lo.shape)
-    if len(stack.i):
-        y[:, : stack.n] = stack.divergence.start(stack.lo[:, : stack.n])
-    at = _points(stack, y)
+    at = _points(stack, _cold_start(stack) if start is None else stack.clip(start))
     live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
     found: list[StackedAnswer] = []
     for step in range(limit + 1):
@@ -73,6 +72,14 @@ def spectral_newton(stack: EntryStack, tol: float, tuning: ProjectionTuning, lim
         moved = _advanced(stack, at, tuning)
         live, stack, at = _kept(moved, live, stack, at)
     return joined(found, stack)
+
+
+def _cold_start(stack: EntryStack) -> Array:
+    """Return multipliers of the diagonal that depend on the targets alone, zero for other rows."""
+    y = np.zeros(stack.lo.shape)
+    if len(stack.i):
+        y[:, : stack.n] = stack.divergence.start(stack.lo[:, : stack.n])
+    return y
 
 
 def _contradicts(stack: EntryStack, y: Array) -> Mask:

@@ -1,0 +1,1 @@
+"""The correlation chapter: problems beside the nearest correlation matrix, one file each."""

@@ -1,0 +1,130 @@
+"""The answer to a nearest correlation or covariance problem: a solution that knows what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, Mask
+from bregopt.io.pandas_labels import Labels
+from bregopt.plotting import plot_correlation
+from bregopt.problems.correlation.report import CorrelationReport
+from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.suggest import Suggestion
+from bregopt.problems.nearest_arguments import BoundedEntries
+from bregopt.routes.solution import Solution
+
+__all__ = ["Asked", "CorrelationSolution", "reportable"]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The data of one problem, as a report needs them.
+
+    Parameters
+    ----------
+    A : array of shape (n, n), or LowRank
+    unknown : boolean array of shape (n, n), or None
+        The entries that are not known.
+    labels : pandas.Index or None
+    fixed, bounded : BoundedEntries
+    min_eigenvalue : float
+    diagonal : array of shape (n,)
+        The diagonal that the answer is to have.
+    """
+
+    A: Any
+    unknown: Mask | None
+    labels: Labels
+    fixed: BoundedEntries
+    bounded: BoundedEntries
+    min_eigenvalue: float
+    diagonal: Array
+
+    @classmethod
+    def of(cls, request: Request) -> Asked:
+        """Return what a request asks, in the units of its covariances if it has them."""
+        A, fixed, bounded = request.A, request.fixed, request.bounded
+        diagonal = np.ones(request.n)
+        if request.scale is not None:
+            unit, diagonal = np.outer(request.scale, request.scale), request.scale**2
+            A = np.asarray(A) * unit
+            fixed, bounded = (
+                replace(own, lo=own.lo * unit[own.i, own.j], hi=own.hi * unit[own.i, own.j])
+                for own in (fixed, bounded)
+            )
+        return cls(A, request.unknown, request.labels, fixed, bounded, request.floor, diagonal)
+
+    @property
+    def before(self) -> Array:
+        """The given matrix, NaN where it is unknown."""
+        A = np.asarray(self.A)
+        return A if self.unknown is None else np.where(self.unknown, np.nan, A)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CorrelationSolution(Solution):
+    """A :class:`Solution` that knows the matrix from which it started, and says what changed.
+
+    Attributes
+    ----------
+    suggestion : Suggestion or None
+        The nearest request that works, if the request is infeasible and ``suggest=True``.
+    """
+
+    suggestion: Suggestion | None = None
+    _asked: Asked | None = field(default=None, repr=False)
+
+    def report(self) -> CorrelationReport:
+        """Return what changed, by label, with the spectra before and after and the proof of the answer.
+
+        Returns
+        -------
+        CorrelationReport
+            It prints, and goes to pandas, Excel and HTML.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer.
+        """
+        return CorrelationReport.of(self, self._data)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the matrix before, after, and the change, and both spectra.
+
+        Parameters
+        ----------
+        ax : sequence of four matplotlib axes, optional
+            The default is a new figure.
+
+        Returns
+        -------
+        array of four matplotlib axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed; the message names the extra.
+        ValueError
+            If there is no answer.
+        """
+        data = self._data
+        return plot_correlation(data.before, np.asarray(self.X), data.labels, ax)
+
+    @property
+    def _data(self) -> Asked:
+        if self.X is None:
+            raise ValueError(f"there is no answer to report: the status is {self.status}. {self.stop_reason}")
+        assert self._asked is not None
+        return self._asked
+
+
+def reportable(
+    solution: Solution, asked: Asked | None, suggested: Suggestion | None = None
+) -> CorrelationSolution:
+    """Return a solution that knows its data; None without an answer."""
+    known = {f.name: getattr(solution, f.name) for f in fields(Solution)}
+    return CorrelationSolution(**known, suggestion=suggested, _asked=asked)

@@ -1,0 +1,211 @@
+"""The nearest correlation matrix of a given rank: a descent on its factor, and a bound by Lagrange's dual.
+
+Of all psd ``X`` of rank `r`, the minimizer of ``||X - B||^2 - 2 y'(diag X - w)`` is the part of
+``B + Diag(y)`` in its `r` largest positive eigenvalues. Lagrange's bound is therefore
+
+    ``theta(y) = ||B||^2 + 2 y'w - sum of the r largest squared positive eigenvalues of B + Diag(y)``.
+
+It is concave, although the problem is not convex. Where the eigenvalues `r` and ``r + 1`` differ at its
+maximum, the minimizer has the diagonal ``w``, and is the global optimum. Elsewhere a gap may remain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from bregopt import clock
+from bregopt.arrays import EPS, Array
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.clock import CutShort, checkpoint
+from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
+from bregopt.problems.correlation.descent import Descent, distance
+from bregopt.problems.correlation.nonconvex import proven_fields, top_squares
+from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.sphere_descent import descend_on_spheres
+from bregopt.program import LowRank
+from bregopt.routes.base import Settings
+from bregopt.routes.solution import Solution
+from bregopt.threads import threads_for
+
+__all__ = ["solve_rank"]
+
+_OPTIONS = ("max_iter", "seed", "time_limit", "tol")
+_MAX_ITER = 1_000  # steps of a descent
+_RESTARTS, _RESTARTED = 5, 200_000  # descents from near the dual's minimizer, and the largest n^2 r for them
+_EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
+_FLAT = 1e-14  # relative increase of the dual at which it ends
+_CITATION = "Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix"
+
+
+@dataclass(eq=False)
+class _Dual:
+    """The dual of a matrix, a diagonal and a rank; it keeps the best bound and its multipliers."""
+
+    B: Array
+    w: Array
+    r: int
+    square: float = field(init=False)
+    bound: float = field(default=0.0, init=False)
+    y: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.square = float(np.einsum("ij,ij->i", self.B, self.B).sum())  # by rows: less round-off
+        self.y = np.zeros(len(self.B))
+
+    def at(self, y: Array) -> tuple[float, Array]:
+        """Return the bound that `y` proves, and the factor of the minimizer."""
+        n = len(y)
+        shifted = self.B.copy()
+        shifted[np.diag_indices(n)] += y
+        pairs = scipy.linalg.eigh(shifted, subset_by_index=(n - self.r, n - 1), check_finite=False)
+        error = n * EPS * (self.square + 2 * float(np.abs(y) @ self.w))
+        size = n * float(np.linalg.norm(shifted))
+        bound = self.square + 2 * float(y @ self.w) - top_squares(pairs[0], self.r, size) - error
+        if bound > self.bound:
+            self.bound, self.y = bound, y.copy()
+        return bound, pairs[1] * np.sqrt(np.maximum(pairs[0], 0.0))
+
+    def maximize(self) -> Array:
+        """Maximize from the best multipliers; return the factor of the minimizer at the best ones found."""
+        from scipy.optimize import minimize  # slow to import
+
+        unit = self.square + float(self.w @ self.w)
+
+        def negative(y: Array) -> tuple[float, Array]:
+            checkpoint(len(y))
+            bound, V = self.at(y)
+            return -bound / unit, -2 * (self.w - np.einsum("ij,ij->i", V, V)) / unit
+
+        limits = {"maxfun": _EVALUATIONS, "maxcor": _PAIRS, "ftol": _FLAT, "gtol": 0.0}
+        minimize(negative, self.y, jac=True, method="L-BFGS-B", options=limits)
+        return self.at(self.y)[1]
+
+
+def solve_rank(request: Request, options: dict[str, Any]) -> Solution:
+    """Return a correlation matrix of the rank near ``A``, and a bound on the distance of each of that rank.
+
+    Raises
+    ------
+    TypeError, UnsupportedProblemError
+        If an argument does not go with the rank.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the bound does not prove the global optimum.
+
+    References
+    ----------
+    Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix, Linear Algebra Appl. 364;
+    Pietersz, Groenen (2004), Rank reduction of correlation matrices by majorization, Quant. Finance 4.
+    """
+    begin = time.perf_counter()
+    _check(request, options)
+    settings = Settings(**options)
+    A, s, r = np.asarray(request.A), request.s, request.rank
+    assert r is not None
+    w, B = s**2, s[:, None] * A * s
+    dual = _Dual(B, w, r)
+    diagonal = w - B.diagonal()
+    constant = float(diagonal @ diagonal)
+    with clock.limited(settings.time_limit), threads_for(len(A)):
+        descent = _minimized(dual, settings, constant)
+    value = distance(B, descent.R) + constant
+    solution = Solution(
+        **proven_fields(descent, value, dual.bound, dual.square, constant, settings.tol),
+        X=LowRank(descent.R / s[:, None]),
+        u={},
+        duals=(-2 * dual.y * w,),
+        duals_by_name={"diagonal": -2 * dual.y * w},
+        timings={"total": time.perf_counter() - begin},
+        solver="rank",
+        citation=_CITATION,
+        _restated="a nearest matrix of bounded rank has no known derivative; leave out max_rank",
+    )
+    if solution.status != "optimal":
+        found = f"{solution.status}, certified gap {solution.gap:.1e} (tol {settings.tol:g})"
+        warn_caller(f"rank: {found}. {solution.stop_reason}", ConvergenceWarning)
+    return solution
+
+
+def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
+    """Return the best of several descents: from the leading eigenvectors, and near the dual's minimizer."""
+    B, s = dual.B.copy(), np.sqrt(dual.w)
+    np.fill_diagonal(B, 0.0)
+
+    def descended(V: Array) -> Descent:
+        return descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
+
+    best = descended(dual.at(np.zeros(len(B)))[1])
+    with clock.finishing(), contextlib.suppress(CutShort):
+        checkpoint(len(B))
+        dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
+    if _closed(dual, best, settings.tol, constant):
+        return best
+    with contextlib.suppress(CutShort):
+        checkpoint(len(B))
+        for start in _starts(dual.maximize(), s, settings):
+            checkpoint()
+            best = min(best, descended(start), key=lambda each: min(each.values))
+            if _closed(dual, best, settings.tol, constant):
+                break
+    return best
+
+
+def _starts(V: Array, s: Array, settings: Settings) -> Iterator[Array]:
+    """Yield the minimizer of the dual and, for small problems, random points ever farther from it."""
+    yield V
+    rng = np.random.default_rng(settings.seed)
+    n, r = V.shape
+    for k in range(1, _RESTARTS + 1 if n**2 * r <= _RESTARTED else 1):
+        yield V + k / _RESTARTS * s[:, None] * rng.normal(size=V.shape)
+
+
+def _stationary_multipliers(B: Array, V: Array, w: Array) -> Array:
+    """Return the ``y`` for which ``(B + Diag(y)) V = V V'V`` holds along each row, as at a local optimum."""
+    y: Array = np.einsum("ij,ij->i", V @ (V.T @ V) - B @ V, V) / w
+    return y
+
+
+def _closed(dual: _Dual, descent: Descent, tol: float, constant: float) -> bool:
+    """Whether the bound proves the descent's point a global optimum."""
+    value = min(descent.values) + constant
+    return value - dual.bound <= tol * max(abs(value), abs(dual.bound), NEGLIGIBLE_OBJECTIVE * dual.square)
+
+
+def _check(request: Request, options: dict[str, Any]) -> None:
+    """Refuse what does not go with a rank."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"max_rank has no option {name!r}; it has {', '.join(_OPTIONS)}")
+    if request.kind is None or not request.kind.quadratic:
+        raise UnsupportedProblemError(
+            f"max_rank goes with divergence='frobenius' only; found {request.divergence!r}"
+        )
+    if isinstance(request.A, LowRank):
+        raise TypeError("A is LowRank, whose range Frobenius does not keep: pass A.dense()")
+    if np.any(request.t) or request.condition is not None:
+        name = "min_eigenvalue" if request.condition is None else "max_condition"
+        raise UnsupportedProblemError(
+            f"max_rank does not go with {name}: a matrix of rank {request.rank} has the eigenvalue 0"
+        )
+    if request.H is not None:
+        found = "unknown entries" if request.unknown is not None else "weights of entries"
+        raise UnsupportedProblemError(
+            f"max_rank does not go with {found}: the dual has no closed form then. Use weights of rows"
+        )
+    rows = {"fixed": request.fixed, "lower and upper": request.bounded}
+    found = ", ".join(name for name, entries in rows.items() if len(entries.i))
+    found = "groups" if request.groups is not None else found
+    if found:
+        raise UnsupportedProblemError(
+            f"max_rank does not go with {found}: no matrix of rank {request.rank} may meet them, and no "
+            "method here decides whether one does"
+        )

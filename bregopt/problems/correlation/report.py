@@ -1,0 +1,271 @@
+"""Reports of what a nearest correlation or covariance matrix changed, and of the proof of the answer."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.certify import proven_bound
+from bregopt.errors import require
+from bregopt.problems.correlation.report_text import caption, condition, number, spectrum_text
+from bregopt.tables import html_table, table_lines
+
+if TYPE_CHECKING:
+    from bregopt.problems.correlation.answer import Asked, CorrelationSolution
+
+__all__ = ["CorrelationReport"]
+
+_SHOWN = 10  # rows of a table in print
+_NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
+_TABLES = ("summary", "pairs", "rows", "spectrum")
+_PAIRS = ("row", "column", "before", "after", "change", "note")
+_ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationReport:
+    """What changed, by label, and what is proven.
+
+    Attributes
+    ----------
+    before, after : array of shape (n, n)
+        NaN where an entry of the given matrix is unknown.
+    labels : sequence
+        The labels of the rows, or their numbers.
+    distance, relative, largest : float
+        The Frobenius norm of the change, the same relative to that of the given matrix, and the largest
+        change of an entry. Unknown entries do not count.
+    spectrum_before, spectrum_after : array of shape (n,)
+        Eigenvalues, ascending; those before are NaN if entries are unknown.
+    proven_eigenvalue : float
+        A proven lower bound on the eigenvalues of the answer, by a Cholesky factorization with a bound on its
+        round-off (Rump 2006, Verification of positive definiteness).
+    diagonal_error : float
+        Largest distance of the diagonal from the required one.
+    """
+
+    before: Array
+    after: Array
+    labels: Sequence[Any]
+    spectrum_before: Array
+    spectrum_after: Array
+    proven_eigenvalue: float
+    diagonal_error: float
+    _solution: CorrelationSolution
+    _asked: Asked
+
+    @classmethod
+    def of(cls, solution: CorrelationSolution, asked: Asked) -> CorrelationReport:
+        """Return the report of an answer."""
+        before, after = asked.before, np.asarray(solution.X)
+        given: Any = np.linalg.eigvalsh(before) if np.isfinite(before).all() else np.full(len(after), np.nan)
+        own = np.linalg.eigvalsh(after)
+        n = len(after)
+        return cls(
+            before=before,
+            after=after,
+            labels=range(n) if asked.labels is None else asked.labels,
+            spectrum_before=given,
+            spectrum_after=own,
+            proven_eigenvalue=-proven_bound(-after, -float(own[0]), 0.0),
+            diagonal_error=float(np.abs(after.diagonal() - asked.diagonal).max()),
+            _solution=solution,
+            _asked=asked,
+        )
+
+    @cached_property
+    def change(self) -> Array:
+        """The change of each entry, zero where the given one is unknown."""
+        return np.nan_to_num(self.after - self.before)
+
+    @property
+    def distance(self) -> float:
+        """The Frobenius norm of the change."""
+        return float(np.linalg.norm(self.change))
+
+    @property
+    def relative(self) -> float:
+        """The norm of the change, relative to that of the given matrix."""
+        size = float(np.linalg.norm(np.nan_to_num(self.before)))
+        return self.distance / size if size > 0 else float("nan")
+
+    @property
+    def largest(self) -> float:
+        """The largest change of an entry, in magnitude."""
+        return float(np.abs(self.change).max())
+
+    def to_frame(self, table: str = "pairs") -> Any:
+        """Return one table as a DataFrame.
+
+        Parameters
+        ----------
+        table : {"pairs", "rows", "spectrum", "summary"}
+            All pairs, those that changed most first; the rows, in the same order; the eigenvalues; or the
+            numbers for the whole matrix.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If there is no such table.
+        """
+        if table not in _TABLES:
+            raise ValueError(f"table is {table!r}; expected one of {', '.join(_TABLES)}")
+        pandas = require("pandas", "pandas")
+        columns = getattr(self, f"_{table}_columns")()
+        return pandas.DataFrame(columns)
+
+    def to_excel(self, path: Any) -> None:
+        """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``)."""
+        pandas = require("pandas", "excel")
+        require("openpyxl", "excel")
+        with pandas.ExcelWriter(path, engine="openpyxl") as book:
+            for table in _TABLES:
+                self.to_frame(table).to_excel(book, sheet_name=table, index=False)
+
+    def to_html(self, path: Any) -> None:
+        """Write a page that stands alone, with the plot if matplotlib is installed."""
+        page = importlib.import_module("bregopt.problems.correlation.report_page")
+        Path(path).write_text(page.page_of(self, self._solution), encoding="utf-8")
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts))
+        lines = [self.title, *(f"  {name:<{width}}  {text}" for name, text in self.facts.items())]
+        for heading, titles, cells, left in self.tables(_SHOWN):
+            lines += ["", heading, *table_lines(titles, cells, left)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.html(_SHOWN)
+
+    def html(self, shown: int) -> str:
+        """Return the tables as HTML with at most `shown` rows each."""
+        parts = [html_table((), list(self.facts.items()), 2, self.title)]
+        parts += [
+            html_table(titles, cells, left, heading) for heading, titles, cells, left in self.tables(shown)
+        ]
+        return "\n".join(parts)
+
+    @property
+    def title(self) -> str:
+        """What the report is of."""
+        return f"{len(self.after)} x {len(self.after)} matrix, repaired: {self._solution.status}"
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """The numbers for the whole matrix, as text by name."""
+        solution, floor = self._solution, self._asked.min_eigenvalue
+        short = floor - self.proven_eigenvalue
+        least = f"{floor:g}" if short <= 0 else f"{floor:g} - {short:.1e}" if floor else f"-{short:.1e}"
+        diagonal = f"off by {self.diagonal_error:.1e}" if self.diagonal_error else "exact"
+        seconds = solution.timings.get("total", 0.0)
+        return {
+            "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
+            f"largest of an entry {self.largest:.4g}",
+            "spectrum before": spectrum_text(self.spectrum_before),
+            "spectrum after": spectrum_text(self.spectrum_after),
+            "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
+            "diagonal": diagonal,
+            "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
+            f"{solution.gap:.1e}",
+            "effort": f"{solution.iterations} iterations of {solution.solver}, {seconds:.3g} s",
+        }
+
+    def tables(self, shown: int) -> list[tuple[str, Sequence[str], list[tuple[str, ...]], int]]:
+        """Return captions, titles, cells and the number of columns of text of the tables by label."""
+        i, j = self._order
+        pairs, rows = len(i), len(self.after)
+        k = min(shown, pairs)
+        cells: list[tuple[str, ...]] = [
+            (
+                str(self.labels[a]),
+                str(self.labels[b]),
+                number(self.before[a, b]),
+                number(self.after[a, b]),
+                f"{self.change[a, b]:+.4f}",
+                note,
+            )
+            for a, b, note in zip(i[:k], j[:k], self._notes(i[:k], j[:k]), strict=True)
+        ]
+        columns = self._rows_columns()
+        sums: list[tuple[str, ...]] = [
+            (str(label), *(f"{columns[name][r]:.4f}" for name in _ROWS[1:]))
+            for r, label in enumerate(columns["row"][:shown])
+        ]
+        return [
+            (caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (caption("rows", len(sums), rows), _ROWS, sums, 1),
+        ]
+
+    @cached_property
+    def _order(self) -> tuple[IntArray, IntArray]:
+        """The pairs above the diagonal, those that changed most first."""
+        i, j = np.triu_indices(len(self.after), 1)
+        order = np.argsort(-np.abs(self.change[i, j]), kind="stable")
+        return i[order], j[order]
+
+    def _notes(self, i: IntArray, j: IntArray) -> list[str]:
+        """Return for each pair whether it was unknown, or is fixed or at a bound."""
+        n, asked = len(self.after), self._asked
+        fixed, lower, upper = np.zeros((n, n), dtype=bool), np.full((n, n), -np.inf), np.full((n, n), np.inf)
+        kept, bounded = asked.fixed, asked.bounded
+        fixed[kept.i, kept.j] = True
+        lower[bounded.i, bounded.j], upper[bounded.i, bounded.j] = bounded.lo, bounded.hi
+        near = _NEAR * float(np.abs(self.after).max())
+        rules = (
+            (np.isnan(self.before), "unknown before"),
+            (fixed, "fixed"),
+            (self.after <= lower + near, "at lower bound"),
+            (self.after >= upper - near, "at upper bound"),
+        )
+        masks = [mask[i, j] for mask, _ in rules]
+        return np.select(masks, [text for _, text in rules], "").tolist()
+
+    def _pairs_columns(self) -> dict[str, Any]:
+        i, j = self._order
+        entries = {"before": self.before[i, j], "after": self.after[i, j], "change": self.change[i, j]}
+        names = [self.labels[a] for a in i], [self.labels[b] for b in j]
+        return {"row": names[0], "column": names[1], **entries, "note": self._notes(i, j)}
+
+    def _rows_columns(self) -> dict[str, Any]:
+        sums = np.nansum(self.before, axis=1), self.after.sum(axis=1)
+        total = np.abs(self.change).sum(axis=1)
+        order = np.argsort(-total, kind="stable")
+        columns = (sums[0], sums[1], self.change.sum(axis=1), total)
+        return {
+            "row": [self.labels[k] for k in order],
+            **{name: column[order] for name, column in zip(_ROWS[1:], columns, strict=True)},
+        }
+
+    def _spectrum_columns(self) -> dict[str, Any]:
+        return {"before": self.spectrum_before[::-1], "after": self.spectrum_after[::-1]}
+
+    def _summary_columns(self) -> dict[str, Any]:
+        solution = self._solution
+        numbers = {
+            "distance": self.distance,
+            "relative distance": self.relative,
+            "largest change": self.largest,
+            "smallest eigenvalue before": self.spectrum_before[0],
+            "smallest eigenvalue after": self.spectrum_after[0],
+            "proven lower bound on the eigenvalues": self.proven_eigenvalue,
+            "negative eigenvalues before": float((self.spectrum_before < 0).sum()),
+            "condition number before": condition(self.spectrum_before),
+            "condition number after": condition(self.spectrum_after),
+            "diagonal error": self.diagonal_error,
+            "value": solution.value,
+            "proven bound": solution.dual_value,
+            "certified gap": solution.gap,
+            "seconds": solution.timings.get("total", 0.0),
+        }
+        return {"quantity": list(numbers), "value": list(numbers.values())}

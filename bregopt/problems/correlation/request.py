@@ -1,0 +1,189 @@
+"""What a user asks of a nearest correlation matrix, as checked data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, Mask, finite_array, positive_integer
+from bregopt.divergences import Divergence
+from bregopt.errors import UnsupportedProblemError
+from bregopt.io.pandas_labels import Labels, aligned, labels_of
+from bregopt.problems.correlation.groups import Groups, read_groups
+from bregopt.problems.correlation.pair_bounds import of_pairs
+from bregopt.problems.correlation.unknown import Given, given_matrix
+from bregopt.problems.nearest_arguments import (
+    BoundedEntries,
+    bounded_entries,
+    fixed_entries,
+    fixed_pairs,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
+from bregopt.problems.objective import divergence_class
+from bregopt.program.lowrank import LowRank, Matrix
+
+__all__ = ["NORMS", "Request", "check_together", "condition_bound", "read_request", "weights_of_known"]
+
+NORMS = ("largest_entry", "spectral")  # distances that are no divergences
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The arguments of a nearest correlation matrix ``X``, or of a covariance ``D X D``.
+
+    Parameters
+    ----------
+    A : array of shape (n, n), or LowRank
+        Zero at unknown entries.
+    labels : pandas.Index or None
+    divergence : str
+    kind : type of Divergence, or None for a norm
+    floor : float
+        Lower bound on the eigenvalues of ``X``, or of ``D X D``.
+    s : array of shape (n,)
+        Roots of the weights of rows, times ``D``.
+    H : array of shape (n, n), or None
+        Weights of entries.
+    fixed, bounded : BoundedEntries
+    unknown : boolean array of shape (n, n), or None
+    condition : float or None
+        Upper bound on the condition number.
+    groups : Groups or None
+        Groups of equal correlations.
+    scale : array of shape (n,), or None
+        The diagonal of ``D``, standard deviations; None for a correlation matrix.
+    rank : int or None
+        Upper bound on the rank; None if each matrix meets it.
+    """
+
+    A: Matrix
+    labels: Labels
+    divergence: str
+    kind: type[Divergence] | None
+    floor: float
+    s: Array
+    H: Array | None
+    fixed: BoundedEntries
+    bounded: BoundedEntries
+    unknown: Mask | None
+    condition: float | None
+    groups: Groups | None
+    scale: Array | None = None
+    rank: int | None = None
+
+    @property
+    def n(self) -> int:
+        """The order."""
+        return self.A.shape[0]
+
+    @property
+    def t(self) -> Any:
+        """The numbers ``t`` such that ``X - Diag(t)`` is positive semidefinite."""
+        return self.floor if self.scale is None else self.floor / self.scale**2
+
+    @property
+    def of_eigenvalues(self) -> dict[str, float]:
+        """Parameters of a divergence with bounds on the eigenvalues; none where a shift by `t` is enough."""
+        if self.kind is None:  # the condition of a norm has rows of its own
+            return {}
+        if self.condition is not None:
+            return {"condition": self.condition, "floor": self.floor}
+        return {} if self.kind.quadratic or self.floor == 0 else {"floor": self.floor}
+
+    @property
+    def shift(self) -> Any:
+        """The ``t`` by which the variable is shifted; with a bound on the condition it is not."""
+        return 0.0 if self.of_eigenvalues else self.t
+
+
+def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
+    """Return the checked arguments of :func:`bregopt.nearest_correlation`.
+
+    Parameters
+    ----------
+    A : array_like or DataFrame of shape (n, n), or LowRank
+    divergence : str
+    given : mapping
+        The other arguments by name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one is bad, or two do not go together; the message names them.
+    """
+    labels = labels_of(A, "A")
+    target = given_matrix(A, given["missing"])
+    n = target.A.shape[0]
+    kind = None if divergence in NORMS else divergence_class(divergence)
+    t = least_eigenvalue(given["min_eigenvalue"])
+    s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
+    s, H = weights_of_known(s, H, target, kind)
+    groups = read_groups(given["groups"], labels, n)
+    pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n)
+    target.check_known(*pairs, "fixed")
+    lower, upper = (
+        of_pairs(aligned(given[name], labels, name), name, labels, groups, n, 1.0)
+        for name in ("lower", "upper")
+    )
+    request = Request(
+        A=target.A,
+        labels=labels,
+        divergence=divergence,
+        kind=kind,
+        floor=t,
+        s=s,
+        H=H,
+        fixed=fixed_entries(pairs, target.A, 1 - t, labels),
+        bounded=bounded_entries(lower, upper, pairs, n, 1 - t, labels),
+        unknown=target.unknown,
+        condition=condition_bound(given["max_condition"]),
+        groups=groups,
+        rank=_rank(given["max_rank"], n),
+    )
+    check_together(request, given["weights"] is not None)
+    return request
+
+
+def check_together(request: Request, weighted: bool) -> None:
+    """Refuse arguments that do not go together."""
+    squares = request.kind is not None and request.kind.quadratic
+    if request.condition is not None and squares and (weighted or request.unknown is not None):
+        found = "weights" if weighted else "unknown entries"
+        raise UnsupportedProblemError(
+            f"max_condition does not go with {found}: the nearest matrix of bounded condition has no closed "
+            "form in a weighted distance. Use min_eigenvalue, or divergence='largest_entry'"
+        )
+    if isinstance(request.A, LowRank) and (request.condition is not None or request.floor > 0):
+        name = "min_eigenvalue" if request.condition is None else "max_condition"
+        raise ValueError(f"A is LowRank, and X keeps its range; expected no {name}")
+
+
+def weights_of_known(
+    s: Array, H: Array | None, target: Given, kind: type[Divergence] | None
+) -> tuple[Array, Array | None]:
+    """Return the weights of rows and of entries, with weight zero for unknown entries."""
+    if target.unknown is None or not (kind is None or kind.quadratic):
+        return s, H
+    return np.ones(len(s)), np.where(target.unknown, 0.0, np.outer(s, s) if H is None else H)
+
+
+def condition_bound(value: Any) -> float | None:
+    """Return the upper bound on the condition number."""
+    if value is None:
+        return None
+    condition = float(finite_array(value, "max_condition", ndim=0))
+    if condition < 1:
+        raise ValueError(f"max_condition is {condition:g}; expected a number from 1")
+    return condition
+
+
+def _rank(value: Any, n: int) -> int | None:
+    """Return the upper bound on the rank; None if it is no restriction."""
+    if value is None:
+        return None
+    rank = positive_integer(value, "max_rank")
+    return rank if rank < n else None

@@ -1,0 +1,137 @@
+"""The nearest correlation matrix to one matrix, by the modeling language."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import PrimalDualPoint, certify
+from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.objectives import Minimize, frobenius_div
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.problems.certified import certified
+from bregopt.problems.correlation.completion import completed
+from bregopt.problems.correlation.explain import explained
+from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.rows import correlation_rows
+from bregopt.problems.objective import nearness
+from bregopt.program.lowrank import LowRank
+from bregopt.routes.base import Settings
+from bregopt.routes.derivatives.restated import Congruence
+from bregopt.routes.solution import Solution
+from bregopt.threads import threads_for
+
+__all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
+
+INFEASIBLE = ("infeasible", "infeasible_inaccurate")
+
+
+def solve_request(request: Request, options: dict[str, Any]) -> Solution:
+    """Return the nearest correlation matrix.
+
+    Let ``S`` be the diagonal matrix of the roots of the weights. The variable is ``Y = S (X - Diag(t)) S``,
+    which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``. With a bound on the
+    condition number it is ``Y = S X S``, and ``t`` a bound on its eigenvalues.
+    """
+    given, request = request, with_completion(request)
+    Y = PSD(request.n, name="X")
+    s, t = request.s, request.shift
+    problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
+    with clock.reserving(_seconds_to_scale(request)):
+        solution = problem.solve(**options)
+    if solution.status in INFEASIBLE:
+        return explained(solution, request)
+    required = s**2 * (1 - t)
+    tol = options.get("tol", Settings.tol)
+    solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
+    restated: Congruence | str = Congruence(s, request.n, request.fixed.i, request.fixed.j)
+    if request is not given:
+        restated = "derivatives with unknown entries are known for frobenius; complete A first"
+    return replace(_moved_back(solution, s, t), _restated=restated)
+
+
+def with_completion(request: Request) -> Request:
+    """Return the request with unknown entries completed, where the divergence needs all entries."""
+    if request.unknown is None or request.kind is None or request.kind.quadratic:
+        return request
+    return replace(request, A=completed(np.asarray(request.A), request.unknown), unknown=None)
+
+
+def _distance(Y: PSD, request: Request) -> CurvedExpression:
+    """Return the objective in terms of ``Y``."""
+    A, s = request.A, request.s
+    if isinstance(A, LowRank):
+        return nearness(request.divergence, Y, A, "A")
+    moved = s[:, None] * (A - request.shift * np.eye(request.n)) * s
+    if request.of_eigenvalues:
+        return nearness(request.divergence, Y, moved, "A", **request.of_eigenvalues)
+    if request.kind is not None and request.kind.quadratic:
+        return frobenius_div(Y, moved, weights=request.H)
+    return nearness(request.divergence, Y, moved, "A")
+
+
+def _moved_back(solution: Solution, s: Array, t: Any) -> Solution:
+    """Return the solution in terms of ``X``; without weights and with ``t = 0``, ``X`` is ``Y``."""
+    if solution.X is None or (np.all(t == 0) and (s == 1).all()):
+        return solution
+    X = solution.X / np.outer(s, s) + t * np.eye(len(s))
+    exact = solution.X.diagonal() == s**2 * (1 - t)
+    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact diagonals stay exact
+    return replace(solution, X=X)
+
+
+def _seconds_to_scale(request: Request) -> float:
+    """Return the approximate time of the certificate of a scaled answer, in seconds."""
+    nothing = isinstance(request.A, LowRank) or clock.remaining() == math.inf
+    return 0.0 if nothing else clock.seconds_for(request.n)
+
+
+def with_diagonal(
+    problem: Problem,
+    solution: Solution,
+    required: Array,
+    tol: float,
+    condition: float = math.inf,
+    floor: float = 0.0,
+) -> Solution:
+    """Return the answer scaled to exactly the required diagonal, with the certificate of the scaled answer.
+
+    An optimal answer is not scaled if the scaled one would not meet the tolerance.
+    """
+    if solution.X is None or isinstance(solution.X, LowRank):  # scaling would leave the range of X0
+        return solution
+    diagonal = solution.X.diagonal()
+    if (diagonal == required).all() or (diagonal <= 0).any():  # exact already, or stopped too early
+        return solution
+    size = np.sqrt(required / diagonal)
+    Y = solution.X * np.outer(size, size)
+    if condition < math.inf or floor:
+        Y = _conditioned(Y, required, condition, floor)
+    np.fill_diagonal(Y, required)
+    raw = solution._raw
+    assert raw is not None
+    with threads_for(len(Y)):
+        certificate = certify(PrimalDualPoint(problem.program(), (Y,), raw.u, raw.duals, S=raw._S))
+    if solution.status == "optimal" and not certificate.meets(tol):
+        return solution
+    return certified(solution, certificate, X=Y)
+
+
+def _conditioned(Y: Array, diagonal: Array, condition: float, floor: float) -> Array:
+    """Return `Y` mixed with its diagonal such that the bounds on its eigenvalues hold.
+
+    The scaling of its diagonal may have moved eigenvalues beyond them, by as much as the residual.
+    """
+    eigenvalues = np.linalg.eigvalsh(Y)
+    least, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    lacks = [(floor - least, float(diagonal.min()) - floor)]
+    if condition < math.inf:
+        lacks.append((largest - condition * least, float(condition * diagonal.min() - diagonal.max())))
+    share = max((lack / (lack + room) for lack, room in lacks if lack > 0 and room > 0), default=0.0)
+    return (1 - share) * Y + share * np.diag(diagonal)

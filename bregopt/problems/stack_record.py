@@ -1,0 +1,91 @@
+"""The answers to a stack of problems as they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.lowrank import LowRank
+from bregopt.routes.solution import Solution, Status
+
+__all__ = ["NUMBERS", "Record"]
+
+NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The answers so far, an element for each problem; its status is None before.
+
+    Parameters
+    ----------
+    status : object array of shape (B,)
+    numbers : dict from str to array of shape (B,)
+    iterations : int array of shape (B,)
+    X, duals : list
+    single : dict from int to Solution
+        Answers that one problem alone was solved for, by position.
+    errors : dict from int to Exception
+        The reasons why data were refused, by position.
+    """
+
+    status: Any
+    numbers: dict[str, Array]
+    iterations: IntArray
+    X: list[Any]
+    duals: list[Any]
+    single: dict[int, Solution]
+    errors: dict[int, Exception]
+
+    @classmethod
+    def empty(cls, count: int) -> Record:
+        """Return a record without answers."""
+        numbers = {name: np.full(count, np.nan) for name in NUMBERS}
+        status = np.full(count, None, dtype=object)
+        none: list[Any] = [None] * count
+        return cls(status, numbers, np.zeros(count, dtype=np.intp), none, none.copy(), {}, {})
+
+    @property
+    def open(self) -> list[int]:
+        """The positions of the problems without an answer."""
+        return np.flatnonzero([status is None for status in self.status]).tolist()
+
+    def put(self, k: int, solution: Solution) -> None:
+        """Record the answer of a single solve."""
+        self.single[k], self.status[k], self.iterations[k] = solution, solution.status, solution.iterations
+        for name, values in self.numbers.items():
+            values[k] = solution.timings["total"] if name == "seconds" else getattr(solution, name)
+        X = solution.X
+        self.X[k] = X if X is None or isinstance(X, LowRank) else np.asarray(X)
+
+    def store(self, at: IntArray, answer: Any, X: Array, duals: Sequence[Any], seconds: float) -> None:
+        """Record the answers of the stacked method in some positions; `seconds` are those of each."""
+        certificate = answer.certificate
+        found = {
+            "value": certificate.primal,
+            "dual_value": certificate.dual,
+            "gap": certificate.gap,
+            "primal_residual": certificate.primal_residual,
+            "dual_residual": 0.0,
+            "error": certificate.error,
+            "seconds": seconds,
+        }
+        for name, values in found.items():
+            self.numbers[name][at] = values
+        self.status[at], self.iterations[at] = Status.OPTIMAL.value, answer.iterations
+        for k, own, dual in zip(at.tolist(), X, duals, strict=True):
+            self.X[k], self.duals[k] = own, dual
+
+    def place(self, part: Record, a: int) -> None:
+        """Record the answers of the problems from position `a` on."""
+        b = a + len(part.X)
+        self.status[a:b], self.iterations[a:b] = part.status, part.iterations
+        self.X[a:b], self.duals[a:b] = part.X, part.duals
+        for name, values in self.numbers.items():
+            values[a:b] = part.numbers[name]
+        self.single.update({a + k: solution for k, solution in part.single.items()})
+        self.errors.update({a + k: error for k, error in part.errors.items()})

@@ -1,0 +1,278 @@
+"""The derivative of an answer in the data of its problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from bregopt.arrays import Array, finite_array
+from bregopt.program import Program
+from bregopt.routes.derivatives.anchors import Anchor, symmetric_part
+from bregopt.routes.derivatives.changes import Adjoint, Change, Differentiability
+from bregopt.routes.derivatives.linearized import adjoint, tangent
+from bregopt.routes.derivatives.optimum import Optimum
+from bregopt.routes.derivatives.restated import Congruence
+
+__all__ = ["Derivative", "Gradient", "Tangent", "all_of", "columns"]
+
+
+class Chain(Protocol):
+    """The parameters of a problem, and how the data of its program depend on them."""
+
+    def gradient(self, derivative: Derivative, found: Adjoint) -> dict[Any, Array]:
+        """Return the gradients in all parameters."""
+        ...
+
+    def change(self, derivative: Derivative, changes: Mapping[Any, Any]) -> Change:
+        """Return the effect of changes of parameters on the optimality conditions."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """The gradient of a function of the answer.
+
+    Attributes
+    ----------
+    data : array, DataFrame, or a tuple of those
+        In the matrix that ``X`` is near to, symmetric; in the factor of a ``LowRank`` one; in the cost matrix
+        of a linear objective.
+    parameters : dict from Parameter to array
+    """
+
+    data: Any
+    _derivative: Derivative
+    _found: Adjoint
+
+    @cached_property
+    def parameters(self) -> dict[Any, Array]:
+        """The gradients in the parameters of the problem."""
+        return self._derivative.required_chain().gradient(self._derivative, self._found)
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """The change of an answer.
+
+    Attributes
+    ----------
+    X : array, DataFrame, or a tuple of those
+    u : dict from str to float or array
+        Of ordinary variables by name.
+    y : array of shape (m,)
+        Of the multipliers of all rows, in the order of the constraints; positive at lower bounds.
+    """
+
+    X: Any
+    u: dict[str, Any]
+    y: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Derivative:
+    """The derivative of an answer, as products with it and with its transpose.
+
+    Attributes
+    ----------
+    differentiability : Differentiability
+        How far the answer is from one without a derivative.
+    """
+
+    optimum: Optimum
+    anchors: tuple[Anchor, ...]
+    differentiability: Differentiability
+    restated: Congruence | None
+    chain: Chain | None
+    X: Any
+    u: Mapping[str, Any]
+
+    def vjp(self, X: Any = None, u: Mapping[str, Any] | None = None) -> Gradient:
+        """Return the gradient of ``<G, X> + sum <g, u>``: a vector-Jacobian product.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, n), DataFrame, or a tuple of those
+            ``G``: the gradient of a function of the answer in ``X``. Its symmetric part counts.
+        u : mapping from str to array_like
+            The gradients in ordinary variables by name.
+
+        Returns
+        -------
+        Gradient
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a shape or name is wrong, or the derivative does not exist.
+        """
+        at = self.optimum
+        given = self._each(X, "X")
+        inside: list[Array | None] = [None] * len(at.points)
+        for b, G in enumerate(given):
+            if G is not None:
+                inside[b] = self.anchors[b].inside(self._pulled(G, b))
+        found = adjoint(at, inside, self._elements(u))
+        data = []
+        for b in range(self.count):
+            pulled = None if given[b] is None else self._pulled(given[b], b)
+            own = self.anchors[b].gradient(at, found, pulled)
+            if self.restated is not None:
+                own = self.restated.gradient(own, found.rows)
+            data.append(own)
+        return Gradient(self._like_answer(data), self, found)
+
+    def jvp(self, data: Any = None, parameters: Mapping[Any, Any] | None = None) -> Tangent:
+        """Return the change of the answer as the data change: a Jacobian-vector product.
+
+        Parameters
+        ----------
+        data : array_like, DataFrame, or a tuple of those
+            The change of the matrix that ``X`` is near to; of the factor of a ``LowRank`` one; of the cost
+            matrix of a linear objective.
+        parameters : mapping from Parameter to array_like
+            The changes of parameters; others keep their values.
+
+        Returns
+        -------
+        Tangent
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a shape or name is wrong, or the derivative does not exist.
+        """
+        at = self.optimum
+        changes = self._each(data, "data")
+        total = self._chained(parameters)
+        slopes, rows = list(total.X), total.rows.copy()
+        for b, change in enumerate(changes):
+            if change is None:
+                continue
+            if self.restated is not None:
+                n = at.program.blocks[b].n
+                change, moved_rows = self.restated.change(symmetric_part(change, n, "data"), at.program.m)
+                rows += moved_rows
+                changes[b] = change
+            moved = self.anchors[b].moved(at, change)
+            slope = slopes[b]
+            slopes[b] = moved.slope if slope is None else slope + moved.slope
+            if moved.rows is not None:
+                rows += moved.rows
+        found = tangent(at, Change(tuple(slopes), rows, total.u, total.paid))
+        X = []
+        for b in range(self.count):
+            dX = found.X[b]
+            assert dX is not None
+            own = self.anchors[b].outside(dX, at, changes[b])
+            X.append(own if self.restated is None else self.restated.tangent(own))
+        return Tangent(self._like_answer(X), self._named(found.u), found.rows)
+
+    @property
+    def count(self) -> int:
+        """The number of the user's matrices; those of matrix inequalities follow them."""
+        return len(all_of(self.X))
+
+    def required_chain(self) -> Chain:
+        """Return the chain, or raise a ValueError without one."""
+        if self.chain is None:
+            raise ValueError(
+                "the answer was pickled, without the parameters of its problem; differentiate in them before"
+            )
+        return self.chain
+
+    def _chained(self, parameters: Mapping[Any, Any] | None) -> Change:
+        at = self.optimum
+        if parameters:
+            return self.required_chain().change(self, parameters)
+        none = (None,) * len(at.points)
+        return Change(none, np.zeros(at.program.m), np.zeros(at.program.k), np.zeros(at.program.m))
+
+    def _pulled(self, G: Any, b: int) -> Any:
+        if self.restated is None:
+            return G
+        return self.restated.cotangent(symmetric_part(G, self.optimum.program.blocks[b].n, "G"))
+
+    def _each(self, value: Any, name: str) -> list[Any]:
+        """Return one value for each of the user's matrices, without labels."""
+        if not isinstance(self.X, tuple):
+            return [_unlabeled(value, self.X, name)]
+        if value is None:
+            return [None] * len(self.X)
+        if not isinstance(value, tuple | list) or len(value) != len(self.X):
+            raise TypeError(f"{name} is {type(value).__name__}; expected a tuple of {len(self.X)} matrices")
+        return [_unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
+
+    def _like_answer(self, found: Sequence[Array]) -> Any:
+        """Return matrices with the labels of the answer, in a tuple if it is one."""
+        parts = tuple(_labeled(own, like) for own, like in zip(found, all_of(self.X), strict=True))
+        return parts if isinstance(self.X, tuple) else parts[0]
+
+    def _elements(self, u: Mapping[str, Any] | None) -> Array:
+        """Return the gradients of all ordinary variables, shape ``(k,)``."""
+        elements, places = np.zeros(self.optimum.program.k), columns(self.optimum.program)
+        for name, value in (u or {}).items():
+            if name not in places:
+                raise ValueError(f"u has {name!r}; expected names of variables: {', '.join(places)}")
+            place, like = places[name], np.asarray(self.u[name])
+            given = finite_array(value, f"u[{name!r}]")
+            if given.shape != like.shape:
+                raise ValueError(f"u[{name!r}] has shape {given.shape}; expected {like.shape}")
+            if like.size == place.stop - place.start:
+                elements[place] = given.ravel()
+            else:  # a symmetric matrix, whose elements are on and above the diagonal
+                i, j = np.triu_indices(len(like))
+                elements[place] = np.where(i == j, 1.0, 2.0) * ((given + given.T) / 2)[i, j]
+        return elements
+
+    def _named(self, elements: Array) -> dict[str, Any]:
+        """Return the changes of the user's variables by name."""
+        places = columns(self.optimum.program)
+        return {name: _like(elements[places[name]], value) for name, value in self.u.items()}
+
+
+def all_of(X: Any) -> tuple[Any, ...]:
+    """Return all matrices of an answer, whether it has one or several."""
+    return X if isinstance(X, tuple) else (X,)
+
+
+def columns(program: Program) -> dict[str, slice]:
+    """Return the place of each ordinary variable by name."""
+    places, start = {}, 0
+    for name, size in program.columns:
+        places[name] = slice(start, start + size)
+        start += size
+    return places
+
+
+def _like(elements: Array, value: Any) -> Any:
+    """Return elements of a variable in the shape of its value."""
+    shape = np.shape(value)
+    if len(elements) == np.size(value):
+        return elements.reshape(shape) if shape else float(elements[0])
+    matrix = np.zeros(shape)
+    i, j = np.triu_indices(shape[0])
+    matrix[i, j] = matrix[j, i] = elements
+    return matrix
+
+
+def _unlabeled(value: Any, like: Any, name: str) -> Any:
+    """Return a matrix without its labels, after comparing them with those of the answer."""
+    index = getattr(value, "index", None)
+    own = getattr(like, "index", None)
+    if index is None or callable(index) or own is None:
+        return value
+    if not (own.equals(index) and own.equals(value.columns)):
+        raise ValueError(
+            f"{name} is a DataFrame with other labels; expected those of the answer, in its order"
+        )
+    return value.to_numpy()
+
+
+def _labeled(found: Array, like: Any) -> Any:
+    if not hasattr(like, "columns"):
+        return found
+    return type(like)(found, index=like.index, columns=like.columns)

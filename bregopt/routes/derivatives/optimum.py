@@ -1,0 +1,283 @@
+"""An answer, refined by Newton's method until its derivative has all digits.
+
+The certificate of an answer bounds its objective; the answer itself has about half of these digits. Newton's
+method for the optimality conditions, with the rows that act as equalities, doubles the digits with each step.
+It has the system of the derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import LinearMap, Program
+from bregopt.program.anchor import divergence_of
+from bregopt.program.scale import scale_of
+from bregopt.routes.derivatives.active import ActiveRows, Units, active_rows, free_variables
+from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, dual_point
+from bregopt.routes.derivatives.changes import Differentiability
+from bregopt.routes.derivatives.complementary import Pair, complementary_point
+from bregopt.routes.derivatives.system import KKTSystem, Unknowns
+from bregopt.routes.derivatives.tuning import CG_TOL, ROUNDS, STEPS
+
+__all__ = ["Optimum", "refined"]
+
+_LEAST_STEP = 1e-3
+_LOOSE = 1e-3  # residual of the equation of a step
+_LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A point with the rows and variables that act.
+
+    Parameters
+    ----------
+    program : Program
+    y, u : array of shape (m,), (k,)
+    points : tuple of BlockPoint
+    active : ActiveRows
+    A : LinearMap
+        The rows with unknown multipliers, `rows` of the program.
+    rows, variables : int array
+        These rows, and the variables inside of their boxes.
+    price : float
+        The magnitude of multipliers.
+    units : Units
+    """
+
+    program: Program
+    y: Array
+    u: Array
+    points: tuple[BlockPoint, ...]
+    active: ActiveRows
+    A: LinearMap
+    rows: IntArray
+    variables: IntArray
+    price: float
+    units: Units
+
+    @property
+    def X(self) -> tuple[Array, ...]:
+        """The matrices."""
+        return tuple(point.X for point in self.points)
+
+    @cached_property
+    def activity(self) -> Array:
+        """The activity of all rows."""
+        return self.program.activity(self.X, self.u)
+
+    @cached_property
+    def reduced(self) -> Array:
+        """The reduced costs of the variables."""
+        program = self.program
+        return program.c - program.Bt @ self.y if program.k else program.c
+
+    @cached_property
+    def system(self) -> KKTSystem:
+        """The linearized optimality conditions."""
+        _, D = self.active.target(self.y)
+        B = self.program.B[self.rows][:, self.variables].toarray() if self.program.k else self._no_columns
+        return KKTSystem(self.points, self.A, B, D[self.rows])
+
+    @property
+    def _no_columns(self) -> Array:
+        return np.zeros((len(self.rows), 0))
+
+    @cached_property
+    def missed(self) -> Array:
+        """The distance of each row with an unknown multiplier from where it must be."""
+        target, _ = self.active.target(self.y)
+        return (target - self.activity)[self.rows]
+
+    @cached_property
+    def residual(self) -> float:
+        """The largest relative violation of the optimality conditions."""
+        parts = [np.abs(self.missed) / self.units.activity[self.rows]]
+        parts.append(np.abs(self.reduced[self.variables]) / self.units.cost[self.variables])
+        slopes = [point.residual for point in self.points if point.residual is not None]
+        parts.append(np.array([float(np.linalg.norm(R)) / self.price for R in slopes]))
+        return float(np.concatenate(parts).max(initial=0.0))
+
+    def differentiability(self) -> Differentiability:
+        """Return the distances from points without a derivative."""
+        multiplier, slack = self.active.margins(self.activity, self.y, self.units)
+        _, box = free_variables(self.program, self.u, self.reduced, self.units)
+        eigenvalue = min((point.margin for point in self.points), default=np.inf)
+        return Differentiability(eigenvalue, multiplier, min(slack, box), self.residual)
+
+
+def refined(
+    program: Program,
+    X: Sequence[Array],
+    u: Array,
+    y: Array,
+    S: Sequence[Array | None] | None,
+    enough: float,
+) -> Optimum:
+    """Return an answer after Newton's method.
+
+    Parameters
+    ----------
+    program : Program
+        Without low-rank blocks.
+    X, u, y, S
+        The answer: matrices, variables, multipliers of rows, and of ``X psd`` where known.
+    enough : float
+        The residual at which Newton's method ends.
+
+    Raises
+    ------
+    ValueError
+        If the optimality conditions have no unique linearization.
+    """
+    newton = _Newton(program, X, y, enough)
+    pairs = newton.pairs(X, y, S)
+    activity = program.activity(X, u)
+    at: Optimum | None = None
+    for _ in range(ROUNDS):
+        active = active_rows(program.bounds, activity, y, newton.units)
+        if at is not None and active.same_as(at.active):
+            break
+        at = newton.converged(active, u, y, pairs)
+        activity, y, u = at.activity, at.y, at.u
+        found = at.differentiability()
+        if min(found.multiplier, found.slack) > 0:
+            break
+    assert at is not None
+    return at
+
+
+class _Newton:
+    """Newton's method at a program, with the magnitudes of one of its answers."""
+
+    def __init__(self, program: Program, X: Sequence[Array], y: Array, enough: float) -> None:
+        self._program, self._enough = program, enough
+        self._sizes: dict[int, tuple[float, float]] = {}
+        scale = scale_of(program)
+        size = max((float(np.linalg.norm(M)) for M in X), default=0.0)
+        price = float((np.abs(y) * program.row_units).max(initial=0.0))
+        self._size = size or scale.primal
+        self._price = max(price, scale.dual) or scale.objective / scale.primal or 1.0
+        self.units = Units.of(program, self._size, self._price)
+
+    def pairs(self, X: Sequence[Array], y: Array, S: Sequence[Array | None] | None) -> dict[int, Pair]:
+        """Return the matrices and multipliers of the blocks that have a multiplier of their own."""
+        pairs = {}
+        for b, block in enumerate(self._program.blocks):
+            if block.nearness is None or block.nearness.kind.weights:
+                Z = None if S is None else S[b]
+                pairs[b] = self.pair(b, X[b], self.slack(b, X[b], y) if Z is None else Z)
+        return pairs
+
+    def pair(self, b: int, X: Array, Z: Array) -> Pair:
+        """Return a matrix and its multiplier, in magnitudes that stay those of the first one."""
+        if b not in self._sizes:
+            size = max(float(np.linalg.norm(X)), _LEAST_SIZE * self._size)
+            self._sizes[b] = size, max(float(np.linalg.norm(Z)), _LEAST_SIZE * self._price)
+        return Pair(X, Z, *self._sizes[b])
+
+    def slack(self, b: int, X: Array, y: Array) -> Array:
+        """Return the multiplier of ``X psd`` that makes the slope of the Lagrangian zero."""
+        block = self._program.blocks[b]
+        Z = block.C - self._program.A.adjoint(y, b)
+        if block.nearness is None:
+            return Z
+        return Z + block.nearness.mu * divergence_of(block.nearness).gradient(X)
+
+    def converged(self, active: ActiveRows, u: Array, y: Array, pairs: Mapping[int, Pair]) -> Optimum:
+        """Return the point of the rows that act."""
+        program, rows = self._program, active.free
+        fixed = active.fixed_multipliers
+        fixed[rows] = y[rows]
+        y = fixed
+        reduced = program.c - program.Bt @ y if program.k else program.c
+        variables, _ = free_variables(program, u, reduced, self.units)
+        ends = np.where(u - program.u_lo < program.u_hi - u, program.u_lo, program.u_hi)
+        ends[variables] = u[variables]  # the others are at their ends
+        A = program.A.slice(rows)
+        of_blocks = [BlockRows(A.of_block(b)) for b in range(len(program.blocks))]
+        here = _Fixed(program, active, A, rows, variables, of_blocks, self)
+        at = here.at(y, ends, pairs)
+        if at is None:
+            raise ValueError("the answer has no derivative: its multipliers are outside of the dual's domain")
+        for _ in range(STEPS):
+            if at.residual <= self._enough:
+                break
+            new = here.step(at, self._enough)
+            if new is None:
+                break
+            at = new
+        return at
+
+
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """Newton's method with fixed sets of rows and variables that act."""
+
+    program: Program
+    active: ActiveRows
+    A: LinearMap
+    rows: IntArray
+    variables: IntArray
+    of_blocks: Sequence[BlockRows]
+    newton: _Newton
+
+    def at(self, y: Array, u: Array, pairs: Mapping[int, Pair]) -> Optimum | None:
+        """Return a point, None outside the domain of the dual."""
+        program, points = self.program, []
+        for b, (block, rows) in enumerate(zip(program.blocks, self.of_blocks, strict=True)):
+            if b in pairs:
+                W = block.C - program.A.adjoint(y, b)
+                point: BlockPoint | None = complementary_point(block, rows, pairs[b], W)
+            else:
+                point = dual_point(program, b, rows, y)
+            if point is None:
+                return None
+            points.append(point)
+        return Optimum(
+            *(program, y, u, tuple(points), self.active, self.A, self.rows, self.variables),
+            *(self.newton._price, self.newton.units),
+        )
+
+    def step(self, at: Optimum, enough: float) -> Optimum | None:
+        """Return the next point, None if the residual does not fall."""
+        loosest = max(min(_LOOSE, at.residual), enough / (10 * at.residual))
+        change = at.system.solve(_right(at), max(loosest, CG_TOL))
+        alpha = 1.0
+        while alpha > _LEAST_STEP:
+            new = self._moved(at, change, alpha)
+            if new is not None and new.residual < at.residual:
+                return new
+            alpha /= 4
+        return None
+
+    def _moved(self, at: Optimum, change: Unknowns, alpha: float) -> Optimum | None:
+        y, u = at.y.copy(), at.u.copy()
+        y[self.rows] += alpha * change.rows
+        u[self.variables] += alpha * change.variables
+        pairs = {}
+        for b, point in enumerate(at.points):
+            if point.residual is not None:
+                S = self.A.adjoint(change.rows, b)
+                dX = point.derivative(S - point.residual)
+                if point.face is not None and (inside := change.faces[b]) is not None:
+                    dX = dX + point.face @ inside @ point.face.T
+                X = point.X + alpha * dX
+                pairs[b] = self.newton.pair(b, X, self.newton.slack(b, X, y))
+        return self.at(y, u, pairs)
+
+
+def _right(at: Optimum) -> Unknowns:
+    """Return the right-hand side of Newton's step."""
+    rows, faces = at.missed, []
+    for point in at.points:
+        V, R = point.face, point.residual
+        if R is not None:
+            rows = rows + point.image(R)
+        faces.append(None if V is None or R is None else V.T @ R @ V)
+    return Unknowns(rows, tuple(faces), at.reduced[at.variables])

@@ -1,0 +1,154 @@
+"""Nearest correlation matrices of a stack and their derivatives, all at once.
+
+With multipliers ``v`` of the diagonal ``X = f(Theta)``, ``Theta = phi(A) + Diag(v)``: the positive part for
+Frobenius, the exponential for von Neumann, minus the inverse for LogDet, and ``phi`` the identity, the
+logarithm, minus the inverse. With the divided differences ``Omega`` of ``f``, ``P'[S] = V (Omega o V'SV) V'``
+and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
+
+    H dv = -diag P'[phi'(dA)],    dX = P'[phi'(dA) + Diag(dv)].
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.linalg import symmetrize
+from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN
+
+__all__ = ["StackedCorrelations"]
+
+
+class StackedCorrelations:
+    """Matrices ``X`` with given multipliers.
+
+    Parameters
+    ----------
+    divergence : {"frobenius", "logdet", "von_neumann"}
+    A : array of shape (b, n, n)
+        Symmetric.
+    v : array of shape (b, n)
+    """
+
+    def __init__(self, divergence: str, A: Array, v: Array) -> None:
+        self._divergence, self._A, self.v = divergence, A, v
+        Theta = self._phi.copy()
+        k = np.arange(A.shape[-1])
+        Theta[:, k, k] += v
+        self.theta, self.V = np.linalg.eigh(Theta)
+
+    @cached_property
+    def X(self) -> Array:
+        """The matrices."""
+        return symmetrize((self.V * self._values[:, None, :]) @ np.swapaxes(self.V, 1, 2))
+
+    @property
+    def missed(self) -> Array:
+        """The distance of the diagonals from one."""
+        return 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
+
+    def refined(self) -> StackedCorrelations:
+        """Return the matrices after a step of Newton's method."""
+        return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
+
+    def check_exists(self) -> None:
+        """Raise a ValueError if a matrix has no derivative."""
+        if self._divergence != "frobenius":
+            return
+        size = np.abs(self.theta)
+        margin = size.min(axis=1) / np.maximum(size.max(axis=1), TINY)
+        k = int(margin.argmin())
+        if margin[k] < SMALLEST_MARGIN:
+            raise ValueError(
+                f"the answer of matrix {k} has no derivative: an eigenvalue of X - Z is zero "
+                f"({margin[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
+            )
+
+    def jvp(self, dA: Array) -> Array:
+        """Return the changes of the matrices."""
+        S = self._anchored(dA)
+        return self._derivative(_plus_diagonal(S, -self._solved(self._diagonal_of(S))))
+
+    def vjp(self, G: Array) -> Array:
+        """Return the gradients in ``A`` of ``<G, X>``."""
+        return self._anchored(self._derivative(_plus_diagonal(G, -self._solved(self._diagonal_of(G)))))
+
+    @cached_property
+    def _values(self) -> Array:
+        """The eigenvalues of the matrices."""
+        if self._divergence == "frobenius":
+            return np.maximum(self.theta, 0.0)
+        return np.exp(self.theta) if self._divergence == "von_neumann" else -1 / self.theta
+
+    @cached_property
+    def _differences(self) -> Array:
+        theta, x = self.theta, self._values
+        if self._divergence == "logdet":
+            return x[:, :, None] * x[:, None, :]
+        if self._divergence == "von_neumann":
+            top = theta[:, -1:]
+            return np.exp(top)[:, :, None] * exp_divided_differences(theta - top)
+        size = np.abs(theta)
+        total = size[:, :, None] + size[:, None, :]
+        return (x[:, :, None] + x[:, None, :]) / np.maximum(total, TINY)
+
+    def _derivative(self, S: Array) -> Array:
+        """Return ``P'[S]``."""
+        Vt = np.swapaxes(self.V, 1, 2)
+        return symmetrize(self.V @ (self._differences * (Vt @ S @ self.V)) @ Vt)
+
+    def _diagonal_of(self, S: Array) -> Array:
+        """Return ``diag P'[S]``."""
+        inside = self._differences * (np.swapaxes(self.V, 1, 2) @ S @ self.V)
+        return np.einsum("bia,bia->bi", self.V @ inside, self.V)
+
+    def _solved(self, right: Array) -> Array:
+        """Return the solutions of ``H v = right``."""
+        return np.asarray(np.linalg.solve(self._H, right[:, :, None])[:, :, 0], dtype=float)
+
+    @cached_property
+    def _H(self) -> Array:
+        if self._divergence == "logdet":
+            return self.X**2
+        H = np.empty_like(self._A)
+        for k, V in enumerate(self.V):
+            products = V[:, None, :] * V  # V_ia V_ja
+            H[k] = np.einsum("ija,ija->ij", products @ self._differences[k], products)
+        return H
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of ``A``."""
+        theta, Q = np.linalg.eigh(self._A)
+        return theta, Q
+
+    @cached_property
+    def _phi(self) -> Array:
+        if self._divergence == "frobenius":
+            return self._A
+        a, Q = self._spectrum
+        mapped = np.log(a) if self._divergence == "von_neumann" else -1 / a
+        return symmetrize((Q * mapped[:, None, :]) @ np.swapaxes(Q, 1, 2))
+
+    def _anchored(self, S: Array) -> Array:
+        """Return ``phi'(S)``, a self-adjoint map."""
+        if self._divergence == "frobenius":
+            return S
+        a, Q = self._spectrum
+        if self._divergence == "logdet":
+            slopes = 1 / (a[:, :, None] * a[:, None, :])
+        else:
+            logs = np.log(a)
+            top = logs[:, -1:]
+            slopes = 1 / (np.exp(top)[:, :, None] * exp_divided_differences(logs - top))
+        Qt = np.swapaxes(Q, 1, 2)
+        return symmetrize(Q @ (slopes * (Qt @ S @ Q)) @ Qt)
+
+
+def _plus_diagonal(S: Array, d: Array) -> Array:
+    moved, k = S.copy(), np.arange(S.shape[-1])
+    moved[:, k, k] += d
+    return moved
