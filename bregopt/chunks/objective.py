@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -13,14 +11,13 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.chunks.chunk import Chunk, Sums, sums_of
+from bregopt.chunks.passes import Passes
+from bregopt.chunks.sums import Sums, sums_of
 from bregopt.divergences import Divergence
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
 
-__all__ = ["Objective", "Point", "mapped"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Objective", "Point", "triangular"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +34,7 @@ class Point:
         Of the objective and of the penalties.
     curvature : array of shape (r, r)
     weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
+        Of :class:`~bregopt.chunks.sums.Sums`.
     """
 
     M: Array
@@ -57,23 +54,26 @@ class Objective:
     Parameters
     ----------
     divergence : Divergence
-        Anchored at ``M0``.
+        Anchored at `M0`.
+    M0 : array of shape (r, r)
     penalty : Penalty
-    chunks : tuple of Chunk
+    rows : Passes
     T : array of shape (d, r)
-    executor : concurrent.futures.Executor or None
     cost : array of shape (r, r)
     passes : list of (float, float)
         Value and bound of every pass so far.
+    record : callable, optional
+        Called after each pass with its value, the factor of its matrix, and the values of all passes.
     """
 
     divergence: Divergence
+    M0: Array
     penalty: Penalty
-    chunks: tuple[Chunk, ...]
+    rows: Passes
     T: Array
-    executor: Executor | None
     cost: Array
     passes: list[tuple[float, float]] = field(default_factory=list)
+    record: Callable[[float, Array, list[float]], None] | None = None
 
     def with_cost(self, cost: Array) -> Objective:
         """Return the objective with another linear cost."""
@@ -87,14 +87,16 @@ class Objective:
         M = root @ root.T
         if not np.isfinite(M).all() or not is_definite(M):
             return None
-        found = mapped(self.executor, sums_of, self.chunks, self.T @ root, self.penalty, curvature)
+        found = self.rows.map(sums_of, triangular(self.T @ root), self.penalty, curvature)
         sums = reduce(Sums.plus, found)  # in the order of the chunks, whatever the executor
-        G = self._inward(sums.gradient)
-        H = self._inward(sums.curvature) if curvature else sums.curvature
+        G = self.inward(sums.gradient)
+        H = self.inward(sums.curvature) if curvature else sums.curvature
         own = self.divergence.value(M) + float(np.vdot(self.cost, M))
         bound = sums.conjugate + self.divergence.dual_term(G + self.cost, 1.0, M)
         gradient = self.divergence.gradient(M) + G + self.cost
         self.passes.append((own + sums.penalty, bound))
+        if self.record is not None:
+            self.record(own + sums.penalty, root, self.values)
         return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
 
     @property
@@ -111,46 +113,24 @@ class Objective:
         """Return the certified relative gap of a value."""
         return self.relative_gap(value, self.best_bound)
 
-    def relative_gap(self, value: float, bound: float) -> float:
-        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it."""
-        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
-        return abs(value - bound) / size if np.isfinite(bound) else np.inf
+    def relative_gap(self, value: float, bound: float, loss: float = 0.0) -> float:
+        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it.
 
-    def _inward(self, moment: Array) -> Array:
+        `loss` is the cost of violations, of hard rows at their multipliers.
+        """
+        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
+        return (abs(value - bound) + loss) / size if np.isfinite(bound) else np.inf
+
+    def inward(self, moment: Array) -> Array:
         """Return ``T' moment T``, made exactly symmetric."""
         G = self.T.T @ moment @ self.T
         symmetric: Array = (G + G.T) / 2
         return symmetric
 
 
-def mapped(
-    executor: Executor | None, function: Callable[..., Any], chunks: Any, *shared: Any
-) -> Iterator[Any]:
-    """Yield the results of a function of each chunk and of shared arguments, in the order of the chunks.
-
-    Chunks that a broken pool of processes loses are computed in this process, with the same digits.
-    """
-    if executor is None:
-        yield from (function(chunk, *shared) for chunk in chunks)
-        return
-    futures = [_submitted(executor, function, chunk, *shared) for chunk in chunks]
-    try:
-        for chunk, future in zip(chunks, futures, strict=True):
-            try:
-                yield future.result()
-            except BrokenExecutor as error:
-                _log.warning("a worker was lost (%s); its chunk is computed in this process", error)
-                yield function(chunk, *shared)
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _submitted(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Return the future of a call, one that has failed already if the pool is broken."""
-    try:
-        return executor.submit(function, *arguments)
-    except BrokenExecutor as error:
-        lost: Future[Any] = Future()
-        lost.set_exception(error)
-        return lost
+def triangular(root: Array) -> Array:
+    """Return the square lower triangular ``L`` with ``L L' = root root'``, stored by columns."""
+    R: Any = np.linalg.qr(root.T, mode="r")
+    L = np.zeros((len(root), len(root)), order="F")
+    L[:, : len(R)] = R.T
+    return L

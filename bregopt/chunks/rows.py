@@ -1,30 +1,36 @@
-"""Soft rows ``z_k' X z_k`` with bounds, held in chunks."""
+"""Rows ``z_k' X z_k`` with bounds, held in chunks."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.chunks.chunk import Chunk
+from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, source, source_of
+from bregopt.chunks.stores import is_dask, parquet_columns
+from bregopt.errors import did_you_mean
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
 
 _SENSES = {"<=": -1, ">=": 1}
+_PENALTIES = ("divergence", "hinge")
 
 
 class RowChunks:
-    """Soft rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
+    """Rows ``z_k' X z_k <= bound_k`` or ``>= bound_k`` of one matrix, in memory or in files, in chunks.
 
-    A row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the divergence
-    of the problem for numbers, as with :func:`bregopt.soft`. Each argument is an array, the path of an npy
-    file, or a memory map of one. Workers read files themselves, chunk by chunk in every pass.
+    A soft row beyond its bound pays ``gamma_k d(a_k, bound_k)``, with ``a_k`` its value and ``d`` the
+    divergence of the problem for numbers, or ``gamma_k |a_k - bound_k|`` with the hinge, as with
+    :func:`bregopt.soft`. Each argument is an array, the path of an npy file, a memory map of one, or a Dask
+    array. Workers read files, and compute Dask's chunks, themselves in every pass.
 
     Parameters
     ----------
@@ -35,10 +41,12 @@ class RowChunks:
     sense : {"<=", ">="} or array_like of int, shape (m,)
         In an array, -1 is "<=" and 1 is ">=".
     gamma : float or array_like of shape (m,)
-        Weights of the penalties, above 0.
+        Weights of the penalties, above 0; ``np.inf`` for hard rows.
     points : array_like of shape (n, d), optional
         The points of pairs. By default they are the rows of the factor of a ``LowRank`` ``X0``; the value of
         a row is then the squared distance ``X_ii + X_jj - 2 X_ij``.
+    penalty : {"divergence", "hinge"}
+        Of the soft rows.
     chunk : int, default 50000
         Rows of a chunk, which is one task of an executor.
 
@@ -58,20 +66,29 @@ class RowChunks:
     """
 
     def __init__(
-        self, rows: Any, bound: Any, sense: Any, gamma: Any, *, points: Any = None, chunk: int = 50_000
+        self,
+        rows: Any,
+        bound: Any,
+        sense: Any,
+        gamma: Any,
+        *,
+        points: Any = None,
+        penalty: str = "divergence",
+        chunk: int = 50_000,
     ) -> None:
+        if penalty not in _PENALTIES:
+            raise ValueError(f"penalty is {penalty!r}{did_you_mean(str(penalty), _PENALTIES)}")
+        self.hinge = penalty == "hinge"
         self._rows = source_of(rows, "rows")
-        array = self._rows.read()
+        shape, dtype = self._rows.shape, self._rows.dtype
         self.m = len(self._rows)
-        self.pairs = array.dtype.kind in "iu"
-        if array.ndim != 2 or (self.pairs and array.shape[1] != 2):
+        self.pairs = dtype.kind in "iu"
+        if len(shape) != 2 or (self.pairs and shape[1] != 2):
             expected = "(m, 2), pairs of points" if self.pairs else "(m, d)"
-            raise ValueError(f"rows has shape {array.shape} and dtype {array.dtype}; expected {expected}")
+            raise ValueError(f"rows has shape {shape} and dtype {dtype}; expected {expected}")
         if points is not None and not self.pairs:
-            raise TypeError(f"points is given, but rows has dtype {array.dtype}; expected pairs of integers")
-        self._points = None if points is None else source_of(points, "points")
-        if self._points is not None and self._points.read().ndim != 2:
-            raise ValueError(f"points has shape {self._points.read().shape}; expected (n, d)")
+            raise TypeError(f"points is given, but rows has dtype {dtype}; expected pairs of integers")
+        self._points = None if points is None else _points_of(points)
         if isinstance(sense, str) and not sense.endswith(".npy"):
             if sense not in _SENSES:
                 raise ValueError(f"sense is {sense!r}; expected '<=', '>=' or an array of -1 and 1")
@@ -86,6 +103,34 @@ class RowChunks:
             raise ValueError(f"chunk is {chunk}; expected at least 1 row")
         self._size = int(chunk)
 
+    @classmethod
+    def from_parquet(
+        cls, path: Any, *, points: Any = None, penalty: str = "divergence", chunk: int = 50_000
+    ) -> RowChunks:
+        """Return the rows of a Parquet file.
+
+        A chunk reads the row groups that have its rows, so row groups of about the size of a chunk are best.
+
+        Parameters
+        ----------
+        path : str or path
+            A file with the columns ``i`` and ``j`` of integers, or ``z_0``, ``z_1``, ... of the coordinates,
+            and ``bound``, ``sense`` (-1 and 1) and ``gamma``. It has no others.
+        points, penalty, chunk
+            As for the class.
+
+        Raises
+        ------
+        ImportError
+            Without pyarrow, which ``pip install 'bregopt[parquet]'`` installs.
+        TypeError, ValueError
+            If it is no such file, or the arguments are bad.
+        """
+        columns = parquet_columns(path)
+        if columns["rows"].names == ("i", "j") and columns["rows"].dtype.kind not in "iu":
+            raise TypeError(f"columns i and j of {path} have type {columns['rows'].dtype}; expected integers")
+        return cls(**columns, points=points, penalty=penalty, chunk=chunk)
+
     def __len__(self) -> int:
         return self.m
 
@@ -96,14 +141,62 @@ class RowChunks:
     def dimension(self) -> int | None:
         """The length of ``z_k``; None for pairs without points."""
         source = self._points if self.pairs else self._rows
-        return None if source is None else int(source.read().shape[1])
+        return None if source is None else source.shape[1]
 
     def chunks(self, points: Array | None = None) -> Iterator[Chunk]:
         """Yield the chunks; `points` are those of pairs that have none of their own."""
         own = self._points if points is None else source(points)
-        whole = Chunk(self._rows, own, 0, **self._columns)
+        whole = Chunk(self._rows, own, range(self.m), **self._columns)
         for start in range(0, self.m, self._size):
             yield whole.part(start, min(start + self._size, self.m))
+
+    def with_points(self, points: Any) -> RowChunks:
+        """Return the same pairs, of the given points.
+
+        Parameters
+        ----------
+        points : array_like of shape (n, d)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are vectors, or pairs that have points already, or if `points` is bad.
+        """
+        if not self.pairs or self._points is not None:
+            own = "are vectors" if not self.pairs else "have points of their own"
+            raise ValueError(f"the rows {own}; expected pairs of integers without points")
+        rows = copy(self)
+        rows._points = _points_of(points)
+        return rows
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the rows as plain arrays, chunk by chunk: for on-line learners and programs of your own.
+
+        Yields
+        ------
+        Batch
+            Its arrays are new.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are pairs without points, or a row is bad.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bregopt as bo
+        >>> rows = bo.RowChunks([[0, 1], [0, 2]], 1.0, "<=", 1.0, points=np.eye(3), chunk=1)
+        >>> [batch.vectors.tolist() for batch in rows.batches()]
+        [[[1.0, -1.0, 0.0]], [[1.0, 0.0, -1.0]]]
+        """
+        if self.dimension is None:
+            raise TypeError("the rows are pairs without points; give RowChunks(points=)")
+        return (chunk.batch() for chunk in self.chunks())
+
+    def first_hard_row(self) -> int | None:
+        """Return the number of the first row with an infinite `gamma`; None if all rows are soft."""
+        return next((k for chunk in self.chunks() if (k := chunk.first_hard_row()) is not None), None)
 
     def solve(
         self,
@@ -117,12 +210,15 @@ class RowChunks:
         max_passes: int = 200,
         resume: Any = None,
     ) -> Solution:
-        """Minimize ``D(X, X0)`` plus the penalties of the rows.
+        """Minimize ``D(X, X0)`` plus the penalties of soft rows, subject to the hard rows.
 
         Every pass over the chunks gives objective, gradient, and a bound on the optimum by Lagrange's dual.
-        Multipliers never leave their chunk. L-BFGS with a preconditioner from second moments of the rows
-        takes 10 to 50 passes. With `sample`, each step solves the problem of a sample of the rows with the
-        gradient of all, which takes about 5 passes where the sample has many rows beyond their bounds.
+        Multipliers of soft rows never leave their chunk. L-BFGS with a preconditioner from second moments of
+        the rows takes 10 to 50 passes. With `sample`, each step solves the problem of a sample of the rows
+        with the gradient of all, which takes about 5 passes where the sample has many rows beyond their
+        bounds. With hard rows, each pass finds those that are broken the most, and with the hinge those that
+        are nearest to their bounds. They are kept in memory while they act, and a route of this package
+        solves their problem.
 
         Parameters
         ----------
@@ -135,35 +231,43 @@ class RowChunks:
             bit for bit, on machines of one kind. Arrays in memory are sent to other processes in each pass;
             files are not.
         sample : int, optional
-            Rows of the sample, which are held in memory; it takes the same share of every chunk.
+            Rows of the sample, about; they are held in memory. They are drawn in proportion to their weights,
+            the same share of each sense in each chunk. Where steps gain too little, as the sample does not
+            represent the rows, all rows give the curvature. With hard rows or the hinge there is none.
         seed : int
             Of the sample.
         tol : float
-            Relative duality gap.
+            Relative duality gap, and violation of hard rows relative to their bounds.
         max_passes : int
             It is checked after each step, which may take several passes.
         resume : path, optional
-            File of a checkpoint, written after each step. If it exists the solve goes on from there.
+            File of a checkpoint, written after each pass. If it exists the solve goes on from there, with the
+            best matrix so far.
 
         Returns
         -------
         Solution
-            `iterations` counts the passes; `duals` is None, as the multipliers stay with the rows.
+            `iterations` counts the passes; `duals` is None, as the multipliers stay with the rows. If the
+            hard rows are infeasible, `stop_reason` has the numbers of rows that contradict each other.
 
         Raises
         ------
         TypeError, ValueError
             If an argument or a row is bad, or the checkpoint is of another problem.
+        InfeasibleRowError
+            If the vector of a hard row ``>= bound`` is zero.
 
         Warns
         -----
         ConvergenceWarning
-            If the gap is above `tol`.
+            If the gap or a violation is above `tol`.
 
         References
         ----------
         Kulis, Sustik, Dhillon (2009), eq. 22; for samples: Shamir, Srebro, Zhang (2014),
-        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML.
+        Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, ICML; for
+        hard rows beside soft ones: Lu, Freund, Nesterov (2018), Relatively Smooth Convex Optimization by
+        First-Order Methods, and Applications, SIAM J. Optim. 28.
         """
         from bregopt.chunks.solve import Options, solve  # it reads this module's chunks
 
@@ -171,7 +275,8 @@ class RowChunks:
 
     def _column(self, value: Any, name: str) -> Source | float:
         """Return a number for all rows, or one a row."""
-        if np.ndim(value) == 0 and not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        stored = isinstance(value, str | os.PathLike) or is_dask(value)
+        if not stored and np.ndim(value) == 0:
             number = np.asarray(value)
             if number.dtype.kind not in "iuf":
                 raise TypeError(
@@ -179,7 +284,14 @@ class RowChunks:
                 )
             return float(number)
         column = source_of(value, name)
-        shape = column.read().shape
+        shape = column.shape
         if shape != (self.m,):
             raise ValueError(f"{name} has shape {shape}; expected ({self.m},), one value a row")
         return column
+
+
+def _points_of(value: Any) -> Source:
+    points = source_of(value, "points")
+    if len(points.shape) != 2:
+        raise ValueError(f"points has shape {points.shape}; expected (n, d)")
+    return points

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,17 @@ import numpy as np
 from bregopt.arrays import Array, positive_number
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
+from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective, Point
+from bregopt.chunks.passes import ExecutorPasses
 from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
+from bregopt.chunks.working_set import Contradiction, rounds
 from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.executors import Crew
 from bregopt.linalg import root_of
-from bregopt.program import StopReason
+from bregopt.program import Penalty, StopReason
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Options", "solve"]
 
 _INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
+_SHOWN = 10  # rows that a message names
 _CITATION = (
     "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
     "Liu, Nocedal (1989), On the Limited Memory BFGS Method for Large Scale Optimization, Math. Program. 45"
@@ -69,16 +75,28 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
     zero = np.zeros_like(space.M0)
-    objective = Objective(anchored(space.M0), kind.penalty, chunks, space.T, options.executor, zero)
+    penalty = Penalty.HINGE if rows.hinge else kind.penalty
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
-    try:
-        point, stop = _run(objective, options, checkpoint, _first_root(space), rows.m)
-    finally:
-        release_buffers()
-    solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
-    if solution.status != Status.OPTIMAL:
+    hard = rows.first_hard_row()
+    smooth = hard is None and not rows.hinge
+    if not smooth and options.sample is not None:
+        reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
+        raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
+    run: Any = _run if smooth else _run_by_rounds
+    with closing(Crew(options.executor)) as crew:
+        whole = ExecutorPasses(crew, chunks)
+        objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
+        try:
+            point, stop = run(objective, whole, options, checkpoint, _first_root(space))
+            solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
+        except Contradiction as found:
+            solution = _infeasible(objective, found, time.perf_counter() - began)
+        finally:
+            release_buffers()
+    if solution.status not in (Status.OPTIMAL, Status.INFEASIBLE):
         warn_caller(
-            f"row chunks: {solution.status}, certified gap {solution.gap:.1e} (tol {options.tol:g}). {stop}",
+            f"row chunks: {solution.status}, certified gap {solution.gap:.1e}, primal residual "
+            f"{solution.primal_residual:.1e} (tol {options.tol:g}). {solution.stop_reason}",
             ConvergenceWarning,
         )
     return solution
@@ -91,13 +109,14 @@ def _first_root(space: Space) -> Array:
 
 
 def _run(
-    objective: Objective, options: Options, checkpoint: Checkpoint, root: Array, m: int
+    objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, first: Array
 ) -> tuple[Point, str]:
     """Return the last point, and why it is the last."""
     resumed = checkpoint.load()
-    sample = None
-    if options.sample is not None and options.sample < m:
-        sample = sample_objective(objective, options.sample / m, options.seed)
+    objective = replace(objective, record=checkpoint.record)
+    root, sample = first, None
+    if options.sample is not None and options.sample < checkpoint.m:
+        sample = sample_objective(objective, whole, options.sample / checkpoint.m, options.seed)
     if resumed is not None:
         root = resumed.root
         objective.passes.extend((value, -np.inf) for value in resumed.values)
@@ -105,32 +124,86 @@ def _run(
         root = minimized(sample, root)
     point = objective.at(root, curvature=sample is None)
     assert point is not None
-    steps: Iterator[Point]
-    if sample is None:
-        steps = quasi_newton(objective, point)
-    else:
-        steps = sampled_newton(objective, sample, point)
+    steps = _steps(objective, sample, point, first)
     while objective.gap(point.value) > options.tol:
-        checkpoint.save(point.root, objective.values)
         if len(objective.passes) >= options.max_passes:
             return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
         better = next(steps, None)
         if better is None:
             return point, str(StopReason.STALLED)
         point = better
-    checkpoint.save(point.root, objective.values)
     return point, str(StopReason.CONVERGED)
 
 
-def _solution(
-    objective: Objective, space: Space, point: Point, stop: str, tol: float, seconds: float
-) -> Solution:
-    gap, bound = objective.gap(point.value), objective.best_bound
+def _steps(objective: Objective, sample: Objective | None, point: Point, first: Array) -> Iterator[Point]:
+    """Yield better points: by the sample as long as it gains, then by all rows, from the better start."""
+    last = point
+    if sample is not None:
+        for last in sampled_newton(objective, sample, point):
+            yield last
+        starts = (objective.at(root, curvature=True) for root in (last.root, first))
+        last = min((start for start in starts if start is not None), key=lambda start: start.value)
+    yield from quasi_newton(objective, last)
+
+
+def _run_by_rounds(
+    objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, root: Array
+) -> tuple[Iterate, str]:
+    """Return the best iterate of a problem with hard rows or hinges, and why no better one follows."""
+    resumed = checkpoint.load()
+    if resumed is not None:
+        root = resumed.root
+        objective.passes.extend((value, -np.inf) for value in resumed.values)
+    best: Iterate | None = None
+    for point in rounds(objective, root, options.tol, resumed is not None):
+        checkpoint.record(point.distance, point.root, objective.values)
+        if best is None or point.distance <= best.distance:
+            best = point
+        if best.distance <= options.tol:
+            return best, str(StopReason.CONVERGED)
+        if len(objective.passes) >= options.max_passes:
+            return best, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
+    assert best is not None
+    return best, str(StopReason.STALLED)
+
+
+def _infeasible(objective: Objective, found: Contradiction, seconds: float) -> Solution:
+    """Return the answer that hard rows contradict each other, or that no matrix was found for them."""
+    proven = found.solution.status == Status.INFEASIBLE
+    shown = ", ".join(map(str, found.numbers[:_SHOWN])) + (", ..." if len(found.numbers) > _SHOWN else "")
+    said = f"{len(found.numbers)} hard rows contradict each other: {shown}." if proven else ""
+    return replace(
+        found.solution,
+        stop_reason=f"{found.solution.stop_reason} {said}".strip(),
+        X=None,
+        duals=None,
+        iterations=len(objective.passes),
+        timings={"total": seconds},
+        solver="row chunks",
+        history=_history(objective),
+        citation=_CITATION,
+        _program=None,
+        _S=None,
+    )
+
+
+def _history(objective: Objective) -> dict[str, Array]:
+    """Return value, best bound and their gap after each pass."""
     values, bounds = np.array(objective.passes).T
     best = np.maximum.accumulate(bounds)
     gaps = np.array([objective.relative_gap(*pair) for pair in zip(values, best, strict=True)])
-    optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
-    status = optimal if gap <= _INACCURATE else Status.USER_LIMIT
+    return {"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best, "gap": gaps}
+
+
+def _solution(
+    objective: Objective, space: Space, point: Point | Iterate, stop: str, tol: float, seconds: float
+) -> Solution:
+    bound, history = objective.best_bound, _history(objective)
+    loss, violation = (point.loss, point.violation) if isinstance(point, Iterate) else (0.0, 0.0)
+    gap = objective.relative_gap(point.value, bound, loss)
+    worst = max(gap, violation)
+    optimal = Status.OPTIMAL if worst <= tol else Status.OPTIMAL_INACCURATE
+    status = optimal if worst <= _INACCURATE else Status.USER_LIMIT
     return Solution(
         status=status,
         stop_reason=stop,
@@ -140,12 +213,12 @@ def _solution(
         duals=None,
         dual_value=bound,
         gap=gap,
-        primal_residual=0.0,
+        primal_residual=violation,
         dual_residual=0.0,
-        error=abs(point.value - bound),
-        iterations=len(values),
+        error=abs(point.value - bound) + loss,
+        iterations=len(objective.passes),
         timings={"total": seconds},
         solver="row chunks",
-        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best, "gap": gaps},
+        history=history,
         citation=_CITATION,
     )

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bregopt import Problem, Solution, soft
+from bregopt import Problem, RowChunks, Solution, soft
 from bregopt.arrays import Array, positive_number
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.threads import threads_for
 
-__all__ = ["LinearMetric", "Solved", "map_of", "psd_root", "softened", "validated"]
+__all__ = ["LinearMetric", "Solved", "forget", "map_of", "psd_root", "softened", "validated"]
 
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
@@ -37,6 +37,24 @@ class Solved(BaseEstimator):
     def _solve(self, problem: Problem, advice: str) -> Any:
         """Solve, keep the solution, and return its matrix; without one, raise a ValueError with advice."""
         return self._keep(problem.solve(**self._options()), advice)
+
+    def _solution_of_rows(
+        self, rows: Any, told: bool, points: Array | None, start: Any, divergence: str
+    ) -> Solution:
+        """Return the answer of pairs in chunks, of given points or of those of a ``LowRank`` start."""
+        name = type(self).__name__
+        if not isinstance(rows, RowChunks):
+            raise TypeError(f"rows is a {type(rows).__name__}; expected a RowChunks")
+        if told:
+            raise TypeError(f"{name}.fit got other constraints beside rows=; expected one of both")
+        if rows.dimension is not None:
+            own = "points of their own" if rows.pairs else "vectors"
+            raise ValueError(f"rows have {own}; expected pairs of rows of X")
+        options = self._options()
+        limit = options.pop("max_iter")
+        passes = {} if limit is None else {"max_passes": limit}
+        chunks = rows if points is None else rows.with_points(points)
+        return chunks.solve(start, divergence, **passes, **options)
 
     def _keep(self, solution: Solution, advice: str) -> Any:
         if solution.X is None:
@@ -155,6 +173,12 @@ def _plain(X: Any) -> bool:
 def softened(row: Constraint, gamma: Any, scale: float = 1.0) -> Constraint:
     """Return the row as a soft row with penalty weight `gamma`, or the row itself if `gamma` is None."""
     return row if gamma is None else soft(row, scale * positive_number(gamma, "gamma"))
+
+
+def forget(estimator: Any, *names: str) -> None:
+    """Delete attributes of an earlier fit, if there are any."""
+    for name in names:
+        vars(estimator).pop(name, None)
 
 
 def map_of(A: Array) -> Array:

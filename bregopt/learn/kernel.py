@@ -9,7 +9,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregopt import PSD, LowRank, Minimize, Problem, logdet_div, von_neumann_div
+from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Solved, psd_root, validated
@@ -22,7 +22,7 @@ __all__ = ["KernelLearner"]
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 _RANK_TOL = 1e-10  # singular values of the features below this fraction of the largest count as zero
 _UNLABELED = -1
-_KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=")
+_KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=", "rows=")
 
 
 class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
@@ -121,6 +121,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         distances: Any = None,
         similarities: Any = None,
         comparisons: Any = None,
+        rows: RowChunks | None = None,
     ) -> Self:
         """Learn the kernel from labels, or from constraints on pairs.
 
@@ -138,6 +139,10 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         comparisons : int array_like of shape (k, 3) or (k, 4), optional
             ``(i, j, k)``: `i` is nearer to `j` than to `k`; ``(i, j, k, l)``: `i` is nearer to `j` than `k`
             to `l`.
+        rows : RowChunks, optional
+            Pairs of rows of `X` with their bounds and weights, for pairs that do not fit in memory. They take
+            the place of all other constraints, of `gamma`, `shrink` and `n_pairs`. `solver_options` are then
+            those of :meth:`bregopt.RowChunks.solve`, and `max_iter` is the limit on passes.
 
         Returns
         -------
@@ -149,23 +154,24 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             If input or parameters are bad, the points of a pair are equal, or no kernel meets hard bounds.
         """
         told = any(part is not None for part in (similar, dissimilar, distances, similarities, comparisons))
-        points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
+        points, labels = validated(self, X, y, told or rows is not None, f"one of {', '.join(_KNOWLEDGE)}")
         G0 = self._fit_features(points)
+        if rows is not None:
+            self._atom()
+            solution = self._solution_of_rows(rows, told, None, LowRank(G0), self.divergence)
+            return self._learn(G0, self._keep(solution, "Give the rows a finite gamma to relax the bounds."))
         if not told:
             similar, dissimilar = self._labeled_pairs(labels)
         K = PSD(len(G0), name="K")
         knowledge = KernelRows(K, G0, self.gamma, self._scale(G0))
-        rows = [
+        constraints = [
             *knowledge.idealized(similar, dissimilar, self.shrink),
             *knowledge.distances(distances),
             *knowledge.similarities(similarities),
             *knowledge.comparisons(comparisons),
         ]
-        problem = Problem(Minimize(self._atom()(K, LowRank(G0))), rows)
-        learned = self._solve(problem, "Give gamma to relax the bounds.")
-        self._basis, self._change = _map_of(G0, learned.factor)
-        self._n_features_out = G0.shape[1]
-        return self
+        problem = Problem(Minimize(self._atom()(K, LowRank(G0))), constraints)
+        return self._learn(G0, self._solve(problem, "Give gamma to relax the bounds."))
 
     def transform(self, X: Any) -> Array:
         """Map points, old or new, such that their inner products are the learned kernel.
@@ -183,6 +189,12 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         points = validate_data(self, X, dtype=np.float64, reset=False)
         G = points if self._nystroem is None else self._nystroem.transform(points)
         return G + (G @ self._basis) @ self._change @ self._basis.T
+
+    def _learn(self, G0: Array, learned: LowRank) -> Self:
+        """Keep the map from the features to those of the learned kernel."""
+        self._basis, self._change = _map_of(G0, learned.factor)
+        self._n_features_out = G0.shape[1]
+        return self
 
     def _atom(self) -> Any:
         if self.divergence not in _DIVERGENCES:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bregopt import LowRank, soft_margin
+from bregopt import LowRank, TripletChunks, soft_margin
 from bregopt.learn.base import LinearMetric, validated
 from bregopt.learn.constraints import index_rows, triplets_from_labels
 from bregopt.threads import threads_for
@@ -35,7 +35,7 @@ class SoftMarginMetricLearner(LinearMetric):
     tol : float
         Largest certified relative gap and residual of a fit that counts as converged.
     max_iter : int, optional
-        None leaves the limit to the route.
+        None leaves the limit to the route. For triplets in chunks it limits the passes.
     solver_options : dict, optional
         Further options of :meth:`bregopt.Problem.solve`, such as ``{"solver": "psdboost"}``.
     random_state : int, Generator, RandomState or None
@@ -46,7 +46,7 @@ class SoftMarginMetricLearner(LinearMetric):
     components_ : array of shape (n_components, n_features)
     margin_ : float
         ``rho``.
-    triplets_ : int array of shape (R, 3)
+    triplets_ : int array of shape (R, 3) or TripletChunks
     solution_, n_iter_, gap_, converged_, n_features_in_, feature_names_in_
         As for :class:`LogDetMetricLearner`.
 
@@ -92,8 +92,9 @@ class SoftMarginMetricLearner(LinearMetric):
         X : array_like or DataFrame of shape (n, n_features)
         y : array_like of shape (n,), optional
             Classes, from which triplets are made if none are given.
-        triplets : int array_like of shape (R, 3), optional
-            Rows ``(i, j, k)`` of `X`: `i` should be nearer to `j` than to `k`.
+        triplets : int array_like of shape (R, 3) or TripletChunks, optional
+            Rows ``(i, j, k)`` of `X`: `i` should be nearer to `j` than to `k`. Those in chunks are solved by
+            :meth:`bregopt.TripletChunks.solve`, whose options are then those of `solver_options`.
 
         Returns
         -------
@@ -105,17 +106,30 @@ class SoftMarginMetricLearner(LinearMetric):
             If input or parameters are bad, or ``C R < 1``, which makes the problem unbounded.
         """
         points, labels = validated(self, X, y, triplets is not None, "triplets=")
-        if triplets is None:
-            self.triplets_ = triplets_from_labels(
-                points, labels, self.n_targets, self.n_impostors, self.n_triplets, self.random_state
-            )
+        if isinstance(triplets, TripletChunks):
+            self.triplets_ = triplets
+            solution = triplets.of(points).solve(self.C, **self._chunk_options())
         else:
-            self.triplets_ = index_rows(triplets, "triplets", len(points), 3)
-        i, j, k = self.triplets_.T
-        solution = soft_margin((points[i] - points[k], points[i] - points[j]), self.C, **self._options())
+            chosen = self._triplets(points, labels, triplets)
+            self.triplets_, (i, j, k) = chosen, chosen.T
+            solution = soft_margin((points[i] - points[k], points[i] - points[j]), self.C, **self._options())
         self.components_ = _components(self._keep(solution, ""))
         self.margin_ = float(solution.u["rho"])
         return self
+
+    def _triplets(self, points: Any, labels: Any, triplets: Any) -> Any:
+        """Return the triplets given, or those from labels."""
+        if triplets is not None:
+            return index_rows(triplets, "triplets", len(points), 3)
+        return triplets_from_labels(
+            points, labels, self.n_targets, self.n_impostors, self.n_triplets, self.random_state
+        )
+
+    def _chunk_options(self) -> dict[str, Any]:
+        """Return the options for :meth:`bregopt.TripletChunks.solve`."""
+        options = self._options()
+        passes = options.pop("max_iter")
+        return options if passes is None else {"max_passes": passes} | options
 
 
 def _components(X: Any) -> Any:

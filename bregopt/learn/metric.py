@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregopt import PSD, Minimize, Problem, logdet_div, quad_form, von_neumann_div
+from bregopt import PSD, Minimize, Problem, RowChunks, logdet_div, quad_form, von_neumann_div
 from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import LinearMetric, map_of, psd_root, softened, validated
+from bregopt.learn.base import LinearMetric, forget, map_of, psd_root, softened, validated
 from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels
 from bregopt.learn.distance_bounds import percentile_bounds
 from bregopt.modeling.constraints import Constraint
@@ -70,7 +70,15 @@ class _PairMetricLearner(LinearMetric):
         self.solver_options = solver_options
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, similar: Any = None, dissimilar: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        similar: Any = None,
+        dissimilar: Any = None,
+        rows: RowChunks | None = None,
+    ) -> Self:
         """Learn the metric from labels, or from pairs.
 
         Parameters
@@ -80,6 +88,10 @@ class _PairMetricLearner(LinearMetric):
             Classes, from which `n_pairs` pairs are drawn if none are given.
         similar, dissimilar : int array_like of shape (k, 2), optional
             Pairs of rows of `X` with squared distance at most `upper`, or at least `lower`; some of each.
+        rows : RowChunks, optional
+            Pairs of rows of `X` with their bounds and weights, for pairs that do not fit in memory. They take
+            the place of `gamma`, `upper`, `lower`, `percentiles` and `n_pairs`. `solver_options` are then
+            those of :meth:`bregopt.RowChunks.solve`, and `max_iter` is the limit on passes.
 
         Returns
         -------
@@ -93,6 +105,8 @@ class _PairMetricLearner(LinearMetric):
             bounds.
         """
         told = similar is not None or dissimilar is not None
+        if rows is not None:
+            return self._fit_rows(X, y, told, rows)
         points, labels = validated(self, X, y, told, "similar= and dissimilar= pairs")
         if told:
             near = index_rows(similar, "similar", len(points), 2)
@@ -104,11 +118,19 @@ class _PairMetricLearner(LinearMetric):
         self.bounds_ = self._bounds(points, prior)
         check_pair_bounds(*self.bounds_)
         A = PSD(points.shape[1], name="A")
-        rows = self._rows(A, points, near, far, self._scale(prior))
+        constraints = self._rows(A, points, near, far, self._scale(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
-        metric = self._solve(Problem(objective, rows), "Give gamma to relax the bounds.")
+        metric = self._solve(Problem(objective, constraints), "Give gamma to relax the bounds.")
         self.n_pairs_ = len(near), len(far)
         self.components_ = map_of(metric)
+        return self
+
+    def _fit_rows(self, X: Any, y: Any, told: bool, rows: RowChunks) -> Self:
+        """Learn the metric from pairs in chunks."""
+        points, _ = validated(self, X, y, True, "rows=")
+        forget(self, "bounds_", "n_pairs_")
+        solution = self._solution_of_rows(rows, told, points, self._prior(points), self._divergence)
+        self.components_ = map_of(self._keep(solution, "Give the rows a finite gamma to relax the bounds."))
         return self
 
     def _rows(self, A: PSD, points: Array, near: IntArray, far: IntArray, scale: float) -> list[Constraint]:
@@ -206,9 +228,9 @@ class LogDetMetricLearner(_PairMetricLearner):
     components_ : array of shape (n_features, n_features)
         ``L`` with ``A = L'L``: upper triangular as in metric-learn, or symmetric if ``A`` is singular.
     bounds_ : tuple
-        The values of `upper` and `lower` in the fit.
+        The values of `upper` and `lower` in the fit, unless it was from `rows`.
     n_pairs_ : tuple of int
-        Numbers of similar and of dissimilar pairs.
+        Numbers of similar and of dissimilar pairs, unless the fit was from `rows`.
     solution_ : bregopt.Solution
         Its ``X`` is the metric. Its ``duals``, one for each pair of unequal points, belong to rows on squared
         distances over their bounds.

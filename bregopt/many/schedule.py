@@ -7,14 +7,15 @@ that are left, so that the workers end together (guided self-scheduling; Polychr
 
 from __future__ import annotations
 
+import pickle
 import statistics
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Executor, Future, wait
 
 from bregopt import clock
-from bregopt.many.executors import Crew
-from bregopt.many.worker import Found, Outcome, Unit
+from bregopt.executors import Crew, failed
+from bregopt.many.worker import Found, Outcome, Unit, solve_task
 
 __all__ = ["outcomes"]
 
@@ -29,7 +30,7 @@ _Result = tuple[list[Unit], Found | Exception]
 
 
 def outcomes(
-    units: Sequence[Unit], executor: Executor, size: int | None
+    units: Sequence[Unit], executor: Executor | None, size: int | None
 ) -> Generator[tuple[int, Outcome], None, None]:
     """Yield the index and the outcome of each problem, in the order in which tasks end.
 
@@ -39,7 +40,7 @@ def outcomes(
     Parameters
     ----------
     units : sequence of Unit
-    executor : Executor
+    executor : Executor or None
     size : int or None
         Number of units in a task; None measures their cost.
     """
@@ -88,10 +89,12 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
             while waiting and len(pending) < queue:
                 size = min(sizes.next(len(waiting)), len(waiting))
                 batch = [waiting.popleft() for _ in range(size)]
-                pending[crew.submit(batch)] = batch
+                pending[_submitted(crew, batch)] = batch
             done, _ = wait(pending, _POLL, FIRST_COMPLETED)
+            if not done:
+                crew.watch()
             for future in done:
-                batch, result = pending.pop(future), crew.result(future)
+                batch, result = pending.pop(future), _found(crew, future)
                 if isinstance(result, Found):
                     sizes.record(result.seconds, len(batch))
                 yield batch, result
@@ -99,4 +102,22 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
         for future in pending:
             future.cancel()
     done, _ = wait(pending, _GRACE, ALL_COMPLETED)
-    yield from ((pending[future], crew.result(future)) for future in done if not future.cancelled())
+    yield from ((pending[future], _found(crew, future)) for future in done if not future.cancelled())
+
+
+def _submitted(crew: Crew, units: Sequence[Unit]) -> Future[Found]:
+    """Return the future of a task; it has failed already where the units cannot be pickled."""
+    try:
+        payload = pickle.dumps(units, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return failed(error)
+    return crew.submit(solve_task, payload)
+
+
+def _found(crew: Crew, future: Future[Found]) -> Found | Exception:
+    """Return what a task that is done has found, or the error by which it was lost."""
+    try:
+        found: Found = crew.result(future)
+    except Exception as error:
+        return error
+    return found

@@ -15,7 +15,6 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.many.executors import Serial
 from bregopt.many.schedule import outcomes
 from bregopt.many.worker import Item, Outcome, Unit
 from bregopt.modeling.problem import Problem
@@ -105,7 +104,7 @@ def solve_many(
     units: list[Unit] = [items[k : k + length] for k in range(0, len(items), length)]
     found: dict[int, Outcome] = {}
     shown = progress and find_spec("tqdm") is not None
-    ending = outcomes(units, executor or Serial(), 1 if warm_start else chunk)
+    ending = outcomes(units, executor, 1 if warm_start else chunk)
     with clock.limited(None), closing(ending):
         for _ in items_bar(range(len(items)), "problems", shown):
             one = next(ending, None)

@@ -58,7 +58,7 @@ class Found:
     seconds: float
 
 
-def solve_task(payload: bytes, number: int) -> Found:
+def solve_task(payload: bytes) -> Found:
     """Solve the problems of a task.
 
     BLAS has one thread, so the digits of an answer are the same in every process and thread.
@@ -67,8 +67,6 @@ def solve_task(payload: bytes, number: int) -> Found:
     ----------
     payload : bytes
         A pickled list of units. Parameters are set in this copy of the problems, not in the user's.
-    number : int
-        The number of the task. Dask takes two tasks with equal arguments for one.
     """
     begin = time.perf_counter()
     with clock.limited(None), threads_for(0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
+from bregopt.chunks import RowChunks
 from bregopt.io.pandas_labels import labeled, labels_of
+from bregopt.linalg import root_of
 from bregopt.modeling.atoms import sq_distance
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint
@@ -30,17 +33,20 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["learn_kernel"]
 
+_SHRINK = 0.25  # of the squared distances, in the default bounds
+
 
 def learn_kernel(
     K0: Any,
-    similar: Any,
-    dissimilar: Any,
+    similar: Any = None,
+    dissimilar: Any = None,
     *,
+    rows: RowChunks | None = None,
     upper: Any = None,
     lower: Any = None,
     divergence: str = "logdet",
     gamma: float | None = None,
-    shrink: float = 0.25,
+    shrink: float | None = None,
     **options: Any,
 ) -> Solution:
     """Change a kernel as little as possible such that similar points come closer and dissimilar ones farther.
@@ -53,8 +59,11 @@ def learn_kernel(
     K0 : array_like or DataFrame of shape (n, n), or LowRank
         Positive definite for LogDet and von Neumann. For a :class:`bregopt.LowRank` the answer is ``LowRank``
         with the same range, and no ``n x n`` matrix is formed.
-    similar, dissimilar : array_like of int, shape (k, 2)
+    similar, dissimilar : array_like of int, shape (k, 2), optional
         Pairs of points; one of the two may be empty.
+    rows : RowChunks, optional
+        Pairs of points with their bounds and weights, for pairs that do not fit in memory, instead of
+        `similar`, `dissimilar`, `upper`, `lower`, `gamma` and `shrink`; LogDet or von Neumann.
     upper, lower : float or array_like of shape (k,), optional
         Bounds on the squared distances of the similar and of the dissimilar pairs, above 0; if both are
         numbers, ``upper <= lower``. By default ``(1 - shrink) b`` and ``(1 + shrink) b`` with ``b`` the
@@ -63,15 +72,16 @@ def learn_kernel(
     gamma : float, optional
         Penalty weight of relaxed bounds; see :func:`bregopt.soft`. None keeps the bounds hard, which may be
         infeasible for many pairs in a low rank.
-    shrink : float, above 0 and below 1
+    shrink : float, above 0 and below 1, default 0.25
         Relative change of the squared distances in the default bounds.
     **options
-        Options of :meth:`bregopt.Problem.solve`.
+        Options of :meth:`bregopt.Problem.solve`, or with `rows` of :meth:`bregopt.RowChunks.solve`.
 
     Returns
     -------
     Solution
-        ``duals`` holds an array for the similar pairs, if any, then one for the dissimilar ones, if any.
+        ``duals`` holds an array for the similar pairs, if any, then one for the dissimilar ones, if any; with
+        `rows` it is None.
 
     Raises
     ------
@@ -92,10 +102,20 @@ def learn_kernel(
     >>> round(float(sol.X[0, 0] + sol.X[1, 1] - 2 * sol.X[0, 1]), 4)
     1.5
     """
-    check_arguments(learn_kernel, options)
     labels = labels_of(K0, "K0")
     start: Matrix = K0 if isinstance(K0, LowRank) else symmetric_matrix(K0, "K0")
-    step = positive_number(shrink, "shrink")
+    if rows is not None:
+        given = {
+            "similar": similar,
+            "dissimilar": dissimilar,
+            "upper": upper,
+            "lower": lower,
+            "gamma": gamma,
+            "shrink": shrink,
+        }
+        return labeled(_from_chunks(start, rows, given, divergence, options), labels)
+    check_arguments(learn_kernel, options)
+    step = positive_number(_SHRINK if shrink is None else shrink, "shrink")
     if step >= 1:
         raise ValueError(f"shrink is {step:g}; expected a number above 0 and below 1")
     K = PSD(start.shape[0], name="K")
@@ -105,29 +125,52 @@ def learn_kernel(
     if len(near) + len(far) == 0:
         raise ValueError("similar and dissimilar are both empty; expected at least one pair")
     check_pair_bounds(upper, lower)
-    rows: list[Constraint] = []
+    constraints: list[Constraint] = []
     if len(near):
-        rows.append(
+        constraints.append(
             (sq_distance(K, *near.T) <= _bounds(upper, "upper", near, start, 1 - step)).named("similar")
         )
     elif upper is not None:
         raise ValueError("upper is given but similar has no pairs")
     if len(far):
-        rows.append(
+        constraints.append(
             (sq_distance(K, *far.T) >= _bounds(lower, "lower", far, start, 1 + step)).named("dissimilar")
         )
     elif lower is not None:
         raise ValueError("lower is given but dissimilar has no pairs")
     if gamma is not None:
         weight = positive_number(gamma, "gamma")
-        rows = [soft(row, weight) for row in rows]
-    problem = Problem(Minimize(objective), rows)
+        constraints = [soft(row, weight) for row in constraints]
+    problem = Problem(Minimize(objective), constraints)
     return labeled(problem.solve(**options), labels)
+
+
+def _from_chunks(
+    K0: Matrix, rows: RowChunks, given: dict[str, Any], divergence: str, options: dict[str, Any]
+) -> Solution:
+    """Return the answer for pairs in chunks, a dense one for a dense ``K0``."""
+    if not isinstance(rows, RowChunks):
+        raise TypeError(f"rows is a {type(rows).__name__}; expected a RowChunks")
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(
+                f"{name} is given beside rows, which have pairs, bounds and weights; expected one"
+            )
+    if rows.dimension is not None:
+        own = "points of their own" if rows.pairs else "vectors"
+        raise ValueError(f"rows have {own}; expected pairs of the {K0.shape[0]} points of K0")
+    if isinstance(K0, LowRank):
+        return rows.solve(K0, divergence, **options)
+    root = root_of(K0)
+    if root is None:
+        raise ValueError("K0 is not positive definite; expected that with rows, or a LowRank matrix")
+    solution = rows.solve(LowRank(root), divergence, **options)
+    return solution if solution.X is None else replace(solution, X=solution.X.dense())
 
 
 def _pairs(value: Any, name: str, n: int) -> IntArray:
     """Return pairs of distinct points as an array of shape ``(k, 2)``, possibly empty."""
-    raw = rectangular(value, name)
+    raw = rectangular([] if value is None else value, name)
     if raw.size == 0:
         return np.zeros((0, 2), dtype=np.intp)
     if raw.dtype.kind not in "iu":
