@@ -16,8 +16,8 @@ from bregopt.problems.cuts.sign_graph import SignGraph
 __all__ = ["best_parts"]
 
 _STARTS = 6  # partitions by recursive bisection
-_EDGES = 400_000  # edge ends of all pairs of parts in all rounds
-_LEAST_ROUNDS, _MOST_ROUNDS = 3, 60
+_EDGES = 400_000  # edge ends in all rounds
+_MOST_ROUNDS = 60
 _PATIENCE = 20  # rounds without a better partition
 _SWEEPS = 10  # over all pairs of parts
 _MERGED = 3  # parts that a round divides anew
@@ -44,13 +44,13 @@ def best_parts(
     """
     k = len(sizes)
     best = _refined(W, np.repeat(np.arange(k), sizes), rng)
-    rounds = min(max(2 * _EDGES // max(k * W.nnz, 1), _LEAST_ROUNDS), _MOST_ROUNDS)
+    rounds = min(max(_EDGES // max(W.nnz, 1), 1), _MOST_ROUNDS)
     failed = 0
     try:
-        for number in range(rounds):
+        for number in range(_STARTS + rounds):
             if proven(best) or failed >= _PATIENCE:
                 break
-            merged = np.arange(k) if number < min(_STARTS, rounds / 2) else rng.permutation(k)[:_MERGED]
+            merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
             part = _refined(W, _divided(W, best, merged, rng), rng)
             failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
             best = max(best, part, key=lambda found: _kept(W, found))
