@@ -1,8 +1,7 @@
-"""Stacks of matrices from users: arrays, dicts, and pandas frames with an index of two levels."""
+"""Stacks of matrices in arrays, dicts and lists."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,34 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask, rectangular
-from bregopt.io.pandas_labels import Labels, is_pandas
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 
-__all__ = [
-    "ArrayStack",
-    "DictStack",
-    "FrameStack",
-    "Group",
-    "ListStack",
-    "MatrixStack",
-    "is_stack",
-    "read_stack",
-]
+__all__ = ["ALL_PRESENT", "ArrayStack", "DictStack", "Group", "ListStack", "length_of", "real_numbers"]
 
 
-_ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
-
-
-def is_stack(value: Any) -> bool:
-    """Whether a value holds several matrices rather than one."""
-    if isinstance(value, Mapping):
-        return True
-    if is_pandas(value, "DataFrame"):
-        return bool(value.index.nlevels == 2 and value.columns.nlevels == 1)
-    if isinstance(value, list | tuple):
-        return len(value) > 0 and getattr(value[0], "ndim", _depth(value[0])) == 2
-    return isinstance(value, np.ndarray) and value.ndim == 3
+ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +37,13 @@ class Group:
     rows: IntArray | None
 
 
-def _depth(value: Any) -> int:
-    """Return the number of nested sequences."""
-    depth = 0
-    while isinstance(value, list | tuple) and len(value):
-        depth, value = depth + 1, value[0]
-    return depth
-
-
 @dataclass(frozen=True, eq=False)
 class ArrayStack:
     """Matrices in an array of shape ``(B, n, n)``."""
 
     values: Array
 
-    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
+    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
 
     @property
     def keys(self) -> Sequence[Hashable]:
@@ -122,7 +93,7 @@ class DictStack:
 
     given: Mapping[Hashable, Any]
 
-    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
+    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
 
     @cached_property
     def keys(self) -> Sequence[Hashable]:
@@ -146,7 +117,7 @@ class DictStack:
     @property
     def order(self) -> int:
         """The number of all labels, or the largest order."""
-        return max(len(self._all), *(_length(matrix) for matrix in self.given.values()))
+        return max(len(self._all), *(length_of(matrix) for matrix in self.given.values()))
 
     @property
     def all_labels(self) -> Iterable[Hashable]:
@@ -181,8 +152,9 @@ class DictStack:
         X: dict[Hashable, Any] = {}
         for k, (key, matrix) in enumerate(zip(self.keys, matrices, strict=True)):
             labels = self.labels(k)
-            bare = matrix is None or labels is None
-            X[key] = matrix if bare else _pandas().DataFrame(np.array(matrix), labels, labels)
+            if matrix is not None and labels is not None:
+                matrix = pandas_module().DataFrame(np.array(matrix), labels, labels)
+            X[key] = matrix
         return X
 
 
@@ -209,150 +181,12 @@ class ListStack(DictStack):
         return list(super().collected(matrices).values())
 
 
-@dataclass(frozen=True, eq=False)
-class FrameStack:
-    """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    keys : tuple
-    rows : list of int arrays
-        The rows of each matrix.
-    """
-
-    frame: Any
-    keys: tuple[Hashable, ...]
-    rows: list[IntArray]
-
-    present: ClassVar[Mapping[int, Mask]] = _ALL_PRESENT
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        """The matrices of equal order and labels."""
-        kinds: dict[tuple[int, ...], list[int]] = {}
-        for k, columns in enumerate(self._columns):
-            if columns is not None:
-                kinds.setdefault(tuple(columns.tolist()), []).append(k)
-        for kind, positions in kinds.items():
-            columns = np.array(kind, dtype=np.intp)
-            rows = np.stack([self.rows[k] for k in positions])
-            yield Group(np.array(positions), self._values[rows][:, :, columns], columns)
-
-    @property
-    def order(self) -> int:
-        """The number of all labels, or the largest order."""
-        return self.frame.shape[1]
-
-    @property
-    def all_labels(self) -> Iterable[Hashable]:
-        """The labels of all matrices, numbers where they have none."""
-        return self.frame.columns
-
-    def part(self, a: int, b: int) -> FrameStack:
-        """Return the matrices in the positions from `a` to ``b - 1``."""
-        rows = self.rows[a:b]
-        ends = np.cumsum([0, *map(len, rows)])
-        frame = self.frame.iloc[np.concatenate(rows)]
-        return FrameStack(frame, self.keys[a:b], [*map(np.arange, ends[:-1], ends[1:])])
-
-    def one(self, k: int) -> Any:
-        """Return one matrix as it was given."""
-        own, columns = self.frame.iloc[self.rows[k]].droplevel(0), self._columns[k]
-        return own if columns is None else own.iloc[:, columns]
-
-    def labels(self, k: int) -> Labels:
-        """Return the labels of one matrix, None if it has none."""
-        columns = self._columns[k]
-        return self.frame.columns if columns is None else self.frame.columns[columns]
-
-    def collected(self, matrices: Sequence[Any]) -> Any:
-        """Return answers, None where there is none, in the form of the data."""
-        values = np.full(self.frame.shape, np.nan)
-        for rows, columns, matrix in zip(self.rows, self._columns, matrices, strict=True):
-            if matrix is not None and columns is not None:
-                values[np.ix_(rows, columns)] = matrix
-        return _pandas().DataFrame(values, self.frame.index, self.frame.columns)
-
-    @cached_property
-    def _values(self) -> Array:
-        return _real(rectangular(self.frame, "A"), "A")
-
-    @cached_property
-    def _columns(self) -> list[IntArray | None]:
-        """The columns of each matrix: those of its rows if the others are empty, None if it is not square."""
-        places = self.frame.columns.get_indexer(self.frame.index.get_level_values(1))
-        return [self._own_columns(rows, places[rows]) for rows in self.rows]
-
-    def _own_columns(self, rows: IntArray, columns: IntArray) -> IntArray | None:
-        n = self.frame.shape[1]
-        if (columns < 0).any() or len(np.unique(columns)) < len(columns):
-            return None
-        spare = np.delete(np.arange(n), columns)
-        return columns if np.isnan(self._values[np.ix_(rows, spare)]).all() else None
-
-
-MatrixStack = ArrayStack | DictStack | FrameStack
-
-
-def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
-    """Return a stack of matrices.
-
-    Raises
-    ------
-    TypeError
-        If an array or a frame does not hold real numbers, unless `real` is false.
-    ValueError
-        If there is no matrix, or those of an array are not square.
-    """
-    if isinstance(value, Mapping):
-        stack: MatrixStack = DictStack(value)
-    elif is_pandas(value, "DataFrame"):
-        stack = _frame_stack(value, name, real)
-    elif isinstance(value, list | tuple) and not _uniform(value):
-        stack = ListStack.of(value)
-    else:
-        array = rectangular(value, name)
-        stack = ArrayStack(_real(array, name) if real else array)
-        shape = stack.values.shape
-        if len(shape) != 3 or shape[1] != shape[2]:
-            raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
-    if len(stack.keys) == 0:
-        raise ValueError(f"{name} holds no matrix; expected one at least")
-    return stack
-
-
-def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
-    if real:
-        _real(rectangular(frame, name), name)
-    if not frame.columns.is_unique:
-        repeated = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(
-            f"{name} is a DataFrame with the column {repeated!r} twice; expected distinct labels"
-        )
-    codes, keys = _pandas().factorize(frame.index.get_level_values(0))
-    order = np.argsort(codes, kind="stable")
-    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(keys)))[:-1])
-    return FrameStack(frame, tuple(keys), rows)
-
-
-def _real(array: Any, name: str) -> Array:
+def real_numbers(array: Any, name: str) -> Array:
+    """Return an array of doubles; refuse other than real numbers."""
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
     numbers: Array = array if array.dtype == np.float64 else array.astype(np.float64)
     return numbers
-
-
-def _uniform(matrices: Sequence[Any]) -> bool:
-    """Whether matrices are no frames and of one order."""
-    orders = {_length(matrix) for matrix in matrices}
-    return len(orders) == 1 and not any(is_pandas(matrix, "DataFrame") for matrix in matrices)
-
-
-def _length(matrix: Any) -> int:
-    """Return the number of rows, zero where there are none."""
-    shape = getattr(matrix, "shape", ())
-    return shape[0] if shape else len(matrix) if isinstance(matrix, list | tuple) else 0
 
 
 def _square(matrix: Any) -> Array | None:
@@ -372,5 +206,7 @@ def _square(matrix: Any) -> Array | None:
     return array.astype(np.float64, copy=False)
 
 
-def _pandas() -> Any:
-    return importlib.import_module("pandas")
+def length_of(matrix: Any) -> int:
+    """Return the number of rows, zero where there are none."""
+    shape = getattr(matrix, "shape", ())
+    return shape[0] if shape else len(matrix) if isinstance(matrix, list | tuple) else 0

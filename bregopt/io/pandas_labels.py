@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.routes.solution import Solution
 
-__all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels"]
+__all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels", "pandas_module"]
 
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
@@ -59,13 +59,13 @@ def labeled(solution: Solution, labels: Labels) -> Solution:
     """Return the solution with its matrix as a DataFrame with these labels; unchanged without labels."""
     if labels is None or solution.X is None:
         return solution
-    pandas = importlib.import_module("pandas")
+    pandas = pandas_module()
     return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))
 
 
 def pair_labels(labels: Labels, i: IntArray, j: IntArray) -> Labels:
     """Return the labels of pairs of rows, a ``pandas.MultiIndex``."""
-    pandas = importlib.import_module("pandas")
+    pandas = pandas_module()
     return pandas.MultiIndex.from_arrays([labels[i], labels[j]])
 
 
@@ -73,3 +73,8 @@ def is_pandas(value: Any, *names: str) -> bool:
     """Whether `value` is an instance of one of these pandas classes, found without importing pandas."""
     classes = type(value).__mro__
     return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)
+
+
+def pandas_module() -> Any:
+    """Return pandas, which users of its objects have imported."""
+    return importlib.import_module("pandas")

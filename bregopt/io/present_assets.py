@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import IntArray, Mask
-from bregopt.io.matrix_stacks import Group, MatrixStack
+from bregopt.io.matrix_stacks import Group
 from bregopt.io.pandas_labels import Labels, is_pandas
+from bregopt.io.stacks import MatrixStack
 
 __all__ = ["PresentStack", "present_stack"]
 

@@ -9,8 +9,8 @@ from typing import Any
 from bregopt import clock
 from bregopt.arrays import symmetric_matrix
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import labeled, labels_of
+from bregopt.io.stacks import is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD

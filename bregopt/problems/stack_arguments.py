@@ -10,8 +10,8 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import Divergence
-from bregopt.io.matrix_stacks import is_stack, read_stack
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.io.stacks import is_stack, read_stack
 from bregopt.problems.correlation.pair_bounds import of_present
 from bregopt.problems.nearest_arguments import (
     bounded_entries,

@@ -9,8 +9,8 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, finite_array
-from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
+from bregopt.io.stacks import is_stack
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.norms import solve_norm

@@ -10,8 +10,8 @@ from scipy.linalg import eigh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from bregopt.arrays import EPS, Array, symmetric_matrix
-from bregopt.io.matrix_stacks import is_stack
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
+from bregopt.io.stacks import is_stack
 from bregopt.linalg import root_of
 from bregopt.problems.cliques import least_block
 from bregopt.problems.correlation.bracketed import bracketed
