@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
+from bregopt.arrays import IntArray
 from bregopt.io.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
@@ -22,6 +23,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.sign_graph import SignGraph
@@ -37,7 +39,7 @@ _SEARCHED, _RELAXED = 0.3, 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Cut(Solution):
+class Cut(PartedGraph):
     """A partition with a proof: `cut` is its weight, and no allowed partition is better than `bound`.
 
     The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
@@ -58,34 +60,28 @@ class Cut(Solution):
         Whether the bound proves that no partition is better; integer weights give integer cuts.
     largest : bool
         Whether a large cut was asked for.
+    graph : Graph
+        Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `partition`.
     duals : tuple
         The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     """
 
     partition: Any = None
     sides: Any = None
-    cut: float = np.nan
-    bound: float = np.nan
-    optimal: bool = False
     largest: bool = False
 
     @property
-    def assignments(self) -> dict[Any, int]:
-        """The number of its side, 0 or 1, for each vertex by its name."""
-        return {node: k for k, side in enumerate(self.sides) for node in side}
+    def _numbers(self) -> IntArray:
+        return (1 - self.partition) // 2
 
-    def __repr__(self) -> str:
-        return f"{self._sentence}\n{super().__repr__()}"
+    @property
+    def _proven(self) -> str:
+        return "most" if self.largest else "least"
 
     @property
     def _sentence(self) -> str:
         sizes = " and ".join(str(len(side)) for side in self.sides)
-        proven = "most" if self.largest else "least"
-        verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
-        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}"
-
-    def _facts(self) -> dict[str, str]:
-        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        return f"cut of weight {self.cut:g} into {sizes} vertices, {self._verdict}"
 
 
 def min_balanced_cut(
@@ -231,6 +227,7 @@ def _found(
     sides = tuple([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
     return Cut(
         **inherited,
+        graph=graph,
         partition=side,
         sides=sides,
         cut=cut,
