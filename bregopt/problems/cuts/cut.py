@@ -8,7 +8,7 @@ difference of the sizes of the sides by ``e'Xe``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
 from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
+from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.problems.cuts.triangles import tightened
@@ -98,14 +99,16 @@ def min_balanced_cut(
 
     Parameters
     ----------
-    graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
-        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings; the
-        vertices are those that occur in an edge. The graph need not be connected, and a networkx graph or a
-        matrix may have isolated vertices.
+    graph : networkx or igraph graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings, or a
+        list of pairs of tuples; the vertices are those that occur in an edge. The graph need not be
+        connected, and a graph or a matrix may have isolated vertices.
     weights : str or array of shape (m,), optional
-        The networkx edge attribute, or the weights of the edges, none below 0; by default one for every edge.
+        The name of the edge attribute of a networkx or igraph graph, or the weights of the edges, none below
+        0; by default one for every edge.
     imbalance : float in [0, 1)
-        The sides may differ by this fraction of the number of vertices, and always by one if it is odd.
+        The sides may differ by this fraction of the number of vertices, and always by one if it is odd. The
+        search begins with equal sides, so that more room makes no cut worse.
     sizes : two ints, optional
         The numbers of vertices of the two sides, instead of `imbalance`.
     bound : {"sdp", "triangles", False}
@@ -204,8 +207,18 @@ def _found(
     """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
     proof = Proof.of(graph, largest)
     limit = time_limit(options)
-    search = Search(signs, rng, lambda side: proof.proves(graph.cut(side)), bool(options.get("progress")))
+
+    def proven(side: IntArray) -> bool:
+        return proof.proves(graph.cut(side))
+
+    progress = bool(options.get("progress"))
+    search = Search(signs, rng, proven, progress)
     with clock.limited(None if limit is None else _SEARCHED * limit):
+        if not signs.free and signs.least < graph.n // 2 < signs.most:
+            # Sizes that may differ give no worse cut than equal ones, from which the search begins.
+            equal = Search(replace(signs, least=graph.n // 2, most=(graph.n + 1) // 2), rng, proven, progress)
+            equal.run()
+            search.add(refined(signs, equal.best))
         search.run()
     answer = unrelaxed(proof.bound)
     if bound:
