@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import IntArray
 from bregopt.clock import CutShort
 from bregopt.problems.cuts.multilevel import cycle
@@ -15,9 +17,9 @@ from bregopt.problems.cuts.sign_graph import SignGraph
 
 __all__ = ["best_parts"]
 
-_STARTS = 6  # partitions by recursive bisection
-_EDGES = 400_000  # edge ends in all rounds
-_MOST_ROUNDS = 60
+_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
+_EDGES = 500_000  # edge ends in all rounds, for each pair of parts that a vertex is in
+_MOST_ROUNDS = 66
 _PATIENCE = 20  # rounds without a better partition
 _SWEEPS = 10  # over all pairs of parts
 _MERGED = 3  # parts that a round divides anew
@@ -43,19 +45,16 @@ def best_parts(
         Whether none is better.
     """
     k = len(sizes)
-    best = _refined(W, np.repeat(np.arange(k), sizes), rng)
-    rounds = min(max(_EDGES // max(W.nnz, 1), 1), _MOST_ROUNDS)
+    best = np.repeat(np.arange(k), sizes)
+    rounds = min(max(_EDGES // max((k - 1) * W.nnz, 1), 1), _MOST_ROUNDS)
     failed = 0
-    try:
-        for number in range(_STARTS + rounds):
-            if proven(best) or failed >= _PATIENCE:
-                break
-            merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
-            part = _refined(W, _divided(W, best, merged, rng), rng)
-            failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
-            best = max(best, part, key=lambda found: _kept(W, found))
-    except CutShort:
-        pass
+    for number in range(rounds):
+        if proven(best) or failed >= _PATIENCE or (number and clock.remaining() <= 0):
+            break
+        merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
+        part = _refined(W, _divided(W, best, merged, rng), rng)
+        failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
+        best = max(best, part, key=lambda found: _kept(W, found))
     return _ordered(best, sizes)
 
 
@@ -75,7 +74,11 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
         return part
     half = len(sizes) // 2
     first = sum(sizes[:half])
-    side = cycle(_signs(W, first, first), [], rng)
+    graph = _signs(W, first, first)
+    try:
+        side = cycle(graph, [], rng)
+    except CutShort:
+        side = graph.split(np.linspace(1.0, -1.0, graph.n))
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
         part[vertices] = offset + _bisected(_inside(W, vertices), own, rng)
@@ -83,16 +86,18 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
 
 
 def _refined(W: Any, part: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return a partition that cycles through pairs of its parts do not improve."""
+    """Return a partition that cycles in pairs of its parts do not improve, or the last one in time."""
     part = part.copy()
-    changed = set(part.tolist())
-    for _ in range(_SWEEPS):
-        before, changed = changed, set()
-        for p, q in combinations(sorted(set(part.tolist())), 2):
-            if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
-                changed |= {p, q}
-        if not changed:
-            break
+    parts = range(part.max() + 1)
+    changed = set(parts)
+    with suppress(CutShort):
+        for _ in range(_SWEEPS):
+            before, changed = changed, set()
+            for p, q in combinations(parts, 2):
+                if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
+                    changed |= {p, q}
+            if not changed:
+                break
     return part
 
 
