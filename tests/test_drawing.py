@@ -100,8 +100,8 @@ def test_the_convergence_stays_reachable():
 
 
 def test_many_parts_differ_in_markers():
-    found = bo.partition(GRAPHS["grid"], 9, bound=False)
+    found = bo.partition(GRAPHS["grid"], 10, bound=False)
     ax = found.plot()
     points = [c for c in ax.collections if not hasattr(c, "get_segments")]
     looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes()) for c in points}
-    assert len(looks) == 9
+    assert len(looks) == 10

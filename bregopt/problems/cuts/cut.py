@@ -206,14 +206,14 @@ def _found(
 ) -> Cut:
     """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
     proof = Proof.of(graph, largest)
-    limit = time_limit(options)
+    limit = time_limit(options) or 0.0  # without a limit nothing is reserved
+    progress = bool(options.get("progress"))
 
     def proven(side: IntArray) -> bool:
         return proof.proves(graph.cut(side))
 
-    progress = bool(options.get("progress"))
-    search = Search(signs, rng, proven, progress)
-    with clock.limited(None if limit is None else _SEARCHED * limit):
+    with clock.reserving((1 - _SEARCHED) * limit):
+        search = Search(signs, rng, proven, progress)
         if not signs.free and signs.least < graph.n // 2 < signs.most:
             # Sizes that may differ give no worse cut than equal ones, from which the search begins.
             equal = Search(replace(signs, least=graph.n // 2, most=(graph.n + 1) // 2), rng, proven, progress)
@@ -227,7 +227,7 @@ def _found(
             search.round_matrix(answer.X)
             return graph.cut(search.best)
 
-        with clock.limited(None if limit is None else (_RELAXED - _SEARCHED) * limit):
+        with clock.reserving((1 - _RELAXED) * limit):
             before = graph.cut(search.best)
             if bound == "triangles":
                 answer = tightened(problem, X, 2, proof, before, options, cut_of)

@@ -17,8 +17,8 @@ __all__ = ["draw_parts"]
 
 _LARGEST, _MOST_EDGES = 6_000, 50_000  # vertices and edges up to which the graph itself is drawn
 _NAMED = 60  # vertices up to which names are shown
-# Colors that color-blind readers tell apart (Okabe and Ito 2008); beyond seven parts the markers differ, too.
-_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+# Colors that color-blind readers tell apart (Okabe and Ito 2008); from the ninth part on the markers differ.
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _DARK = (0, 2, 5)  # colors on which names are white
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _CUT = "#1a1a1a"

@@ -123,7 +123,7 @@ def partition(
         number_of_parts(k, n)
         wanted = part_sizes(sizes, k, n)
         proof = Proof.of(parsed, largest=False)
-        with clock.limited(None if limit is None else _SEARCHED * limit):
+        with clock.reserving((1 - _SEARCHED) * (limit or 0.0)):  # without a limit nothing is reserved
             labels = best_parts(parsed.adjacency, wanted, rng, lambda part: proof.proves(_cut(parsed, part)))
         cut = _cut(parsed, labels)
         answer = unrelaxed(proof.bound)

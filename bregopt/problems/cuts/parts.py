@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import IntArray
-from bregopt.clock import CutShort
 from bregopt.problems.cuts.multilevel import cycle
 from bregopt.problems.cuts.sign_graph import SignGraph
 
@@ -74,11 +72,7 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
         return part
     half = len(sizes) // 2
     first = sum(sizes[:half])
-    graph = _signs(W, first, first)
-    try:
-        side = cycle(graph, [], rng)
-    except CutShort:
-        side = graph.split(np.linspace(1.0, -1.0, graph.n))
+    side = cycle(_signs(W, first, first), [], rng)
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
         part[vertices] = offset + _bisected(_inside(W, vertices), own, rng)
@@ -90,14 +84,15 @@ def _refined(W: Any, part: IntArray, rng: np.random.Generator) -> IntArray:
     part = part.copy()
     parts = range(part.max() + 1)
     changed = set(parts)
-    with suppress(CutShort):
-        for _ in range(_SWEEPS):
-            before, changed = changed, set()
-            for p, q in combinations(parts, 2):
-                if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
-                    changed |= {p, q}
-            if not changed:
-                break
+    for _ in range(_SWEEPS):
+        before, changed = changed, set()
+        for p, q in combinations(parts, 2):
+            if clock.remaining() <= 0:
+                return part
+            if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
+                changed |= {p, q}
+        if not changed:
+            break
     return part
 
 
