@@ -227,3 +227,21 @@ def test_without_a_bound_nothing_is_relaxed():
     assert found.X is None
     assert "bound=False" in found.stop_reason
     assert found.bound == read_graph(found.graph.adjacency).adjacency.sum() / 2
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 8), density=st.floats(0, 1), signed=st.booleans())
+def test_triangles_bound_all_cuts(seed, n, density, signed):
+    W = random_weights(np.random.default_rng(seed), n, density, signed)
+    sides = np.array(list(itertools.product([1, -1], repeat=n)))
+    cuts = (W.sum() - np.einsum("ki,ij,kj->k", sides, W, sides)) / 4
+    found = bo.max_cut(W, bound="triangles")
+    assert found.cut == pytest.approx(cuts.max())
+    assert found.bound >= cuts.max() - 1e-9
+    first = 1 + seed % (n - 1)
+    least = cuts[(sides == 1).sum(axis=1) == first].min()
+    if not signed:
+        found = bo.min_balanced_cut(W, sizes=(first, n - first), bound="triangles")
+        assert found.cut == pytest.approx(least)
+        assert found.bound <= least + 1e-9
+        assert [len(side) for side in found.sides] == [first, n - first]

@@ -124,7 +124,13 @@ def partition(
         wanted = part_sizes(sizes, k, n)
         proof = Proof.of(parsed, largest=False)
         with clock.reserving((1 - _SEARCHED) * (limit or 0.0)):  # without a limit nothing is reserved
-            labels = best_parts(parsed.adjacency, wanted, rng, lambda part: proof.proves(_cut(parsed, part)))
+            labels = best_parts(
+                parsed.adjacency,
+                wanted,
+                rng,
+                lambda part: proof.proves(_cut(parsed, part)),
+                bool(options.get("progress")),
+            )
         cut = _cut(parsed, labels)
         answer = unrelaxed(proof.bound)
         if bound:

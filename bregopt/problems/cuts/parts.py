@@ -10,6 +10,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import IntArray
+from bregopt.bars import items_bar
 from bregopt.problems.cuts.multilevel import cycle
 from bregopt.problems.cuts.sign_graph import SignGraph
 
@@ -28,6 +29,7 @@ def best_parts(
     sizes: list[int],
     rng: np.random.Generator,
     proven: Callable[[IntArray], bool],
+    progress: bool = False,
 ) -> IntArray:
     """Return the number of its part for each vertex, in a partition with small weight between the parts.
 
@@ -41,12 +43,14 @@ def best_parts(
     rng : numpy.random.Generator
     proven : function of a partition
         Whether none is better.
+    progress : bool
+        Show a bar of the rounds.
     """
     k = len(sizes)
     best = np.repeat(np.arange(k), sizes)
     rounds = min(max(_EDGES // max((k - 1) * W.nnz, 1), 1), _MOST_ROUNDS)
     failed = 0
-    for number in range(rounds):
+    for number in items_bar(range(rounds), "rounds", progress):
         if proven(best) or failed >= _PATIENCE or (number and clock.remaining() <= 0):
             break
         merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
