@@ -19,9 +19,9 @@ __all__ = ["best_parts"]
 _STARTS = 6  # rounds that divide all of the graph, by recursive bisection
 _EDGES = 500_000  # edge ends in all rounds, for each pair of parts that a vertex is in
 _MOST_ROUNDS = 66
-_PATIENCE = 20  # rounds without a better partition
+_PATIENCE = 30  # rounds without a better partition
 _SWEEPS = 10  # over all pairs of parts
-_MERGED = 3  # parts that a round divides anew
+_MERGED = (2, 3)  # parts that rounds divide anew, in turn
 
 
 def best_parts(
@@ -53,10 +53,10 @@ def best_parts(
     for number in items_bar(range(rounds), "rounds", progress):
         if proven(best) or failed >= _PATIENCE or (number and clock.remaining() <= 0):
             break
-        merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
+        merged = np.arange(k) if number < _STARTS else rng.permutation(k)[: _MERGED[number % len(_MERGED)]]
         part = _refined(W, _divided(W, best, merged, rng), rng)
         failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
-        best = max(best, part, key=lambda found: _kept(W, found))
+        best = max(part, best, key=lambda found: _kept(W, found))  # another one of equal weight is welcome
     return _ordered(best, sizes)
 
 
