@@ -108,7 +108,7 @@ def min_balanced_cut(
         0; by default one for every edge.
     imbalance : float in [0, 1)
         The sides may differ by this fraction of the number of vertices, and always by one if it is odd. The
-        search begins with equal sides, so that more room makes no cut worse.
+        search begins at the best cut with equal sides that it finds.
     sizes : two ints, optional
         The numbers of vertices of the two sides, instead of `imbalance`.
     bound : {"sdp", "triangles", False}
