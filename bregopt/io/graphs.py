@@ -1,7 +1,9 @@
-"""Weighted undirected graphs from networkx, sparse and dense matrices, and edge arrays."""
+"""Weighted undirected graphs from networkx, igraph, sparse and dense matrices, and edges."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,8 @@ from bregopt.io.pandas_labels import labels_of
 
 __all__ = ["Graph", "read_graph"]
 
+_DIRECTED = "graph is directed; expected an undirected one, such as graph.{}()"
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -24,8 +28,8 @@ class Graph:
     adjacency : csr_array of shape (n, n)
         Symmetric, zero on the diagonal.
     nodes : list
-        The user's names of the vertices: networkx's nodes, the labels of a DataFrame, the sorted names that
-        occur in edges, or ``0 .. n-1``.
+        The user's names of the vertices: networkx's nodes, the attribute "name" of igraph's vertices, the
+        labels of a DataFrame, the sorted names that occur in edges, or ``0 .. n-1``.
     """
 
     adjacency: Any
@@ -52,12 +56,12 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
 
     Parameters
     ----------
-    graph : networkx graph, sparse or dense array or DataFrame of shape (n, n), or edges
-        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings. The
-        vertices are those that occur in an edge, and parallel edges add up.
+    graph : networkx or igraph graph, sparse or dense array or DataFrame of shape (n, n), or edges
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings, or a
+        list of pairs of tuples. The vertices are those that occur in an edge, and parallel edges add up.
     weights : str or array of shape (m,), optional
-        For networkx the name of the edge attribute (by default every edge has weight one); for edges their
-        weights. Adjacency matrices contain their weights.
+        For networkx and igraph the name of the edge attribute (by default every edge has weight one); for
+        edges their weights. Adjacency matrices contain their weights.
     signed : bool
         Whether weights may be negative.
 
@@ -69,6 +73,11 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
     """
     if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
         adjacency, nodes = _from_networkx(graph, weights)
+    elif hasattr(graph, "get_edgelist") and hasattr(graph, "is_directed"):
+        adjacency, nodes = _from_igraph(graph, weights)
+    elif _between_tuples(graph):
+        nodes, edges = _numbered(graph)
+        adjacency, _ = _from_edges(edges, weights)
     elif sp.issparse(graph) or _is_matrix(graph):
         if weights is not None:
             raise TypeError("weights: an adjacency matrix carries its own; expected None")
@@ -89,6 +98,28 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
     return Graph(adjacency, nodes)
 
 
+def _between_tuples(graph: Any) -> bool:
+    """Whether a list holds edges between vertices that are named by tuples, as in networkx's grids."""
+    return (
+        isinstance(graph, list)
+        and bool(graph)
+        and all(isinstance(edge, tuple | list) and len(edge) == 2 for edge in graph)
+        and all(isinstance(end, tuple) for edge in graph for end in edge)
+    )
+
+
+def _numbered(edges: list[Any]) -> tuple[list[Any], IntArray]:
+    """Return the sorted names that occur in edges, and the edges between their numbers.
+
+    Names that cannot be compared keep the order in which they occur.
+    """
+    names = list(dict.fromkeys(end for edge in edges for end in edge))
+    with suppress(TypeError):
+        names.sort()
+    number = {name: k for k, name in enumerate(names)}
+    return names, np.array([[number[a], number[b]] for a, b in edges])
+
+
 def _is_matrix(graph: Any) -> bool:
     if isinstance(graph, tuple):
         return False
@@ -105,9 +136,9 @@ def _two_edges(array: Any) -> bool:
 def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     networkx = require("networkx", "graph")
     if graph.is_directed():
-        raise TypeError("graph is directed; expected an undirected one, such as graph.to_undirected()")
+        raise TypeError(_DIRECTED.format("to_undirected"))
     if weights is not None:
-        _check_attribute(graph, weights)
+        _attribute(graph.edges(data=_attribute_name(weights)), weights)
     if graph.number_of_nodes() == 0:
         raise ValueError("graph has 0 vertices; expected at least two")
     nodes = list(graph)
@@ -115,16 +146,37 @@ def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     return sp.csr_array(adjacency), nodes
 
 
-def _check_attribute(graph: Any, weights: Any) -> None:
-    """Raise unless every edge has the attribute, a finite number; networkx would use 1 for a missing one."""
+def _from_igraph(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
+    if graph.is_directed():
+        raise TypeError(_DIRECTED.format("as_undirected"))
+    n = graph.vcount()
+    names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(n))
+    edges = graph.get_edgelist()
+    values = np.ones(len(edges))
+    if weights is not None:
+        known = _attribute_name(weights) in graph.es.attributes()
+        column = graph.es[weights] if known else [None] * len(edges)
+        named = ((names[a], names[b], value) for (a, b), value in zip(edges, column, strict=True))
+        values = _attribute(named, weights)
+    ends = np.array(edges, dtype=np.intp).reshape(len(edges), 2).T
+    half = sp.csr_array((values, (ends[0], ends[1])), (n, n))
+    return sp.csr_array(half + half.T), names
+
+
+def _attribute_name(weights: Any) -> str:
     if not isinstance(weights, str):
         raise TypeError(f"weights is {type(weights).__name__}; expected the name of an edge attribute")
+    return weights
+
+
+def _attribute(edges: Iterable[tuple[Any, Any, Any]], name: str) -> Array:
+    """Return the values of an attribute; raise unless every edge has it, a finite number."""
     values = []
-    for a, b, value in graph.edges(data=weights):
+    for a, b, value in edges:
         if value is None:
-            raise ValueError(f"weights is {weights!r}, which the edge from {a!r} to {b!r} does not have")
+            raise ValueError(f"weights is {name!r}, which the edge from {a!r} to {b!r} does not have")
         values.append(value)
-    finite_array(values, f"weights={weights!r} of graph")
+    return finite_array(values, f"weights={name!r} of graph")
 
 
 def _from_matrix(graph: Any) -> tuple[Any, list[Any]]:
@@ -148,7 +200,8 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     edges = rectangular(graph, "graph")
     if edges.ndim == 0:
         raise TypeError(
-            f"graph is {type(graph).__name__}; expected a networkx graph, an adjacency matrix or edges"
+            f"graph is {type(graph).__name__}; expected a networkx or igraph graph, an adjacency matrix or "
+            "edges"
         )
     pair_of_arrays = isinstance(graph, tuple) and len(graph) == 2
     if not pair_of_arrays:
@@ -164,6 +217,8 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
     elif edges.min() < 0:
         raise ValueError(f"graph has an edge with index {edges.min()}; expected none below 0")
     m = edges.shape[1]
+    if isinstance(weights, str):
+        raise TypeError(f"weights is {weights!r}, and edges have no attributes; expected {m} numbers")
     weight: Array = np.ones(m) if weights is None else finite_array(weights, "weights", ndim=1)
     if len(weight) != m:
         raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")

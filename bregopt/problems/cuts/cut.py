@@ -8,12 +8,13 @@ difference of the sizes of the sides by ``e'Xe``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from bregopt import clock
+from bregopt.arrays import IntArray
 from bregopt.io.graphs import Graph, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
@@ -22,7 +23,9 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
+from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.problems.cuts.triangles import tightened
@@ -37,7 +40,7 @@ _SEARCHED, _RELAXED = 0.3, 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Cut(Solution):
+class Cut(PartedGraph):
     """A partition with a proof: `cut` is its weight, and no allowed partition is better than `bound`.
 
     The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
@@ -58,34 +61,28 @@ class Cut(Solution):
         Whether the bound proves that no partition is better; integer weights give integer cuts.
     largest : bool
         Whether a large cut was asked for.
+    graph : Graph
+        Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `partition`.
     duals : tuple
         The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     """
 
     partition: Any = None
     sides: Any = None
-    cut: float = np.nan
-    bound: float = np.nan
-    optimal: bool = False
     largest: bool = False
 
     @property
-    def assignments(self) -> dict[Any, int]:
-        """The number of its side, 0 or 1, for each vertex by its name."""
-        return {node: k for k, side in enumerate(self.sides) for node in side}
+    def _numbers(self) -> IntArray:
+        return (1 - self.partition) // 2
 
-    def __repr__(self) -> str:
-        return f"{self._sentence}\n{super().__repr__()}"
+    @property
+    def _proven(self) -> str:
+        return "most" if self.largest else "least"
 
     @property
     def _sentence(self) -> str:
         sizes = " and ".join(str(len(side)) for side in self.sides)
-        proven = "most" if self.largest else "least"
-        verdict = f"proven at {proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
-        return f"cut of weight {self.cut:g} into {sizes} vertices, {verdict}"
-
-    def _facts(self) -> dict[str, str]:
-        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        return f"cut of weight {self.cut:g} into {sizes} vertices, {self._verdict}"
 
 
 def min_balanced_cut(
@@ -102,14 +99,16 @@ def min_balanced_cut(
 
     Parameters
     ----------
-    graph : networkx graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
-        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings; the
-        vertices are those that occur in an edge. The graph need not be connected, and a networkx graph or a
-        matrix may have isolated vertices.
+    graph : networkx or igraph graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
+        Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings, or a
+        list of pairs of tuples; the vertices are those that occur in an edge. The graph need not be
+        connected, and a graph or a matrix may have isolated vertices.
     weights : str or array of shape (m,), optional
-        The networkx edge attribute, or the weights of the edges, none below 0; by default one for every edge.
+        The name of the edge attribute of a networkx or igraph graph, or the weights of the edges, none below
+        0; by default one for every edge.
     imbalance : float in [0, 1)
-        The sides may differ by this fraction of the number of vertices, and always by one if it is odd.
+        The sides may differ by this fraction of the number of vertices, and always by one if it is odd. The
+        search begins at the best cut with equal sides that it finds.
     sizes : two ints, optional
         The numbers of vertices of the two sides, instead of `imbalance`.
     bound : {"sdp", "triangles", False}
@@ -207,9 +206,19 @@ def _found(
 ) -> Cut:
     """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
     proof = Proof.of(graph, largest)
-    limit = time_limit(options)
-    search = Search(signs, rng, lambda side: proof.proves(graph.cut(side)), bool(options.get("progress")))
-    with clock.limited(None if limit is None else _SEARCHED * limit):
+    limit = time_limit(options) or 0.0  # without a limit nothing is reserved
+    progress = bool(options.get("progress"))
+
+    def proven(side: IntArray) -> bool:
+        return proof.proves(graph.cut(side))
+
+    with clock.reserving((1 - _SEARCHED) * limit):
+        search = Search(signs, rng, proven, progress)
+        if not signs.free and signs.least < graph.n // 2 < signs.most:
+            # Sizes that may differ give no worse cut than equal ones, from which the search begins.
+            equal = Search(replace(signs, least=graph.n // 2, most=(graph.n + 1) // 2), rng, proven, progress)
+            equal.run()
+            search.add(refined(signs, equal.best))
         search.run()
     answer = unrelaxed(proof.bound)
     if bound:
@@ -218,7 +227,7 @@ def _found(
             search.round_matrix(answer.X)
             return graph.cut(search.best)
 
-        with clock.limited(None if limit is None else (_RELAXED - _SEARCHED) * limit):
+        with clock.reserving((1 - _RELAXED) * limit):
             before = graph.cut(search.best)
             if bound == "triangles":
                 answer = tightened(problem, X, 2, proof, before, options, cut_of)
@@ -231,6 +240,7 @@ def _found(
     sides = tuple([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
     return Cut(
         **inherited,
+        graph=graph,
         partition=side,
         sides=sides,
         cut=cut,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import IntArray
-from bregopt.clock import checkpoint
+from bregopt.clock import remaining
 from bregopt.problems.cuts.coarsening import contracted
 from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.sign_graph import SignGraph
@@ -23,6 +23,8 @@ _STARTS, _STARTS_VERTICES = 12, 360  # most random partitions of the coarsest gr
 def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) -> IntArray:
     """Return a partition found by contraction, search on the coarse graph, and refinement on the way back.
 
+    When time is up it contracts and refines no further.
+
     Parameters
     ----------
     graph : SignGraph
@@ -30,9 +32,8 @@ def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) 
         The answer is at least as good as each of these partitions. Without any it begins with random ones.
     rng : numpy.random.Generator
     """
-    checkpoint()
     most = max(int(_LARGEST * graph.total / _COARSEST), 2)
-    if graph.n > _COARSEST:
+    if graph.n > _COARSEST and remaining() > 0:
         contraction = contracted(graph, kept, most, rng)
         if contraction.coarse.n <= _SHRINKS * graph.n:
             # A vertex that stands for its coarse vertex has sign 1 in it.

@@ -21,6 +21,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
+from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.parts import best_parts
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
@@ -34,7 +35,7 @@ _SEARCHED = 0.5  # share of the time limit for the search; the rest is for the r
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Partition(Solution):
+class Partition(PartedGraph):
     """Parts of a graph: `cut` is the weight between them, and no allowed partition has less than `bound`.
 
     The attributes of :class:`~bregopt.Solution` are those of the relaxation, in units of a cut.
@@ -53,30 +54,21 @@ class Partition(Solution):
         Proven: no partition in parts of these sizes has less weight between parts.
     optimal : bool
         Whether the bound proves that no partition is better; integer weights give integer cuts.
+    graph : Graph
+        Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `labels`.
     """
 
     labels: Any = None
     parts: Any = None
-    cut: float = np.nan
-    bound: float = np.nan
-    optimal: bool = False
 
     @property
-    def assignments(self) -> dict[Any, int]:
-        """The number of its part for each vertex by its name."""
-        return {node: k for k, part in enumerate(self.parts) for node in part}
-
-    def __repr__(self) -> str:
-        return f"{self._sentence}\n{super().__repr__()}"
+    def _numbers(self) -> IntArray:
+        return self.labels
 
     @property
     def _sentence(self) -> str:
         sizes = ", ".join(str(len(part)) for part in self.parts)
-        verdict = f"proven at least {self.bound:.6g}" + (", so optimal" if self.optimal else "")
-        return f"cut of weight {self.cut:g} into {len(self.parts)} parts of {sizes} vertices, {verdict}"
-
-    def _facts(self) -> dict[str, str]:
-        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        return f"cut of weight {self.cut:g} into {len(self.parts)} parts of {sizes} vertices, {self._verdict}"
 
 
 def partition(
@@ -131,8 +123,14 @@ def partition(
         number_of_parts(k, n)
         wanted = part_sizes(sizes, k, n)
         proof = Proof.of(parsed, largest=False)
-        with clock.limited(None if limit is None else _SEARCHED * limit):
-            labels = best_parts(parsed.adjacency, wanted, rng, lambda part: proof.proves(_cut(parsed, part)))
+        with clock.reserving((1 - _SEARCHED) * (limit or 0.0)):  # without a limit nothing is reserved
+            labels = best_parts(
+                parsed.adjacency,
+                wanted,
+                rng,
+                lambda part: proof.proves(_cut(parsed, part)),
+                bool(options.get("progress")),
+            )
         cut = _cut(parsed, labels)
         answer = unrelaxed(proof.bound)
         if bound:
@@ -149,6 +147,7 @@ def partition(
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     return Partition(
         **inherited,
+        graph=parsed,
         labels=labels,
         parts=tuple([parsed.nodes[v] for v in np.flatnonzero(labels == p)] for p in range(k)),
         cut=cut,

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import IntArray
-from bregopt.clock import CutShort
+from bregopt.bars import items_bar
 from bregopt.problems.cuts.multilevel import cycle
 from bregopt.problems.cuts.sign_graph import SignGraph
 
 __all__ = ["best_parts"]
 
-_STARTS = 6  # partitions by recursive bisection
-_EDGES = 400_000  # edge ends in all rounds
-_MOST_ROUNDS = 60
-_PATIENCE = 20  # rounds without a better partition
+_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
+_EDGES = 500_000  # edge ends in all rounds, for each pair of parts that a vertex is in
+_MOST_ROUNDS = 66
+_PATIENCE = 30  # rounds without a better partition
 _SWEEPS = 10  # over all pairs of parts
-_MERGED = 3  # parts that a round divides anew
+_MERGED = (2, 3)  # parts that rounds divide anew, in turn
 
 
 def best_parts(
@@ -28,6 +29,7 @@ def best_parts(
     sizes: list[int],
     rng: np.random.Generator,
     proven: Callable[[IntArray], bool],
+    progress: bool = False,
 ) -> IntArray:
     """Return the number of its part for each vertex, in a partition with small weight between the parts.
 
@@ -41,21 +43,20 @@ def best_parts(
     rng : numpy.random.Generator
     proven : function of a partition
         Whether none is better.
+    progress : bool
+        Show a bar of the rounds.
     """
     k = len(sizes)
-    best = _refined(W, np.repeat(np.arange(k), sizes), rng)
-    rounds = min(max(_EDGES // max(W.nnz, 1), 1), _MOST_ROUNDS)
+    best = np.repeat(np.arange(k), sizes)
+    rounds = min(max(_EDGES // max((k - 1) * W.nnz, 1), 1), _MOST_ROUNDS)
     failed = 0
-    try:
-        for number in range(_STARTS + rounds):
-            if proven(best) or failed >= _PATIENCE:
-                break
-            merged = np.arange(k) if number < _STARTS else rng.permutation(k)[:_MERGED]
-            part = _refined(W, _divided(W, best, merged, rng), rng)
-            failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
-            best = max(best, part, key=lambda found: _kept(W, found))
-    except CutShort:
-        pass
+    for number in items_bar(range(rounds), "rounds", progress):
+        if proven(best) or failed >= _PATIENCE or (number and clock.remaining() <= 0):
+            break
+        merged = np.arange(k) if number < _STARTS else rng.permutation(k)[: _MERGED[number % len(_MERGED)]]
+        part = _refined(W, _divided(W, best, merged, rng), rng)
+        failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
+        best = max(part, best, key=lambda found: _kept(W, found))  # another one of equal weight is welcome
     return _ordered(best, sizes)
 
 
@@ -83,12 +84,15 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
 
 
 def _refined(W: Any, part: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return a partition that cycles through pairs of its parts do not improve."""
+    """Return a partition that cycles in pairs of its parts do not improve, or the last one in time."""
     part = part.copy()
-    changed = set(part.tolist())
+    parts = range(part.max() + 1)
+    changed = set(parts)
     for _ in range(_SWEEPS):
         before, changed = changed, set()
-        for p, q in combinations(sorted(set(part.tolist())), 2):
+        for p, q in combinations(parts, 2):
+            if clock.remaining() <= 0:
+                return part
             if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
                 changed |= {p, q}
         if not changed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from bregopt.arrays import IntArray
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import remaining
 from bregopt.problems.cuts.sign_graph import SignGraph
 
 __all__ = ["refined"]
@@ -13,20 +13,18 @@ __all__ = ["refined"]
 # A round stops after so many moves without a better partition, or this share of the vertices. Ten times as
 # many find no better cuts of the graphs in benchmarks/large_cuts.py.
 _PATIENCE, _PATIENCE_SHARE = 100, 0.02
-_MOVES = 256  # between checkpoints
+_MOVES = 256  # between looks at the clock
 
 
 def refined(graph: SignGraph, side: IntArray) -> IntArray:
     """Return a partition that no round improves, or the best one when time is up."""
-    while True:
-        try:
-            moves = _Round(graph, side).moves()
-        except CutShort:
-            return side
+    while remaining() > 0:
+        moves = _Round(graph, side).moves()
         if not moves:
-            return side
+            break
         side = side.copy()
         side[moves] *= -1
+    return side
 
 
 class _Round:
@@ -59,8 +57,8 @@ class _Round:
         kept, total, best = 0, 0.0, self._graph.round_off
         least = self._graph.excess(self._first)
         while len(moves) - kept <= patience:
-            if len(moves) % _MOVES == 0:
-                checkpoint()
+            if len(moves) % _MOVES == 0 and remaining() <= 0:
+                break
             v = self._next()
             if v is None:
                 break

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.clock import CutShort, affords
+from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import turned
 from bregopt.problems.cuts.ascent import ascended
 from bregopt.problems.cuts.multilevel import cycle
@@ -112,6 +112,7 @@ class Search:
             for k, item in enumerate(items_bar(items, name, self._progress)):
                 if self._proven(self.best):
                     return
+                checkpoint()
                 step(item)
                 if max(self._values) > best:
                     last, best = k, max(self._values)
@@ -140,9 +141,11 @@ class Search:
         return max((refined(self._graph, side) for side in sides), key=self._graph.value)
 
     def _roundings(self, F: Array, normals: Array, kept: int) -> list[IntArray]:
-        """Return the best partitions by hyperplanes with the given normals."""
-        found = {}
+        """Return the best partitions by hyperplanes with the given normals, at least by the first one."""
+        found: dict[bytes, IntArray] = {}
         for normal in normals:
+            if found and remaining() <= 0:
+                break
             side = self._graph.split(F @ normal)
             found[np.packbits(side > 0).tobytes()] = side
         return sorted(found.values(), key=self._graph.value, reverse=True)[:kept]

@@ -1,0 +1,144 @@
+"""Drawings of graphs whose vertices are colored by their parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.errors import require
+from bregopt.io.graphs import Graph
+from bregopt.problems.cuts.layout import layout
+
+__all__ = ["draw_parts"]
+
+_LARGEST, _MOST_EDGES = 6_000, 50_000  # vertices and edges up to which the graph itself is drawn
+_NAMED = 60  # vertices up to which names are shown
+# Colors that color-blind readers tell apart (Okabe and Ito 2008); from the ninth part on the markers differ.
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+_DARK = (0, 2, 5)  # colors on which names are white
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_CUT = "#1a1a1a"
+_PIXELS = 400  # of the picture of an adjacency matrix
+
+
+def draw_parts(graph: Graph, part: IntArray, title: str, pos: Any = None, ax: Any = None) -> Any:
+    """Draw a graph, or from some thousand vertices on its adjacency matrix sorted by parts.
+
+    Parameters
+    ----------
+    graph : Graph
+    part : int array of shape (n,)
+        The number of its part for each vertex.
+    title : str
+    pos : dict from vertex to pair of floats, or array of shape (n, 2), optional
+        Positions, as networkx's layouts return them. With them a graph of any size is drawn.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    TypeError, ValueError
+        If `pos` does not have a finite position for each vertex.
+    """
+    pyplot = require("matplotlib.pyplot", "plot")
+    places = None if pos is None else _positions(graph, pos)
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(7, 5), layout="constrained")
+    if places is None and (graph.n > _LARGEST or graph.adjacency.nnz > 2 * _MOST_EDGES):
+        _draw_matrix(graph, part, ax)
+    else:
+        _draw_graph(graph, part, layout(graph.adjacency) if places is None else places, ax)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def _positions(graph: Graph, pos: Any) -> Array:
+    """Return the user's positions in the order of the graph."""
+    if isinstance(pos, dict):
+        missing = [node for node in graph.nodes if node not in pos]
+        if missing:
+            raise ValueError(f"pos has no position of vertex {missing[0]!r}; expected one for each vertex")
+        pos = [pos[node] for node in graph.nodes]
+    places = finite_array(pos, "pos", ndim=2)
+    if places.shape != (graph.n, 2):
+        raise ValueError(f"pos has shape {places.shape}; expected {(graph.n, 2)}, a point for each vertex")
+    return places
+
+
+def _draw_graph(graph: Graph, part: IntArray, places: Array, ax: Any) -> None:
+    """Draw edges inside parts in their colors, edges between parts in black, then the vertices."""
+    collections: Any = require("matplotlib.collections", "plot")
+    edges = sp.triu(graph.adjacency).tocoo()
+    lines = places[np.column_stack([edges.row, edges.col])]
+    between = part[edges.row] != part[edges.col]
+    inner_width, width = _line_width(~between, graph.n), _line_width(between, graph.n)
+    for number in range(part.max() + 1):
+        inside = ~between & (part[edges.row] == number)
+        color = _COLORS[number % len(_COLORS)]
+        ax.add_collection(
+            collections.LineCollection(lines[inside], colors=color, linewidths=inner_width, alpha=0.45)
+        )
+    ax.add_collection(
+        collections.LineCollection(lines[between], colors=_CUT, linewidths=1.5 * width, zorder=1.5)
+    )
+    named = graph.n <= _NAMED
+    area = 170.0 if named else min(max(15_000 / graph.n, 2.0), 60.0)  # square points
+    for number in range(part.max() + 1):
+        ax.scatter(
+            *places[part == number].T,
+            s=area,
+            color=_COLORS[number % len(_COLORS)],
+            marker=_MARKERS[number // len(_COLORS) % len(_MARKERS)],
+            edgecolors="white" if graph.n <= 1_000 else "none",
+            linewidths=0.5,
+            zorder=2,
+        )
+    if named:
+        for node, (x, y), number in zip(graph.nodes, places, part, strict=True):
+            ink = "white" if number % len(_COLORS) in _DARK else "black"
+            ax.text(x, y, str(node), fontsize=7, color=ink, ha="center", va="center", zorder=3)
+    ax.set_aspect("equal")
+    ax.margins(0.03)
+    ax.set_axis_off()
+
+
+def _line_width(shown: Any, n: int) -> float:
+    """Return a width in points that falls with the number of lines."""
+    return float(np.clip(40 / np.sqrt(max(shown.sum(), n)), 0.25, 1.2))
+
+
+def _draw_matrix(graph: Graph, part: IntArray, ax: Any) -> None:
+    """Draw the density of the entries, those inside parts in their colors and those between parts black."""
+    colors: Any = require("matplotlib.colors", "plot")
+    n = graph.n
+    order = reverse_cuthill_mckee(graph.adjacency, symmetric_mode=True)
+    order = order[np.argsort(part[order], kind="stable")]
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.arange(n)
+    edges = graph.adjacency.tocoo()
+    cell = place[edges.row] * _PIXELS // n * _PIXELS + place[edges.col] * _PIXELS // n
+    inks = np.array([colors.to_rgb(_COLORS[number % len(_COLORS)]) for number in range(part.max() + 1)])
+    between = (part[edges.row] != part[edges.col])[:, None]
+    ink = 1.0 - np.where(between, colors.to_rgb(_CUT), inks[part[edges.row]])
+    count = np.bincount(cell, minlength=_PIXELS**2).astype(float)
+    strength = np.log1p(count) / np.log1p(max(np.quantile(count[cell], 0.99), 1.0) if len(cell) else 1.0)
+    mean: Array = np.column_stack([np.bincount(cell, channel, _PIXELS**2) for channel in ink.T])
+    mean /= np.maximum(count, 1.0)[:, None]
+    picture = 1.0 - mean * np.minimum(strength, 1.0)[:, None]
+    ax.imshow(picture.reshape(_PIXELS, _PIXELS, 3), extent=(0, n, n, 0), interpolation="nearest")
+    for border in np.cumsum(np.bincount(part))[:-1]:
+        ax.axhline(border, color="0.5", linewidth=0.6)
+        ax.axvline(border, color="0.5", linewidth=0.6)
+    ax.set_xlabel("vertices, sorted by parts")
+    ax.set_xticks([0, n])
+    ax.set_yticks([0, n])

@@ -1,0 +1,96 @@
+"""What the answers to problems on partitions of graphs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import IntArray
+from bregopt.plotting import plot_convergence
+from bregopt.routes.solution import Solution
+
+__all__ = ["PartedGraph"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartedGraph(Solution):
+    """A graph in parts: `cut` is the weight between them, and no allowed partition is better than `bound`.
+
+    Attributes
+    ----------
+    graph : Graph
+        Its `adjacency`, a csr_array, and its `nodes`, the user's names of the vertices.
+    cut, bound : float
+    optimal : bool
+    """
+
+    graph: Any = None
+    cut: float = np.nan
+    bound: float = np.nan
+    optimal: bool = False
+
+    @property
+    def _numbers(self) -> IntArray:
+        """The number of its part for each vertex, in the order of the graph."""
+        raise NotImplementedError
+
+    @property
+    def _proven(self) -> str:
+        """The word for the bound: "least" or "most"."""
+        return "least"
+
+    @property
+    def assignments(self) -> dict[Any, int]:
+        """The number of its part for each vertex by its name."""
+        return dict(zip(self.graph.nodes, self._numbers.tolist(), strict=True))
+
+    def plot(self, ax: Any = None, pos: Any = None) -> Any:
+        """Draw the graph in the colors of its parts, with the edges between parts in black.
+
+        From 6,000 vertices or 50,000 edges on the picture is the adjacency matrix, sorted by parts.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            The default is a new figure.
+        pos : dict from vertex to pair of floats, or array of shape (n, 2), optional
+            Positions of the vertices, as networkx's layouts return them. With them any graph is drawn.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        from bregopt.problems.cuts.drawing import draw_parts  # with what only drawings need
+
+        return draw_parts(self.graph, self._numbers, self._title, pos, ax)
+
+    def plot_convergence(self, ax: Any = None) -> Any:
+        """Draw the gap and the residual of the relaxation against its iterations; returns the axes."""
+        return plot_convergence(self.history, self.solver, ax)
+
+    def __repr__(self) -> str:
+        return f"{self._sentence}\n{super().__repr__()}"
+
+    @property
+    def _verdict(self) -> str:
+        return f"proven at {self._proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
+
+    @property
+    def _sentence(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _title(self) -> str:
+        sizes = np.bincount(self._numbers)
+        if sizes.min() == sizes.max():
+            spread = f"{sizes[0]}"
+        elif len(sizes) <= 4:
+            spread = ", ".join(map(str, sizes))
+        else:
+            spread = f"{sizes.min()} to {sizes.max()}"
+        return f"cut {self.cut:.6g}, {self._verdict}\n{len(sizes)} parts of {spread} vertices"
+
+    def _facts(self) -> dict[str, str]:
+        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}

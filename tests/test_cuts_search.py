@@ -1,0 +1,247 @@
+"""The search for cuts: contraction, refinement, cycles and roundings, against their identities."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bregopt as bo
+from bregopt.io.graphs import read_graph
+from bregopt.problems.cuts.ascent import ascended
+from bregopt.problems.cuts.coarsening import contracted
+from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.parts import best_parts
+from bregopt.problems.cuts.refinement import refined
+from bregopt.problems.cuts.search import Search
+from bregopt.problems.cuts.sign_graph import SignGraph
+
+KINDS = ("balanced", "free", "unequal", "loose")
+
+
+def random_weights(rng, n, density=0.4, signed=False):
+    W = np.triu((rng.random((n, n)) < density) * rng.integers(1, 6, (n, n)), 1).astype(float)
+    if signed:
+        W *= np.where(rng.random((n, n)) < 0.5, -1, 1)
+    return W + W.T
+
+
+def sign_graph(W, kind):
+    n = len(W)
+    least, most = {
+        "balanced": (n // 2, (n + 1) // 2),
+        "free": (0, n),
+        "unequal": (n // 3, n // 3),
+        "loose": (n // 3, n - n // 3),
+    }[kind]
+    return SignGraph(sp.csr_array(W), np.ones(n, dtype=np.intp), least, most)
+
+
+def allowed_sides(graph):
+    """Return all allowed partitions of a small graph, one in each row."""
+    sides = np.array(list(itertools.product([1, -1], repeat=graph.n)))
+    first = (sides == 1).sum(axis=1)
+    return sides[(first >= graph.least) & (first <= graph.most)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(4, 40), kind=st.sampled_from(KINDS), kept=st.integers(0, 2))
+def test_a_contraction_keeps_values_and_partitions(seed, n, kind, kept):
+    """``s'Ws = z'(P'WP)z + const`` for all ``s = Pz``, and the kept partitions are such."""
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n, signed=kind == "free"), kind)
+    sides = [graph.split(rng.normal(size=n)) for _ in range(kept)]
+    contraction = contracted(graph, sides, 4, rng)
+    coarse = contraction.coarse
+    z = rng.choice([-1, 1], (5, coarse.n))
+    dropped = [graph.value(contraction.fine(side)) - coarse.value(side) for side in z]
+    # The diagonal of P'WP is left out: it is the same for all signs.
+    np.testing.assert_allclose(dropped, dropped[0], atol=1e-9)
+    assert coarse.total == graph.total
+    assert coarse.size.max() <= 4
+    for side in sides:
+        below = side[contraction.first]
+        np.testing.assert_array_equal(contraction.fine(below), side)
+        if kind != "free":
+            assert coarse.first(below) == graph.first(side)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(3, 60), kind=st.sampled_from(KINDS))
+def test_refinement_is_never_worse(seed, n, kind):
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n, 0.2, signed=kind == "free"), kind)
+    side = graph.split(rng.normal(size=n))
+    before = side.copy()
+    better = refined(graph, side)
+    np.testing.assert_array_equal(side, before)
+    assert graph.excess(graph.first(better)) == 0
+    assert graph.value(better) >= graph.value(side)
+    assert graph.value(refined(graph, better)) == graph.value(better)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(20, 120), kind=st.sampled_from(KINDS))
+def test_a_cycle_loses_no_kept_partition(seed, n, kind):
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n, 0.1, signed=kind == "free"), kind)
+    kept = [refined(graph, graph.split(rng.normal(size=n))) for _ in range(2)]
+    found = cycle(graph, kept, rng)
+    assert graph.excess(graph.first(found)) == 0
+    assert graph.value(found) >= max(map(graph.value, kept))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(3, 9), kind=st.sampled_from(KINDS[1:]))
+def test_split_is_the_best_prefix_of_the_scores(seed, n, kind):
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n), kind)
+    score = rng.normal(size=n)
+    found = graph.split(score)
+    if kind == "free":
+        np.testing.assert_array_equal(found, np.where(score >= 0, 1, -1))
+        return
+    order = np.argsort(-score)
+    prefixes = [np.where(np.argsort(order) < k, 1, -1) for k in range(graph.least, graph.most + 1)]
+    assert graph.value(found) == pytest.approx(max(map(graph.value, prefixes)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), n=st.integers(3, 10), kind=st.sampled_from(KINDS), density=st.floats(0, 1)
+)
+def test_the_search_finds_the_optimum_of_small_graphs(seed, n, kind, density):
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n, density, signed=kind == "free"), kind)
+    search = Search(graph, rng, lambda side: False)
+    search.run()
+    best = max(map(graph.value, allowed_sides(graph)))
+    assert graph.value(search.best) == pytest.approx(best)
+
+
+def test_a_pool_keeps_its_best_partition():
+    rng = np.random.default_rng(0)
+    graph = sign_graph(random_weights(rng, 30), "balanced")
+    search = Search(graph, rng, lambda side: False)
+    most = graph.value(search.best)
+    for _ in range(100):
+        side = graph.split(rng.normal(size=30))
+        search.add(side)
+        most = max(most, graph.value(side))
+        assert graph.value(search.best) == most
+    lopsided = np.ones(30, dtype=np.intp)
+    search.add(lopsided)  # not allowed: it would have the largest value
+    assert graph.first(search.best) == 15
+
+
+def test_the_search_ends_when_its_partition_is_proven():
+    graph = sign_graph(np.zeros((40, 40)), "balanced")
+    asked = []
+
+    def proven(side):
+        asked.append(side)
+        return True
+
+    Search(graph, np.random.default_rng(0), proven).run()
+    assert len(asked) <= 2
+
+
+@pytest.mark.parametrize("kind", ["balanced", "free"])
+def test_ascent_gains(kind):
+    rng = np.random.default_rng(3)
+    W = sp.csr_array(np.abs(random_weights(rng, 60, 0.2)) * (-1 if kind == "free" else 1))
+    graph = sign_graph(W.toarray(), kind)
+    R = rng.normal(size=(60, 3))
+    start = R.copy()
+    found = ascended(graph, R, 50)
+    np.testing.assert_array_equal(R, start)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
+    unit = R / np.linalg.norm(R, axis=1)[:, None]
+    assert np.sum(found * (W @ found)) > np.sum(unit * (W @ unit))
+    if kind == "balanced":
+        assert np.linalg.norm(found.mean(axis=0)) < 0.05
+
+
+@pytest.mark.parametrize("sizes", [[10, 10, 10], [5, 7, 18], [1, 1, 28], [8, 8, 7, 7]])
+def test_parts_have_their_sizes(sizes):
+    rng = np.random.default_rng(1)
+    W = sp.csr_array(random_weights(rng, 30, 0.2))
+    part = best_parts(W, sizes, rng, lambda found: False)
+    np.testing.assert_array_equal(np.bincount(part), sizes)
+
+
+def large_graph(n=3_000):
+    rng = np.random.default_rng(2)
+    edges = rng.integers(0, n, (2 * n, 2))
+    return edges[edges[:, 0] != edges[:, 1]]
+
+
+@pytest.mark.parametrize("solve", [bo.min_balanced_cut, bo.max_cut, lambda *a, **o: bo.partition(*a, 4, **o)])
+def test_the_same_seed_finds_the_same_partition(solve):
+    edges = large_graph(100)
+    first, again = (solve(edges, seed=7, bound=False) for _ in range(2))
+    assert first.assignments == again.assignments
+    assert solve(edges, seed=None, bound=False).cut > 0
+    rng = np.random.default_rng(7)
+    assert solve(edges, seed=rng, bound=False).assignments == first.assignments
+
+
+@pytest.mark.parametrize("n", [41, 60, 150])
+def test_room_for_unequal_sides_is_no_worse(n):
+    rng = np.random.default_rng(n)
+    W = sp.random_array((n, n), density=4 / n, rng=rng)
+    W = sp.csr_array((W + W.T) > 0, dtype=float)
+    W.setdiag(0)
+    equal = bo.min_balanced_cut(W, bound=False)
+    for imbalance in (0.02, 0.1, 0.3):
+        loose = bo.min_balanced_cut(W, imbalance=imbalance, bound=False)
+        assert loose.cut <= equal.cut
+        assert abs(loose.partition.sum()) <= max(imbalance * n, n % 2)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scaled_weights_find_scaled_cuts(scale):
+    rng = np.random.default_rng(4)
+    W = random_weights(rng, 24, 0.3)
+    plain, scaled = bo.min_balanced_cut(W, bound=False), bo.min_balanced_cut(scale * W, bound=False)
+    assert scaled.cut == pytest.approx(scale * plain.cut)
+    plain, scaled = bo.max_cut(W), bo.max_cut(scale * W)
+    assert scaled.cut == pytest.approx(scale * plain.cut)
+    assert scaled.bound >= scaled.cut
+    assert scaled.bound == pytest.approx(scale * plain.bound, rel=0.05)
+
+
+def test_a_relabeled_graph_has_the_same_cut():
+    rng = np.random.default_rng(5)
+    W = random_weights(rng, 20, 0.3)
+    order = rng.permutation(20)
+    for solve in (bo.min_balanced_cut, bo.max_cut):
+        first, again = solve(W), solve(W[order][:, order])
+        assert again.cut == first.cut
+
+
+def test_without_a_bound_nothing_is_relaxed():
+    found = bo.max_cut(random_weights(np.random.default_rng(0), 10), bound=False)
+    assert found.X is None
+    assert "bound=False" in found.stop_reason
+    assert found.bound == read_graph(found.graph.adjacency).adjacency.sum() / 2
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 8), density=st.floats(0, 1), signed=st.booleans())
+def test_triangles_bound_all_cuts(seed, n, density, signed):
+    W = random_weights(np.random.default_rng(seed), n, density, signed)
+    sides = np.array(list(itertools.product([1, -1], repeat=n)))
+    cuts = (W.sum() - np.einsum("ki,ij,kj->k", sides, W, sides)) / 4
+    found = bo.max_cut(W, bound="triangles")
+    assert found.cut == pytest.approx(cuts.max())
+    assert found.bound >= cuts.max() - 1e-9
+    first = 1 + seed % (n - 1)
+    least = cuts[(sides == 1).sum(axis=1) == first].min()
+    if not signed:
+        found = bo.min_balanced_cut(W, sizes=(first, n - first), bound="triangles")
+        assert found.cut == pytest.approx(least)
+        assert found.bound <= least + 1e-9
+        assert [len(side) for side in found.sides] == [first, n - first]

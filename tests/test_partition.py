@@ -1,0 +1,286 @@
+"""``bo.partition`` against enumeration, its rows against all partitions, and what users see of it."""
+
+import itertools
+import pickle
+import signal
+import threading
+import time
+
+import cvxpy as cp
+import numpy as np
+import peers
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cuts_search import large_graph
+
+import bregopt as bo
+from bregopt.io.graphs import read_graph
+from bregopt.problems.cuts.triangles import _violated
+
+
+def random_graph(rng, n, density, weighted):
+    W = np.triu(rng.random((n, n)) < density, 1) * (rng.integers(1, 6, (n, n)) if weighted else 1.0)
+    return W + W.T
+
+
+def all_parts(sizes):
+    """Return all partitions into parts of these sizes, one in each row."""
+    grown = [((), tuple(sizes))]
+    for _ in range(sum(sizes)):
+        grown = [
+            ((*part, p), (*left[:p], left[p] - 1, *left[p + 1 :]))
+            for part, left in grown
+            for p in range(len(sizes))
+            if left[p]
+        ]
+    return np.array([part for part, _ in grown])
+
+
+def cuts_of(W, parts):
+    i, j = np.triu_indices(len(W), 1)
+    return (parts[:, i] != parts[:, j]) @ W[i, j]
+
+
+GIVEN_SIZES = [(3, 3, 3), (1, 2, 5), (2, 2, 2, 2), (4, 5), (1, 1, 1, 4), (7, 1), (1, 1), (1, 1, 1), (3, 4, 2)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    sizes=st.sampled_from(GIVEN_SIZES),
+    density=st.sampled_from([0.0, 0.2, 0.5, 1.0]),
+    weighted=st.booleans(),
+    bound=st.sampled_from(["sdp", "triangles", False]),
+)
+def test_cut_and_bound_of_any_small_graph(seed, sizes, density, weighted, bound):
+    W = random_graph(np.random.default_rng(seed), sum(sizes), density, weighted)
+    found = bo.partition(W, len(sizes), sizes, bound=bound)
+    least = cuts_of(W, all_parts(sizes)).min()
+    assert found.cut == pytest.approx(least)
+    assert found.bound <= least + 1e-9
+    assert tuple(map(len, found.parts)) == tuple(sizes)
+    np.testing.assert_array_equal(np.bincount(found.labels), sizes)
+    assert found.cut == pytest.approx(cuts_of(W, found.labels[None])[0])
+    if found.optimal:
+        assert found.cut == pytest.approx(least)
+
+
+@pytest.mark.parametrize(("n", "k"), [(6, 2), (6, 3), (7, 3), (6, 4), (5, 5)])
+def test_generated_rows_hold_for_all_partitions(n, k):
+    """A partition of any sizes has its matrix inside all rows that a wrong matrix violates."""
+    rng = np.random.default_rng(n + k)
+    X = bo.PSD(n, name="X")
+    rows, count = _violated(X, rng.uniform(-1, 1, (n, n)) + np.eye(n), k)
+    assert count >= len(rows) > 0
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
+    parts = np.array(list(itertools.product(range(k), repeat=n)))
+    for part in parts[rng.permutation(len(parts))[:100]]:
+        value = np.where(np.equal.outer(part, part), 1.0, -1 / (k - 1))
+        assert worst(problem, value) <= 1e-9
+
+
+def worst(problem, value):
+    """Return the largest violation of the rows at a matrix."""
+    program = problem.program()
+    at = program.A.apply([value])
+    return max(np.max(program.bounds.lo - at), np.max(at - program.bounds.hi))
+
+
+@pytest.mark.parametrize(("k", "cut"), [(2, 10), (3, 21), (4, 27)])
+def test_karate_club_is_proven(k, cut):
+    networkx = pytest.importorskip("networkx")
+    found = bo.partition(networkx.karate_club_graph(), k, bound="triangles")
+    assert found.cut == cut
+    assert found.optimal
+    assert cut - 1 < found.bound <= cut
+    assert "so optimal" in repr(found)
+
+
+@pytest.mark.parametrize(("sizes", "k"), [((4, 4, 4), 3), ((2, 4, 6), 3), ((3, 3, 3, 3), 4)])
+def test_bound_is_that_of_the_relaxation(sizes, k):
+    n = sum(sizes)
+    W = random_graph(np.random.default_rng(k), n, 0.6, weighted=True)
+    L = np.diag(W.sum(1)) - W
+    spread = (k * sum(m**2 for m in sizes) - n**2) / (k - 1)
+    # Equal sizes put X on the complement of e, where the relaxation has an interior.
+    V = np.eye(n) if spread else np.linalg.svd(np.ones((1, n)))[2][1:].T
+    M = cp.Variable((V.shape[1], V.shape[1]), PSD=True)
+    X = V @ M @ V.T
+    rows = [cp.diag(X) == 1] + ([cp.sum(X) == spread] if spread else [])
+    relaxation = cp.Problem(cp.Minimize((k - 1) / (2 * k) * cp.trace(V.T @ L @ V @ M)), rows)
+    found = bo.partition(W, k, sizes, tol=1e-6)
+    if not found.optimal:  # the relaxation then ran to its end
+        peers.ask(relaxation).agrees(found.dual_value, found.error)
+
+
+def test_two_parts_are_the_sides_of_a_balanced_cut():
+    W = random_graph(np.random.default_rng(8), 20, 0.3, weighted=True)
+    assert bo.partition(W, 2).cut == bo.min_balanced_cut(W).cut
+    assert bo.partition(W, 2, (5, 15)).cut == bo.min_balanced_cut(W, sizes=(5, 15)).cut
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scaled_weights_scale_cut_and_bound(scale):
+    W = random_graph(np.random.default_rng(9), 12, 0.5, weighted=True)
+    plain, scaled = bo.partition(W, 3), bo.partition(scale * W, 3)
+    assert scaled.cut == pytest.approx(scale * plain.cut)
+    assert scaled.bound == pytest.approx(scale * plain.bound, rel=0.05)
+    assert scaled.bound <= scaled.cut
+
+
+def test_names_come_back():
+    networkx = pytest.importorskip("networkx")
+    grid = networkx.grid_2d_graph(4, 4)
+    for graph in (grid, list(grid.edges)):
+        found = bo.partition(graph, 4)
+        assert found.cut == 8
+        assert set(found.assignments) == set(grid)
+        assert all(found.assignments[v] == p for p, part in enumerate(found.parts) for v in part)
+    shuffled = bo.partition([(30, 10), (10, 20), (20, 30), (7, 8), (8, 9), (9, 7), (7, 30)], 2)
+    assert sorted(map(sorted, shuffled.parts)) == [[7, 8, 9], [10, 20, 30]]
+    assert shuffled.graph.nodes == [7, 8, 9, 10, 20, 30]
+    assert read_graph([((0, "a"), ("b", 0)), (("b", 0), (1,))]).nodes == [(0, "a"), ("b", 0), (1,)]
+
+
+class Igraph:
+    """Igraph's interface, as far as graphs are read through it."""
+
+    class Sequence(dict):
+        def attributes(self):
+            return list(self)
+
+    def __init__(self, n, edges, names=None, weights=None, directed=False):
+        self._n, self._edges, self._directed = n, edges, directed
+        self.vs = self.Sequence({} if names is None else {"name": names})
+        self.es = self.Sequence({} if weights is None else {"weight": weights})
+
+    def vcount(self):
+        return self._n
+
+    def is_directed(self):
+        return self._directed
+
+    def get_edgelist(self):
+        return self._edges
+
+
+def test_graphs_of_igraph():
+    edges = [(0, 1), (1, 2), (2, 3)]
+    graph = Igraph(5, edges, list("abcde"), [3.0, 1.0, 2.0])
+    found = bo.partition(graph, 2, (2, 3), weights="weight")
+    assert found.cut == 1
+    assert set(found.assignments) == set("abcde")
+    assert bo.max_cut(Igraph(4, edges)).cut == 3
+    assert read_graph(Igraph(3, [])).n == 3
+    with pytest.raises(ValueError, match="weights is 'w', which the edge from 'a' to 'b' does not have"):
+        bo.partition(graph, 2, weights="w")
+    with pytest.raises(TypeError, match=r"expected an undirected one, such as graph\.as_undirected"):
+        bo.partition(Igraph(4, edges, directed=True), 2)
+
+
+def test_a_true_graph_of_igraph():
+    igraph = pytest.importorskip("igraph")
+    ring = igraph.Graph.Ring(6)
+    assert bo.partition(ring, 3).cut == 3
+
+
+TRIANGLE = np.ones((3, 3)) - np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "error", "message"),
+    [
+        (TRIANGLE, {"k": 4}, ValueError, "k is 4; expected 2 to 3, the number of vertices"),
+        (TRIANGLE, {"k": 1}, ValueError, "k is 1; expected 2 to 3"),
+        (TRIANGLE, {"k": 2.0}, TypeError, r"k is 2\.0; expected an integer"),
+        (TRIANGLE, {"k": True}, TypeError, "k is True; expected an integer"),
+        (
+            TRIANGLE,
+            {"k": 2, "sizes": (2, 2)},
+            ValueError,
+            "with sum 4; expected sizes of at least 1 with sum 3",
+        ),
+        (TRIANGLE, {"k": 2, "sizes": (3, 0)}, ValueError, "expected sizes of at least 1"),
+        (TRIANGLE, {"k": 2, "sizes": (1, 1, 1)}, ValueError, "expected 2 integers"),
+        (TRIANGLE, {"k": 2, "sizes": (1.5, 1.5)}, ValueError, "expected 2 integers"),
+        (
+            TRIANGLE,
+            {"k": 2, "bound": "lp"},
+            ValueError,
+            "bound is 'lp'; expected 'sdp', 'triangles' or False",
+        ),
+        (TRIANGLE, {"k": 2, "bound": True}, ValueError, "bound is True"),
+        (np.zeros((501, 501)), {"k": 2, "bound": "triangles"}, ValueError, "at most 500: use 'sdp'"),
+        (-TRIANGLE, {"k": 2}, ValueError, "graph has the negative weight -1"),
+        (TRIANGLE * np.nan, {"k": 2}, ValueError, "graph has"),
+        (np.zeros((1, 1)), {"k": 2}, ValueError, "at least two"),
+        ([(0, 1), (1, 2)], {"k": 2, "weights": [1.0, np.nan]}, ValueError, "weights has 1 NaN"),
+        ([(0, 1), (1, 2)], {"k": 2, "weights": "weight"}, TypeError, "edges have no attributes; expected 2"),
+        ([(0, 1), (1, 2)], {"k": 2, "seed": -1}, ValueError, "seed is -1"),
+        ([(0, 1), (1, 2)], {"k": 2, "imbalance": 0.1}, TypeError, "partition has no option 'imbalance'"),
+    ],
+)
+def test_bad_input_is_named(graph, options, error, message):
+    with pytest.raises(error, match=message):
+        bo.partition(graph, **options)
+
+
+def test_sizes_of_two_sides_are_checked():
+    with pytest.raises(TypeError, match="sizes and imbalance are given; expected one of them"):
+        bo.min_balanced_cut(TRIANGLE, imbalance=0.5, sizes=(1, 2))
+    with pytest.raises(ValueError, match="with sum 4; expected sizes of at least 1 with sum 3"):
+        bo.min_balanced_cut(TRIANGLE, sizes=(2, 2))
+
+
+def test_extreme_graphs():
+    assert bo.partition(np.zeros((5, 5)), 3).cut == 0
+    complete = bo.partition(np.ones((6, 6)) - np.eye(6), 6)
+    assert complete.cut == pytest.approx(complete.bound) == 15
+    assert complete.optimal
+    assert bo.partition([("a", "b")], 2).cut == 1
+    assert bo.partition(sp.block_diag([TRIANGLE] * 3, format="csr"), 3).cut == 0
+
+
+def test_partitions_pickle():
+    found = bo.partition(TRIANGLE, 3)
+    again = pickle.loads(pickle.dumps(found))
+    assert (again.cut, again.bound, again.parts) == (found.cut, found.bound, found.parts)
+
+
+@pytest.mark.parametrize("bound", ["sdp", False])
+def test_the_time_limit_covers_search_and_bound(bound):
+    edges = large_graph()
+    start = time.perf_counter()
+    found = bo.partition(edges, 4, bound=bound, time_limit=1.0, tol=1e-2) if not bound else None
+    if found is None:
+        with pytest.warns(bo.ConvergenceWarning):
+            found = bo.partition(edges, 4, time_limit=1.0, tol=1e-9)
+    assert time.perf_counter() - start < 1.1 + 0.4  # 0.4 s for other processes of the machine
+    assert found.bound <= found.cut < len(edges)
+
+
+def test_an_interrupt_returns_the_best_partition():
+    timer = threading.Timer(0.7, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    start = time.perf_counter()
+    with pytest.warns(bo.ConvergenceWarning):
+        found = bo.partition(large_graph(20_000), 4, tol=1e-9)
+    assert time.perf_counter() - start < 2.5
+    assert 0 <= found.bound <= found.cut
+    assert [len(part) for part in found.parts] == list(np.bincount(found.labels))
+
+
+def test_progress_is_shown(monkeypatch):
+    shown = []
+
+    def bar(items, desc):
+        shown.append(desc)
+        return items
+
+    monkeypatch.setattr("bregopt.bars._tqdm", lambda: bar)
+    edges = large_graph(60)
+    bo.min_balanced_cut(edges, progress=True, bound=False)
+    bo.partition(edges, 3, progress=True, bound=False)
+    assert shown == ["cycles", "rounds", "rounds"]
