@@ -117,9 +117,9 @@ def min_balanced_cut(
     seed : int, at least 0, numpy.random.Generator or SeedSequence, or None
         Seed of the search; None takes another one in each call.
     **options
-        Options of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``verbose``... Without ``tol``
-        it ends as soon as its bound proves the cut, or at a gap that is small against the distance of bound
-        and cut. ``time_limit`` covers the search, too.
+        Options of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``verbose``... ``time_limit``
+        covers the search, too. Beyond 200 vertices the relaxation ends as soon as its bound proves the cut;
+        without ``tol`` also at a gap of at most 1e-3 that is small against the distance of bound and cut.
 
     Returns
     -------

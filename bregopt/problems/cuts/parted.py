@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ __all__ = ["PartedGraph"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartedGraph(Solution):
+class PartedGraph(Solution, ABC):
     """A graph in parts: `cut` is the weight between them, and no allowed partition is better than `bound`.
 
     Attributes
@@ -32,9 +33,9 @@ class PartedGraph(Solution):
     optimal: bool = False
 
     @property
+    @abstractmethod
     def _numbers(self) -> IntArray:
         """The number of its part for each vertex, in the order of the graph."""
-        raise NotImplementedError
 
     @property
     def _proven(self) -> str:
@@ -78,8 +79,9 @@ class PartedGraph(Solution):
         return f"proven at {self._proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
 
     @property
+    @abstractmethod
     def _sentence(self) -> str:
-        raise NotImplementedError
+        """The cut, its parts and its bound in one line."""
 
     @property
     def _title(self) -> str:

@@ -16,8 +16,9 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["Proof", "relaxed", "unrelaxed"]
 
 _ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
-_LARGEST_TOL = 1e-3  # of a relaxation that is solved only as far as it matters,
-_SHARE = 0.1  # and relative to the distance of its bound from the cut
+_SMALL = 200  # vertices of graphs whose relaxations take so little time that they never end early
+_TOL, _NEAR = 1e-3, 1e-2  # of other relaxations that are "optimal", and "optimal_inaccurate"
+_SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
 
 _PROVEN = "The bound proves that no partition is better."
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
@@ -34,18 +35,21 @@ class Proof:
         Whether it is an upper bound on large cuts.
     whole : bool
         Whether all cuts are integers.
+    n : int
+        The number of vertices.
     """
 
     bound: float
     largest: bool
     whole: bool
+    n: int
 
     @staticmethod
     def of(graph: Graph, largest: bool) -> Proof:
         """Return the bound that holds without any work: no edge is cut, or all with weights above zero."""
         weights = graph.adjacency.data
         bound = float(np.maximum(weights, 0.0).sum()) / 2 if largest else 0.0
-        return Proof(bound, largest, bool((weights == np.round(weights)).all()))
+        return Proof(bound, largest, bool((weights == np.round(weights)).all()), graph.n)
 
     def add(self, bound: float) -> None:
         """Keep a proven bound if it is the best."""
@@ -66,8 +70,9 @@ class Proof:
 def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any]) -> Solution:
     """Return the answer to a relaxation and add its bound to the proof.
 
-    It ends when the bound proves the cut. Without the option ``tol`` it also ends at a gap that is small
-    against the distance of bound and cut.
+    Beyond 200 vertices it ends when the bound proves the cut. Without the option ``tol`` it also ends at a
+    gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance. The
+    status is that of the relaxation, also where the bound proves the cut.
     """
     asked = options.get("callback")
     why = ""
@@ -77,10 +82,11 @@ def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any])
         if asked is not None and asked(step):
             return True
         proof.add(step.bound)
-        error = max(step.gap, step.primal_residual, step.dual_residual)
+        if proof.n <= _SMALL:
+            return False
         if proof.proves(cut):
             why = _PROVEN
-        elif "tol" not in options and error <= _tol(proof, cut):
+        elif "tol" not in options and _error(step) <= _tol(proof, cut):
             why = _SHARP
         return bool(why)
 
@@ -92,14 +98,26 @@ def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any])
     )
     proof.add(answer.dual_value)
     if why and answer.status == Status.USER_LIMIT:
-        return replace(answer, status=Status.OPTIMAL.value, stop_reason=why)
+        return replace(answer, status=_judged(answer, options.get("tol", _TOL)).value, stop_reason=why)
     warn_unproven(answer, options.get("tol", 1e-6))
     return answer
 
 
+def _error(at: Step | Solution) -> float:
+    """Return the largest of gap and residuals."""
+    return max(at.gap, at.primal_residual, at.dual_residual)
+
+
+def _judged(answer: Solution, tol: float) -> Status:
+    """Return the status of an answer that ended early."""
+    if _error(answer) <= tol:
+        return Status.OPTIMAL
+    return Status.OPTIMAL_INACCURATE if _error(answer) <= _NEAR else Status.USER_LIMIT
+
+
 def _tol(proof: Proof, cut: float) -> float:
     """Return the relative gap beyond which a sharper bound does not matter."""
-    return min(_LARGEST_TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
+    return min(_TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
 
 
 def unrelaxed(bound: float) -> Solution:
