@@ -35,8 +35,13 @@ class BurerMonteiroTuning(Tuning):
         Least tolerance of a stage, relative to the primal residual. Minimizers need not be sharp before the
         rows hold.
     final_share : float
-        Fraction of the tolerance that the last stages aim for, in the gradient, the rows and the multipliers
-        of planes. Below a half, so that these errors together stay within the tolerance.
+        Fraction of the tolerance that the last stages aim for, in the gradient and the rows. Below a half, so
+        that these errors together stay within the tolerance.
+    plane_share : float
+        Fraction of the tolerance that the bounded multipliers of planes may cost.
+    proof_share : float
+        Loss to which a stage's bound is proven, as a fraction of that left by the tolerance or explained by
+        the gradient. The loss of the proven bound decreases with the square of the work.
     added_columns : int
         Number of columns that may be added at a time, if `column_growth` allows fewer.
     column_growth : float
@@ -46,7 +51,9 @@ class BurerMonteiroTuning(Tuning):
         Largest eigenvalue whose eigenvector becomes a column, relative to the lowest eigenvalue; both are
         negative.
     lanczos_steps : int
-        Lanczos steps for these eigenvalues. On graphs with hubs even 120 miss local eigenvectors.
+        Lanczos steps for these eigenvalues.
+    escape_degree : int
+        Largest degree of the polynomial that looks for eigenvectors that Lanczos's method misses.
     saddle_loss : float
         Loss in the bound that shows a saddle point, relative to the loss that the gradient explains.
     growth_rank_tol : float
@@ -123,10 +130,13 @@ class BurerMonteiroTuning(Tuning):
     least_stage_tol: float = 1e-13
     residual_stage_tol: float = 1e-2
     final_share: float = 0.3
+    plane_share: float = 0.02
+    proof_share: float = 0.9
     added_columns: int = 4
     column_growth: float = 0.5
     added_eigenvalue: float = 0.1
     lanczos_steps: int = 120
+    escape_degree: int = 2_000
     saddle_loss: float = 3.0
     growth_rank_tol: float = 1e-5
     stage_rank_tol: float = 1e-4
