@@ -29,12 +29,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array
+from bregopt.certify.complement import Complement
 from bregopt.certify.constants import (
     BOUND_DISTANCE,
     DEGREE_GROWTH,
     FAILURE,
     FIRST_DEGREE,
-    HEAVY_VECTOR,
     LARGEST_DEGREE,
     LARGEST_ENTRY,
     LEAST_TOP,
@@ -71,46 +71,6 @@ class Filtered(NamedTuple):
     vectors: Array
 
 
-class _Complement:
-    """The matrix on the orthogonal complement of its heavy vectors, whose weight would widen the spectrum.
-
-    Parameters
-    ----------
-    W : SparsePlusLowRank
-    """
-
-    def __init__(self, W: SparsePlusLowRank) -> None:
-        square = np.einsum("nq,nq->q", W.U, W.U)
-        rows = np.asarray(abs(W.S).sum(axis=1)).ravel()
-        heavy = W.w * square > HEAVY_VECTOR * float(rows.max())
-        self.light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
-        self.norm = float(rows.max()) + float(np.abs(self.light.w) @ square[~heavy])
-        self.Q = np.linalg.qr(W.U[:, heavy])[0]
-        if heavy.any():
-            WQ = W @ self.Q
-            inside = self.Q.T @ WQ
-            error = ROUND_OFF * W.n * (self.norm + float(W.w[heavy] @ square[heavy]))
-            self._least = float(np.linalg.eigvalsh((inside + inside.T) / 2)[0]) - error
-            self._across = float(np.linalg.norm(WQ - self.Q @ inside)) + error
-
-    def whole(self, below: float) -> float:
-        """Return a lower bound on the eigenvalues of ``W`` from one for ``P W P``, ``P = I - QQ'``.
-
-        ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if
-        ``least - t >= |P W Q|^2 / d``, where ``least`` is the least eigenvalue of ``Q'WQ``.
-        """
-        if self.Q.shape[1] == 0:
-            return below
-        apart = self._least - below
-        return below - (np.hypot(apart, 2 * self._across) - apart) / 2
-
-    def project(self, V: Array) -> Array:
-        """Remove the components along the heavy vectors, in place."""
-        if self.Q.shape[1]:
-            V -= self.Q @ (self.Q.T @ V)
-        return V
-
-
 def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_DEGREE) -> Filtered:
     """Return a lower bound on the eigenvalues of `W`; it may fail, with a probability of at most ``FAILURE``.
 
@@ -122,7 +82,7 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
     degrees : int
         Largest degree.
     """
-    complement = _Complement(W)
+    complement = Complement(W)
     b = max(TOP_MARGIN * highest(complement.light), LEAST_TOP * complement.norm)
     found: Filtered | None = None
     try:
@@ -142,12 +102,12 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
     return found
 
 
-def degree_for(W: SparsePlusLowRank, enough: float) -> float:
+def degree_for(complement: Complement, enough: float) -> float:
     """Return about the degree that proves `enough` if the matrix is psd."""
     if enough >= 0:
         return np.inf
-    ratio = 2 * np.sqrt(W.n) / _LEAST_PRODUCT
-    return float(np.log(ratio) / np.arccosh(1 - 2 * enough / W.ends()[1])) if W.ends()[1] > 0 else np.inf
+    ratio = 2 * np.sqrt(complement.light.n) / _LEAST_PRODUCT
+    return float(np.log(ratio) / np.arccosh(1 - 2 * enough / complement.norm))
 
 
 def digest(W: SparsePlusLowRank) -> bytes:
@@ -158,7 +118,7 @@ def digest(W: SparsePlusLowRank) -> bytes:
     return found.digest()
 
 
-def _growth(at: _Complement, b: float, degrees: int, seed: bytes) -> Iterator[tuple[float, Array]]:
+def _growth(at: Complement, b: float, degrees: int, seed: bytes) -> Iterator[tuple[float, Array]]:
     """Yield, for growing degrees, the angle ``theta`` of the bound, and the block.
 
     The random vectors depend on the matrix: a matrix that was made from the vectors of an earlier proof, by

@@ -71,15 +71,16 @@ BOUND_DISTANCE = 0.5
 NOISE_SHARE = 0.1
 # Multiplications in a Cholesky factorization in the time of one in a sparse product with a block.
 DENSE_SPEED = 10.0
-# Fraction of the time of a Cholesky factorization that is spent to see that it would fail.
-SKETCH = 0.1
+# Fraction of the time of a Cholesky factorization that is spent to see that it would fail, and least degree
+# for that.
+SKETCH, LEAST_DEGREE = 0.1, 100
 # Least entry of the relative diagonal, as a fraction of its mean.
 LEAST_SCALE = 1e-2
 # Fraction of the bound asked for that leaves room for the error of a factorization.
 ENOUGH_MARGIN = 1e-3
 # Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
 # the root of the largest eigenvalue.
-HEAVY_VECTOR = 100.0
+HEAVY_VECTOR = 2.0
 # Entry above which the polynomial's vectors are scaled down, far from overflow.
 LARGEST_ENTRY = 1e100
 # Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3

@@ -19,6 +19,7 @@ import scipy.linalg
 
 from bregopt.arrays import TINY, Array
 from bregopt.certify.chebyshev import degree_for, digest, filtered
+from bregopt.certify.complement import Complement
 from bregopt.certify.constants import (
     CACHED_BOUNDS,
     DENSE_PROOF_TIME,
@@ -31,6 +32,7 @@ from bregopt.certify.constants import (
     LARGEST_DEGREE,
     LARGEST_DENSE,
     LARGEST_FORMED,
+    LEAST_DEGREE,
     LEAST_SCALE,
     PROOF_STEPS,
     ROUND_OFF,
@@ -117,18 +119,23 @@ def _by_proof(W: SparsePlusLowRank, size: float, enough: float) -> float:
             return bound
     if W.n > LARGEST_DENSE or not affords(W.n, DENSE_PROOF_TIME):
         return filtered(W, enough).bound
+    complement = Complement(W)
     # The degree at which the polynomial takes as long as a Cholesky factorization.
     degrees = W.n**3 / (3 * DENSE_SPEED * VECTORS * (W.S.nnz + W.n * (1 + len(W.w))))
-    if degree_for(W, enough) > degrees:
-        degrees *= SKETCH
-    found = filtered(W, enough, int(np.clip(degrees, 2, LARGEST_DEGREE)))
-    if found.bound >= enough or found.values[0] < enough < 0:
+    strong = degree_for(complement, enough) <= degrees
+    found = filtered(
+        W, enough, int(np.clip(degrees if strong else SKETCH * degrees, LEAST_DEGREE, LARGEST_DEGREE))
+    )
+    if found.bound >= enough or (enough < 0 and (strong or found.values[0] < enough)):
         return found.bound
-    H = -W.dense()
-    if enough < 0 and (bound := _by_cholesky(H, -enough)) is not None:
-        return -bound
+    H = -complement.dense()
+    error = ROUND_OFF * W.n * complement.norm if complement.Q.shape[1] else 0.0
+    lost = enough - complement.whole(enough - error)
+    if enough + lost < 0 and (bound := _by_cholesky(H, -enough - lost)) is not None:
+        return complement.whole(-bound - error)
     estimate = min(float(found.values[0]), float(lowest(W, 1)[0][0]), 0.0)
-    return -proven_bound(H, -estimate, FIRST_DENSE_STEP * size, PROOF_STEPS)
+    bound = proven_bound(H, -estimate, FIRST_DENSE_STEP * complement.norm, PROOF_STEPS)
+    return complement.whole(-bound - error)
 
 
 def _proven(proof: _Proof, estimate: float, size: float, enough: float) -> float | None:

@@ -164,7 +164,7 @@ class Lagrangian:
             across = W @ self.surface.Q
             across -= self.surface.Q @ (self.surface.Q.T @ across)
             weight = self.surface.trace * max(float(size @ size), float(np.vdot(across, across))) / loss
-            level = tuning.plane_eigenvalue * max(map(abs, W.ends()))
+            level = max(map(abs, W.ends()))
             y[self.surface.planes] = -self.surface.unit_multipliers * max(weight, level)
         return y
 

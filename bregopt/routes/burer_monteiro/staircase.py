@@ -63,7 +63,7 @@ class Staircase:
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         self._largest_penalties = self._tuning.largest_penalty * self._L.rho
-        columns = first_columns(program, settings)
+        columns = first_columns(program, surface, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
         self._at = self._L.retract(R)
@@ -210,11 +210,13 @@ class Staircase:
         return V / np.linalg.norm(V, axis=0)
 
 
-def first_columns(program: Program, settings: Any) -> int:
+def first_columns(program: Program, surface: Surface, settings: Any) -> int:
     """Return the number of columns of the first ``R``, at most the number that can be needed."""
     (block,) = program.blocks
     tuning = settings.tuning
-    default = tuning.first_rank if block.n <= tuning.large_order else tuning.first_rank_large
+    default = tuning.first_rank_planes if len(surface.planes) else tuning.first_rank
+    if block.n > tuning.large_order:
+        default = tuning.first_rank_large if settings.tol < tuning.coarse_tol else tuning.first_rank_coarse
     columns = settings.rank or default
     return int(min(columns, largest_rank(program)))
 

@@ -19,12 +19,19 @@ class BurerMonteiroTuning(Tuning):
         Limit on the trust-region steps where the option `max_iter` gives none.
     first_rank : int
         Columns of the first ``R``. Each column costs time in each product; with fewer columns more stages
-        end at saddle points, and each stage costs an eigenvalue proof. For maximum cuts of order 5,000, 12
-        were faster than 32.
+        end at saddle points. For maximum cuts of order 5,000, 12 to 24 take the same time.
+    first_rank_planes : int
+        The same with planes. For balanced cuts of random graphs of order 5,000, 24 take half of the time of
+        12.
     first_rank_large : int
-        The same for large orders, where the proof costs more.
+        The same for large orders. For maximum cuts of order 20,000, 40 take half of the time of 24.
+    first_rank_coarse : int
+        The same for large orders and tolerances from `coarse_tol` on: the loss of 24 columns is 5e-3 of the
+        value at order 20,000 and 100,000.
+    coarse_tol : float
+        The gap from which fewer columns do.
     large_order : int
-        Largest order at which `first_rank` applies.
+        Largest order at which the first two ranks apply.
     first_stage_tol : float
         Norm of the gradient at which the first stage ends, relative to the value over the norm of ``R``.
     stage_tol_decrease : float
@@ -123,7 +130,10 @@ class BurerMonteiroTuning(Tuning):
     # staircase.py
     default_max_iter: int = 3_000
     first_rank: int = 12
-    first_rank_large: int = 24
+    first_rank_planes: int = 24
+    first_rank_large: int = 40
+    first_rank_coarse: int = 24
+    coarse_tol: float = 5e-3
     large_order: int = 5_000
     first_stage_tol: float = 1e-3
     stage_tol_decrease: float = 0.1
