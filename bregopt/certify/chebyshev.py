@@ -20,6 +20,7 @@ The smallest ``theta`` for which this fails to exclude the eigenvalue gives the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -83,8 +84,10 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
         Largest degree.
     """
     complement = Complement(W)
-    b = max(TOP_MARGIN * highest(complement.light), LEAST_TOP * complement.norm)
     found: Filtered | None = None
+    b = complement.norm
+    with contextlib.suppress(CutShort):
+        b = max(TOP_MARGIN * highest(complement.light), LEAST_TOP * b)
     try:
         for angle, X in _growth(complement, b, degrees, digest(W)):
             below = -(np.cosh(angle) - 1) * b / 2 * (1 + ROUND_OFF) - ROUND_OFF * complement.norm
@@ -136,7 +139,11 @@ def _growth(at: Complement, b: float, degrees: int, seed: bytes) -> Iterator[tup
     lengths[0], lengths[1] = _longest(before), _longest(now)
     logarithm, check = 0.0, FIRST_DEGREE
     for degree in range(2, degrees + 1):
-        checkpoint()
+        try:
+            checkpoint()
+        except CutShort:
+            yield _angle(lengths[:degree], noise), now
+            raise
         new = at.project(scaled @ now)
         new -= before
         before, now = now, new

@@ -84,8 +84,8 @@ HEAVY_VECTOR = 2.0
 # Entry above which the polynomial's vectors are scaled down, far from overflow.
 LARGEST_ENTRY = 1e100
 # Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
-# multiplications in a sparse factor.
-DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 5.0
+# multiplications in eight sparse factors.
+DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 40.0
 # Number of bounds that are cached: the certificate of an answer repeats its route's last proofs.
 CACHED_BOUNDS = 4
 # Rows of a family that are checked one by one.

@@ -102,7 +102,7 @@ def _computed(W: SparsePlusLowRank, size: float, key: bytes, enough: float) -> f
     """Return the bound of a matrix of the given size, and cache it; after the time limit, a weaker bound."""
     global _cached_bounds
     try:
-        found = _by_proof(W, size, enough)
+        found = max(_by_proof(W, size, enough), W.ends()[0])
     except CutShort:
         return W.ends()[0]
     if remaining() > 0:
@@ -147,12 +147,14 @@ def _proven(proof: _Proof, estimate: float, size: float, enough: float) -> float
         estimate = min(estimate, enough)
     step, found = max(FIRST_STEP * size, -enough), None
     for _ in range(PROOF_STEPS):
+        if remaining() <= 0:
+            return None
         found = proof(estimate - step)
         if found is not None:
             break
         step *= STEP_GROWTH
     wider = STEP_GROWTH
-    while found is not None and step > FINE_STEP * size and wider > FINE_RATIO:
+    while found is not None and step > FINE_STEP * size and wider > FINE_RATIO and remaining() > 0:
         wider = np.sqrt(wider)
         better = proof(estimate - step / wider)
         if better is not None:

@@ -26,7 +26,7 @@ class LowRankSettings(base.Settings):
     ----------
     rank : int, optional
         Columns of the first ``R``; more are added if needed. By default 12, with
-        planes such as ``e'Xe == 0`` 24, and for orders above 5000 40, or 24 where `tol` is at least 5e-3.
+        planes such as ``e'Xe == 0`` 24, and for orders above 5000 40, or 16 where `tol` is at least 5e-3.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
     tuning : BurerMonteiroTuning

@@ -116,9 +116,11 @@ class Staircase:
                 return StopReason.STALLED
             self._at = self._L.retract(_truncated(self._at.R, tuning.stage_rank_tol))
             reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
+            needed = tuning.gap_share * tol / gaps[-1]
             loosest = tuning.residual_stage_tol * certificate.primal_residual
             stage_tol = max(
-                min(stage_tol, reached) * tuning.stage_tol_decrease,
+                min(stage_tol, reached)
+                * np.clip(needed, tuning.stage_tol_fastest, tuning.stage_tol_decrease),
                 min(loosest, tuning.first_stage_tol),
                 tuning.least_stage_tol,
             )

@@ -26,7 +26,7 @@ class BurerMonteiroTuning(Tuning):
     first_rank_large : int
         The same for large orders. For maximum cuts of order 20,000, 40 take half of the time of 24.
     first_rank_coarse : int
-        The same for large orders and tolerances from `coarse_tol` on: the loss of 24 columns is 5e-3 of the
+        The same for large orders and tolerances from `coarse_tol` on: the loss of 16 columns is 5e-3 of the
         value at order 20,000 and 100,000.
     coarse_tol : float
         The gap from which fewer columns do.
@@ -35,7 +35,11 @@ class BurerMonteiroTuning(Tuning):
     first_stage_tol : float
         Norm of the gradient at which the first stage ends, relative to the value over the norm of ``R``.
     stage_tol_decrease : float
-        Factor of this tolerance from stage to stage.
+        Largest factor of this tolerance from stage to stage.
+    stage_tol_fastest : float
+        Least factor. A bound early may be all that a caller waits for.
+    gap_share : float
+        Fraction of the tolerance that the next stage's gap aims for, as the gap decreases with the gradient.
     least_stage_tol : float
         Least tolerance of a stage. Round-off prevents a smaller gradient.
     residual_stage_tol : float
@@ -132,11 +136,13 @@ class BurerMonteiroTuning(Tuning):
     first_rank: int = 12
     first_rank_planes: int = 24
     first_rank_large: int = 40
-    first_rank_coarse: int = 24
+    first_rank_coarse: int = 16
     coarse_tol: float = 5e-3
     large_order: int = 5_000
-    first_stage_tol: float = 1e-3
+    first_stage_tol: float = 1e-2
     stage_tol_decrease: float = 0.1
+    stage_tol_fastest: float = 0.03
+    gap_share: float = 0.5
     least_stage_tol: float = 1e-13
     residual_stage_tol: float = 1e-2
     final_share: float = 0.3
