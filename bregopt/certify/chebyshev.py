@@ -36,6 +36,7 @@ from bregopt.certify.constants import (
     DEGREE_GROWTH,
     FAILURE,
     FIRST_DEGREE,
+    HOPELESS,
     LARGEST_DEGREE,
     LARGEST_ENTRY,
     LEAST_TOP,
@@ -79,7 +80,8 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
     ----------
     W : SparsePlusLowRank
     enough : float
-        The degree grows until the bound reaches this number, or is near the estimate of an eigenvalue.
+        The degree grows until the bound reaches this number, or is near the estimate of an
+        eigenvalue that does not leave room for it.
     degrees : int
         Largest degree.
     """
@@ -96,7 +98,8 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
                 below = max(below, found.bound)
             found = Filtered(below, *_ritz(complement.light, X))
             least = float(found.values[0])
-            if below >= enough or below >= (1 + BOUND_DISTANCE) * least:
+            near = below >= (1 + BOUND_DISTANCE) * least
+            if below >= enough or (near and least < HOPELESS * enough):
                 break
     except CutShort:
         if found is None:

@@ -56,6 +56,9 @@ FINE_STEP, FINE_RATIO = 1e-9, 1.5
 BORDER_WEIGHT = 0.9
 # Largest error of the corner -I of the bordered matrix for which a factorization is accepted.
 CORNER_ERROR = 0.01
+# The weights of the border's vectors are reduced where that error is larger: to an error this factor below,
+# and so many times.
+WEIGHT_MARGIN, WEIGHT_TRIALS = 2.0, 2
 # Steps of Lanczos's method for the estimate of the smallest eigenvalue.
 LANCZOS_STEPS = 60
 # Steps of Lanczos's method for the largest eigenvalue, and the factor of the estimate above which hardly any
@@ -65,8 +68,9 @@ TOP_STEPS, TOP_MARGIN, LEAST_TOP = 30, 1.1, 1e-3
 VECTORS = 8
 # Degrees of the polynomial: the first at which its bound is computed, their growth, and the largest.
 FIRST_DEGREE, DEGREE_GROWTH, LARGEST_DEGREE = 30, 1.3, 4_000
-# The degree stops growing where the bound is this close to the estimate, relative to it.
-BOUND_DISTANCE = 0.5
+# The degree stops growing where the bound is this close to the estimate, relative to it, if the estimate is
+# beyond this fraction of the bound asked for.
+BOUND_DISTANCE, HOPELESS = 0.5, 0.8
 # Fraction of the least inner product that may be round-off.
 NOISE_SHARE = 0.1
 # Multiplications in a Cholesky factorization in the time of one in a sparse product with a block.
@@ -77,7 +81,7 @@ SKETCH, LEAST_DEGREE = 0.1, 100
 # Least entry of the relative diagonal, as a fraction of its mean.
 LEAST_SCALE = 1e-2
 # Fraction of the bound asked for that leaves room for the error of a factorization.
-ENOUGH_MARGIN = 1e-3
+ENOUGH_MARGIN = 0.02
 # Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
 # the root of the largest eigenvalue.
 HEAVY_VECTOR = 2.0

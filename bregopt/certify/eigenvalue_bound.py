@@ -88,7 +88,7 @@ def smallest_eigenvalue(W: SparsePlusLowRank, D: Array | None = None, enough: fl
     for cached in _cached_bounds:
         if cached.key == key and (enough is None or cached.bound >= enough or cached.enough >= enough):
             return cached.bound - error
-    return _computed(W, size, key, 0.0 if enough is None else enough) - error
+    return _computed(W, key, 0.0 if enough is None else enough) - error
 
 
 def relative_diagonal(W: SparsePlusLowRank) -> Array:
@@ -98,11 +98,11 @@ def relative_diagonal(W: SparsePlusLowRank) -> Array:
     return np.maximum(D, LEAST_SCALE * mean) if mean > 0 else np.ones(W.n)
 
 
-def _computed(W: SparsePlusLowRank, size: float, key: bytes, enough: float) -> float:
-    """Return the bound of a matrix of the given size, and cache it; after the time limit, a weaker bound."""
+def _computed(W: SparsePlusLowRank, key: bytes, enough: float) -> float:
+    """Return the bound, and cache it; after the time limit, a weaker bound."""
     global _cached_bounds
     try:
-        found = max(_by_proof(W, size, enough), W.ends()[0])
+        found = max(_by_proof(W, enough), W.ends()[0])
     except CutShort:
         return W.ends()[0]
     if remaining() > 0:
@@ -110,11 +110,11 @@ def _computed(W: SparsePlusLowRank, size: float, key: bytes, enough: float) -> f
     return found
 
 
-def _by_proof(W: SparsePlusLowRank, size: float, enough: float) -> float:
-    """Return the bound of a matrix of the given size, by the first of the three proofs that applies."""
+def _by_proof(W: SparsePlusLowRank, enough: float) -> float:
+    """Return the bound by the first of the three proofs that applies."""
     if stays_sparse(W):
         estimate = min(float(lowest(W, 1)[0][0]), 0.0)
-        bound = _proven(lambda t: by_inertia(W, t), estimate, size, enough)
+        bound = _proven(lambda t: by_inertia(W, t), estimate, float(abs(W.S).sum(axis=1).max()), enough)
         if bound is not None:
             return bound
     if W.n > LARGEST_DENSE or not affords(W.n, DENSE_PROOF_TIME):
@@ -140,12 +140,14 @@ def _by_proof(W: SparsePlusLowRank, size: float, enough: float) -> float:
 
 def _proven(proof: _Proof, estimate: float, size: float, enough: float) -> float | None:
     """Return a proven bound: the step below the estimate grows until it is proven, then is refined."""
+    step, asked = FIRST_STEP * size, None
     if enough < 0:
-        found = proof(enough * (1 - ENOUGH_MARGIN))
-        if found is not None:
-            return found
-        estimate = min(estimate, enough)
-    step, found = max(FIRST_STEP * size, -enough), None
+        asked = proof(enough * (1 - ENOUGH_MARGIN))
+        if asked is None:
+            estimate, step = min(estimate, enough), max(step, -enough)
+        elif asked >= enough:
+            return asked
+    found = None
     for _ in range(PROOF_STEPS):
         if remaining() <= 0:
             return None
@@ -159,7 +161,7 @@ def _proven(proof: _Proof, estimate: float, size: float, enough: float) -> float
         better = proof(estimate - step / wider)
         if better is not None:
             found, step = better, step / wider
-    return found
+    return found if asked is None or (found is not None and found > asked) else asked
 
 
 def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> float:

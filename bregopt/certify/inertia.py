@@ -5,6 +5,7 @@ The signs of ``D`` count the negative eigenvalues (Sylvester). The error of ``L 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from bregopt.certify.constants import (
     LARGEST_PROFILE_SHARE,
     ROUND_OFF,
     SPARSE_PROOF_TIME,
+    WEIGHT_MARGIN,
+    WEIGHT_TRIALS,
 )
 from bregopt.clock import affords
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
@@ -46,7 +49,7 @@ def stays_sparse(W: SparsePlusLowRank) -> bool:
     return narrow and affords(W.n, SPARSE_PROOF_TIME * float(width @ width) / W.n**3)
 
 
-def by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
+def by_inertia(W: SparsePlusLowRank, t: float, trials: int = WEIGHT_TRIALS) -> float | None:
     """Return the bound that ``L D L' ~ W - t I`` proves, None where it does not show the matrix psd.
 
     The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
@@ -66,8 +69,11 @@ def by_inertia(W: SparsePlusLowRank, t: float) -> float | None:
     if (lu.perm_r != lu.perm_c).any() or (d == 0).any() or (d < 0).sum() != q:
         return None
     inside, across, corner = _factor_errors(K, lu, n)
-    if not corner < CORNER_ERROR:
-        return None
+    if not corner < CORNER_ERROR:  # it grows with the weights; smaller ones make a smaller matrix
+        if not (np.isfinite(corner) and trials):
+            return None
+        smaller = replace(W, w=W.w * CORNER_ERROR / (WEIGHT_MARGIN * corner))
+        return by_inertia(smaller, t, trials - 1)
     spare = (1 - corner) / BORDER_WEIGHT - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
     return t - inside - (1 + 1 / spare) * across**2 / (1 - corner)
 

@@ -146,7 +146,7 @@ class BurerMonteiroTuning(Tuning):
     least_stage_tol: float = 1e-13
     residual_stage_tol: float = 1e-2
     final_share: float = 0.3
-    plane_share: float = 0.02
+    plane_share: float = 0.1
     proof_share: float = 0.9
     added_columns: int = 4
     column_growth: float = 0.5
