@@ -70,6 +70,30 @@ def random_graph(n: int, m: int, seed: int = 0) -> Any:
     return graph
 
 
+def graph_with_hubs(n: int, degree: int, seed: int = 0) -> Any:
+    """Return a weighted graph by preferential attachment (Barabasi and Albert 1999)."""
+    rng = np.random.default_rng(seed)
+    ends, rows, columns = list(range(degree)), [], []
+    for vertex in range(degree, n):
+        chosen: set[int] = set()
+        while len(chosen) < degree:
+            chosen.add(ends[rng.integers(len(ends))])
+        rows += [vertex] * degree
+        columns += sorted(chosen)
+        ends += [vertex] * degree + sorted(chosen)
+    half = sp.csr_array((rng.uniform(0.1, 1.0, len(rows)), (rows, columns)), (n, n))
+    return sp.csr_array(half + half.T)
+
+
+def square_grid(side: int) -> Any:
+    """Return the graph of a square grid."""
+    at = np.arange(side**2).reshape(side, side)
+    i = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    j = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    half = sp.csr_array((np.ones(len(i)), (i, j)), (side**2, side**2))
+    return sp.csr_array(half + half.T)
+
+
 def read_gset(path: Path) -> Any:
     """Return a graph of the G-set."""
     with gzip.open(path, "rt") as lines:
@@ -107,9 +131,16 @@ def instances(data: Path) -> list[Instance]:
         path = data / "graphs" / f"{name}.graph.gz"
         if path.exists():
             found.append(Instance(name, lambda path=path: balanced(read_mesh(path)), 1e-4))
+    found += [
+        Instance("max-cut, random n = 5,000", lambda: max_cut(random_graph(5_000, 20_000)), 1e-4),
+        Instance("max-cut, sparse n = 5,000", lambda: max_cut(random_graph(5_000, 12_500)), 2e-5),
+        Instance("balanced, random n = 5,000", lambda: balanced(random_graph(5_000, 20_000)), 1e-4),
+        Instance("balanced, hubs n = 5,000", lambda: balanced(graph_with_hubs(5_000, 4)), 1e-4),
+        Instance("balanced, grid n = 19,600", lambda: balanced(square_grid(140)), 1e-3),
+    ]
     for kind, problem, n, tol in (
         ("max-cut", max_cut, 20_000, 1e-2),
-        ("max-cut", max_cut, 20_000, 1e-3),
+        ("max-cut", max_cut, 20_000, 1e-4),
         ("balanced", balanced, 20_000, 1e-2),
         ("max-cut", max_cut, 100_000, 1e-2),
     ):

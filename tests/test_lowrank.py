@@ -4,6 +4,7 @@ import signal
 import warnings
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -153,6 +154,23 @@ def test_a_bound_as_good_as_the_cut():
     assert solution.value == pytest.approx(0.17)
 
 
+@pytest.mark.parametrize("make", [nx.cycle_graph, nx.path_graph, nx.complete_graph, nx.empty_graph])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_theta_of_small_graphs(make, n):
+    theta = bo.lovasz_theta(make(n), solver="lowrank", tol=1e-6)
+    cosine = np.cos(np.pi / n)
+    odd_cycle = n * cosine / (1 + cosine) if n % 2 else n / 2
+    exact = {
+        nx.cycle_graph: odd_cycle if n > 2 else 1,
+        nx.path_graph: (n + 1) // 2,
+        nx.complete_graph: 1,
+        nx.empty_graph: n,
+    }
+    assert theta.status == "optimal"
+    assert theta.value == pytest.approx(exact[make], rel=1e-5)
+    assert theta.dual_value >= exact[make] * (1 - 1e-6)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_smallest_orders(n):
     graph = graph_of(n, [(0, n - 1)], [1.0])
@@ -175,6 +193,28 @@ def test_graphs_of_the_g_set(data, name, make, tol):
     table = np.loadtxt(data / "graphs" / f"{name}.txt.gz", skiprows=1, ndmin=2)
     edges = table[:, :2].astype(int) - 1
     agree(make(graph_of(int(edges.max()) + 1, edges, table[:, 2])), tol=tol)
+
+
+def adversarial(kind, seed, n=150):
+    """Return a slack matrix at which a bound on its smallest eigenvalue could go wrong."""
+    rng = np.random.default_rng(seed)
+    graph = sp.lil_array(random_graph(n, 400, seed))
+    if kind == "hub":
+        graph[0, 1:] = graph[1:, 0] = 1e6
+    if kind == "islands":
+        graph[: n // 2, n // 2 :] = graph[n // 2 :, : n // 2] = 0
+        graph[0, n - 1] = graph[n - 1, 0] = 1e-9
+    S = laplacian(sp.csr_array(graph))
+    if kind == "signs":
+        S = sp.csr_array(graph * sp.csr_array(np.sign(rng.normal(size=n))[:, None] @ np.ones((1, n))))
+        S = sp.csr_array(S + S.T)
+    if kind in ("hub", "saddle"):  # one local negative eigenvector
+        S = S - sp.diags_array(np.where(np.arange(n) == n - 1, 3.0 * (kind == "saddle") + 1.0, 0.0))
+    if kind == "isolated":
+        S = S - sp.diags_array(np.where(np.arange(n) < 3, S.diagonal() + 1e-3, 0.0))
+    if kind == "rank":  # -R R' of rank two beside the Laplacian
+        return SparsePlusLowRank(sp.csr_array(S), rng.normal(size=(n, 2)), np.array([1e4, 0.5]))
+    return SparsePlusLowRank(sp.csr_array(S), np.zeros((n, 0)), np.zeros(0))
 
 
 class TestBound:
@@ -203,7 +243,7 @@ class TestBound:
 
         if way != "computed":
             monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
-        monkeypatch.setattr(eigenvalue_bound, "_stays_sparse", lambda W: way == "inertia")
+        monkeypatch.setattr(eigenvalue_bound, "stays_sparse", lambda W: way == "inertia")
         monkeypatch.setattr(eigenvalue_bound, "LARGEST_DENSE", 1 if way == "polynomial" else 5000)
         rng = np.random.default_rng(seed)
         n = 200
@@ -224,25 +264,59 @@ class TestBound:
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     def test_a_heavy_vector_costs_the_polynomial_little(self, weight, seed):
-        from bregopt.certify.eigenvalue_bound import _by_polynomial
+        from bregopt.certify import filtered
 
         n, rng = 300, np.random.default_rng(seed)
         S = laplacian(random_graph(n, 900, seed)) - sp.diags_array(rng.uniform(0, 0.5, n))
         W = SparsePlusLowRank(sp.csr_array(S), np.ones((n, 1)), np.array([weight]))
         exact, size = float(np.linalg.eigvalsh(W.dense())[0]), float(np.linalg.eigvalsh(S.toarray())[-1])
-        found = _by_polynomial(W, lowest(W, 1)[0][0])
-        assert exact - 0.02 * size <= found <= exact + 1e-12 * weight * n
+        found = filtered(W).bound
+        assert 1.5 * min(exact, 0.0) - 0.002 * size <= found <= exact + 1e-12 * weight * n
+
+    @pytest.mark.parametrize("way", ["inertia", "cholesky", "polynomial"])
+    @pytest.mark.parametrize("kind", ["hub", "islands", "signs", "saddle", "rank", "isolated"])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_relative_to_a_diagonal_no_bound_is_wrong(self, way, kind, seed, monkeypatch):
+        from bregopt.certify import eigenvalue_bound, relative_diagonal
+
+        monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
+        monkeypatch.setattr(eigenvalue_bound, "stays_sparse", lambda W: way == "inertia")
+        monkeypatch.setattr(eigenvalue_bound, "LARGEST_DENSE", 1 if way == "polynomial" else 5000)
+        W = adversarial(kind, seed)
+        for D in (None, relative_diagonal(W)):
+            root = np.ones(W.n) if D is None else 1 / np.sqrt(D)
+            N = W.dense() * root[:, None] * root
+            spectrum = np.linalg.eigvalsh(N)
+            noise = 1e-13 * max(spectrum[-1], -spectrum[0])
+            for enough in (-1e-1, -1e-3, -1e-6, None):
+                monkeypatch.setattr(eigenvalue_bound, "_cached_bounds", ())
+                found = smallest_eigenvalue(W, D, None if enough is None else enough * spectrum[-1])
+                assert found <= spectrum[0] + noise
+                least = min(spectrum[0], 0.0 if enough is None else enough * spectrum[-1])
+                assert found >= 12 * least - 2e-3 * spectrum[-1]
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_probability_holds_for_vectors_of_any_eigenvalue(self, seed):
+        """Every degree's bound is below the smallest eigenvalue, also far from convergence."""
+        from bregopt.certify import filtered
+
+        for kind in ("hub", "islands", "signs", "saddle", "rank"):
+            W = adversarial(kind, seed)
+            least = float(np.linalg.eigvalsh(W.dense())[0])
+            size = float(np.linalg.norm(W.dense(), 2))
+            for degrees in (2, 5, 30, 200):
+                assert filtered(W, 0.0, degrees).bound <= min(least, 0.0) + 1e-13 * size
 
     def test_inertia_is_not_fooled_by_a_saddle(self):
-        from bregopt.certify.eigenvalue_bound import _by_inertia
+        from bregopt.certify.inertia import by_inertia
 
         W = SparsePlusLowRank(
             sp.csr_array(laplacian(grid(20, 20)) - 0.1 * sp.eye_array(400)), np.ones((400, 1)), np.ones(1)
         )
         exact = np.linalg.eigvalsh(W.dense())[0]
         assert exact < 0
-        assert _by_inertia(W, exact + 1e-9) is None
-        assert _by_inertia(W, exact - 1e-6) == pytest.approx(exact - 1e-6, abs=1e-9)
+        assert by_inertia(W, exact + 1e-9) is None
+        assert by_inertia(W, exact - 1e-6) == pytest.approx(exact - 1e-6, abs=1e-9)
 
     def test_thin_matrix(self):
         rng = np.random.default_rng(0)

@@ -1,9 +1,11 @@
 """Certificates of answers and proofs of infeasibility and unboundedness, from the data alone."""
 
 from bregopt.certify.certificate import Certificate, certify, objective_size
+from bregopt.certify.chebyshev import filtered
 from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
-from bregopt.certify.eigenvalue_bound import lowest, proven_bound, smallest_eigenvalue
+from bregopt.certify.eigenvalue_bound import proven_bound, relative_diagonal, smallest_eigenvalue
+from bregopt.certify.lanczos import lowest
 from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor
 from bregopt.certify.proofs import is_farkas, is_ray
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
@@ -17,11 +19,13 @@ __all__ = [
     "check_families",
     "dimacs_errors",
     "divergence_factor",
+    "filtered",
     "is_farkas",
     "is_ray",
     "lowest",
     "objective_size",
     "proven_bound",
+    "relative_diagonal",
     "smallest_eigenvalue",
     "trace_bound",
     "trace_bounds",

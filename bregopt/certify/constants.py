@@ -28,8 +28,8 @@ CONE_NOISE = 1e-12
 LARGEST_TRACE = 1e8
 # Relative difference up to which two numbers of one row family, computed in two ways, are taken as equal.
 FAMILY_NOISE = 1e-9
-# Neglected probability that a random vector is too near orthogonal to the eigenvector that it should show.
-ORTHOGONAL = 1e-12
+# Probability that all random vectors are too near orthogonal to the eigenvector that they should show.
+FAILURE = 1e-12
 # Relative error of a sum of products, times its length.
 ROUND_OFF = 4 * EPS
 
@@ -56,19 +56,40 @@ FINE_STEP, FINE_RATIO = 1e-9, 1.5
 BORDER_WEIGHT = 0.9
 # Largest error of the corner -I of the bordered matrix for which a factorization is accepted.
 CORNER_ERROR = 0.01
+# The weights of the border's vectors are reduced where that error is larger: to an error this factor below,
+# and so many times.
+WEIGHT_MARGIN, WEIGHT_TRIALS = 2.0, 2
 # Steps of Lanczos's method for the estimate of the smallest eigenvalue.
 LANCZOS_STEPS = 60
-# Degrees of the Chebyshev polynomial, tried in order until the bound's distance from the estimate is at most
-# this fraction of the estimate.
-DEGREES, BOUND_DISTANCE = (250, 500, 1_000, 2_000, 4_000), 0.5
+# Steps of Lanczos's method for the largest eigenvalue, and the factor of the estimate above which hardly any
+# eigenvalue lies. One above costs accuracy, not rigor. The least value is a fraction of Gershgorin's bound.
+TOP_STEPS, TOP_MARGIN, LEAST_TOP = 30, 1.1, 1e-3
+# Random vectors of the Chebyshev polynomial: sparse products with eight cost three times those with one.
+VECTORS = 8
+# Degrees of the polynomial: the first at which its bound is computed, their growth, and the largest.
+FIRST_DEGREE, DEGREE_GROWTH, LARGEST_DEGREE = 30, 1.3, 4_000
+# The degree stops growing where the bound is this close to the estimate, relative to it, if the estimate is
+# beyond this fraction of the bound asked for.
+BOUND_DISTANCE, HOPELESS = 0.5, 0.8
+# Fraction of the least inner product that may be round-off.
+NOISE_SHARE = 0.1
+# Multiplications in a Cholesky factorization in the time of one in a sparse product with a block.
+DENSE_SPEED = 10.0
+# Fraction of the time of a Cholesky factorization that is spent to see that it would fail, and least degree
+# for that.
+SKETCH, LEAST_DEGREE = 0.1, 100
+# Least entry of the relative diagonal, as a fraction of its mean.
+LEAST_SCALE = 1e-2
+# Fraction of the bound asked for that leaves room for the error of a factorization.
+ENOUGH_MARGIN = 0.02
 # Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
 # the root of the largest eigenvalue.
-HEAVY_VECTOR = 100.0
+HEAVY_VECTOR = 2.0
 # Entry above which the polynomial's vectors are scaled down, far from overflow.
 LARGEST_ENTRY = 1e100
 # Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
-# multiplications in a sparse factor.
-DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 5.0
+# multiplications in eight sparse factors.
+DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 40.0
 # Number of bounds that are cached: the certificate of an answer repeats its route's last proofs.
 CACHED_BOUNDS = 4
 # Rows of a family that are checked one by one.

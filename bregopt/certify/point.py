@@ -22,13 +22,14 @@ from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.residuals import box_residual, cone_residual, second_order_residual
-from bregopt.certify.slacks import least_eigenvalues, slack
+from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import Matrix
 from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
+from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor"]
 
@@ -86,6 +87,9 @@ class PrimalDualPoint:
     S : sequence of arrays of shape (n_b, n_b) or None, optional
         Multipliers of ``X psd``, for blocks with elementwise weights: their minimum over psd matrices has no
         closed form. Without it the gradient at ``X`` is used.
+    loss : float
+        The bound need be no sharper than this, in units of the objective, where a large eigenvalue problem
+        takes less time for it. Zero asks for the sharpest bound.
     **known
         Values that the caller holds: properties of this class by name (:class:`Known`).
     """
@@ -100,10 +104,11 @@ class PrimalDualPoint:
         faces: Sequence[Face] | None = None,
         sharp: bool = True,
         S: Sequence[Array | None] | None = None,
+        loss: float = 0.0,
         **known: Unpack[Known],
     ) -> None:
         self.program, self.X, self.u, self.y = program, X, u, program.bounds.clip(y)
-        self._faces, self._sharp, self._S = faces, sharp, S
+        self._faces, self._sharp, self._S, self._loss = faces, sharp, S, loss
         vars(self).update(known)  # a cached property with a value is not computed
 
     @cached_property
@@ -214,16 +219,24 @@ class PrimalDualPoint:
     def smallest_eigenvalues(self) -> tuple[float, ...]:
         """A lower bound on the eigenvalues of ``C - A*(y)``, zero for a block with a divergence or a cap.
 
-        Zero may also stand for a positive bound, where that has no use.
+        Zero may also stand for a positive bound, where that has no use. For a large LowRank the eigenvalues
+        are relative to a diagonal whose inner product with ``X`` is at most the bound on the trace.
         """
         program = self.program
         linear = sorted(set(range(len(program.blocks))).difference(program.curved))
         if not linear:
             return (0.0,) * len(program.blocks)
         traces = trace_bounds(program)
-        slacks = [slack(program, b, self.y, self.X[b], self._faces) for b in linear]
-        found = least_eigenvalues(slacks, [self._sharp and _is_exact(traces[b]) for b in linear])
-        smallest = dict(zip(linear, found, strict=True))
+        smallest: dict[int, float] = {}
+        dense: dict[int, Array] = {}
+        for b in linear:
+            W = slack(program, b, self.y, self.X[b], self._faces)
+            if isinstance(W, SparsePlusLowRank):
+                smallest[b] = least_relative_eigenvalue(W, traces[b], diagonal_bounds(program)[b], self._loss)
+            else:
+                dense[b] = W
+        found = least_eigenvalues(list(dense.values()), [self._sharp and _is_exact(traces[b]) for b in dense])
+        smallest.update(zip(dense, found, strict=True))
         return tuple(smallest.get(b, 0.0) for b in range(len(program.blocks)))
 
     @cached_property

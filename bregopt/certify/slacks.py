@@ -9,14 +9,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify.constants import LARGEST_FORMED
-from bregopt.certify.eigenvalue_bound import smallest_eigenvalue
+from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
+from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
+from bregopt.certify.trace_bound import TraceBound
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 
-__all__ = ["least_eigenvalue", "least_eigenvalues", "slack"]
+__all__ = ["least_eigenvalue", "least_eigenvalues", "least_relative_eigenvalue", "slack"]
 
 # Computed once for each program; dropped with it.
 _sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
@@ -54,14 +55,41 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
     return float(np.linalg.eigvalsh(S)[0])
 
 
-def least_eigenvalues(
-    matrices: Sequence[Array | SparsePlusLowRank], above_zero: Sequence[bool]
-) -> list[float]:
+def least_relative_eigenvalue(
+    W: SparsePlusLowRank, trace: TraceBound | None, diagonal: Array, loss: float
+) -> float:
+    """Return a lower bound ``t`` on the smallest eigenvalue relative to a diagonal ``D``: ``W - t D`` is psd.
+
+    If the trace bound is the sum of bounds on the diagonal of ``X``, ``D`` is near the diagonal of ``W``, and
+    so large that ``<D, X>`` is at most the bound on the trace. Otherwise it is the identity.
+
+    Parameters
+    ----------
+    W : SparsePlusLowRank
+    trace : TraceBound, optional
+        The bound on ``tr X``.
+    diagonal : array of shape (n,)
+        The bounds on ``diag(X)``.
+    loss : float
+        The loss in the value of the bound that matters; it is proven no sharper. Zero proves the sharpest.
+    """
+    if trace is None or trace.value <= 0:
+        return smallest_eigenvalue(W)
+    enough = -loss / trace.value if loss > 0 else None
+    if not diagonal.sum() <= trace.value * (1 + FAMILY_NOISE):
+        return smallest_eigenvalue(W, None, enough)
+    D = relative_diagonal(W)
+    D *= trace.value / float(D @ diagonal)
+    t = smallest_eigenvalue(W, D, enough)
+    return t + ROUND_OFF * W.n * min(t, 0.0)  # D @ diagonal has round-off
+
+
+def least_eigenvalues(matrices: Sequence[Array], above_zero: Sequence[bool]) -> list[float]:
     """Return :func:`least_eigenvalue` of each matrix; arrays of equal shape are decomposed as one stack."""
     found = [0.0] * len(matrices)
     alike: dict[Any, list[int]] = {}
     for k, (S, above) in enumerate(zip(matrices, above_zero, strict=True)):
-        alike.setdefault((S.shape, above) if isinstance(S, np.ndarray) else k, []).append(k)
+        alike.setdefault((S.shape, above), []).append(k)
     for own in alike.values():
         if len(own) == 1:
             found[own[0]] = least_eigenvalue(matrices[own[0]], above_zero[own[0]])

@@ -72,6 +72,12 @@ class SparsePlusLowRank:
         dense: Array = self.S.toarray() + (self.U * self.w) @ self.U.T
         return dense
 
+    def scaled(self, d: Array) -> SparsePlusLowRank:
+        """Return ``diag(d)`` times the matrix times ``diag(d)``."""
+        S = self.S.tocoo()
+        terms = sp.csr_array((S.data * d[S.row] * d[S.col], (S.row, S.col)), S.shape)
+        return SparsePlusLowRank(terms, self.U * d[:, None], self.w)
+
     def norm(self) -> float:
         """Return the Frobenius norm."""
         across = (self.U.T @ self.U) * self.w

@@ -160,8 +160,11 @@ class Lagrangian:
             _, s, Vh = np.linalg.svd(at.R, full_matrices=False)
             size = np.linalg.norm(at.plane_multipliers @ Vh.T, axis=0)
             size /= np.maximum(s, tuning.plane_singular_value * s[0])
-            weight = self.surface.trace * float(size @ size) / loss
-            level = tuning.plane_eigenvalue * max(map(abs, at.curvature.ends()))
+            W = at.curvature
+            across = W @ self.surface.Q
+            across -= self.surface.Q @ (self.surface.Q.T @ across)
+            weight = self.surface.trace * max(float(size @ size), float(np.vdot(across, across))) / loss
+            level = max(map(abs, W.ends()))
             y[self.surface.planes] = -self.surface.unit_multipliers * max(weight, level)
         return y
 

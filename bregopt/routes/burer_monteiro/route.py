@@ -13,6 +13,7 @@ from bregopt.routes.burer_monteiro.staircase import Staircase, first_columns
 from bregopt.routes.burer_monteiro.surface import read_surface
 from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress
+from bregopt.threads import threads_for
 
 __all__ = ["LowRankRoute", "LowRankSettings"]
 
@@ -24,7 +25,8 @@ class LowRankSettings(base.Settings):
     Parameters
     ----------
     rank : int, optional
-        Columns of the first ``R``; more are added if needed. By default 12, and 24 for orders above 5000.
+        Columns of the first ``R``; more are added if needed. By default 12, with
+        planes such as ``e'Xe == 0`` 24, and for orders above 5000 40, or 16 where `tol` is at least 5e-3.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
     tuning : BurerMonteiroTuning
@@ -80,7 +82,7 @@ class LowRankRoute:
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and block.n > 1 else "diagonal"
         more = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
-        columns = first_columns(program, settings)
+        columns = first_columns(program, surface, settings)
         return f"R of {columns} columns at first, on the spheres of the {fixed}{more}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -88,4 +90,5 @@ class LowRankRoute:
         assert sparse is not None
         surface = read_surface(program, sparse, settings.tuning)
         assert surface is not None
-        return Staircase(program, sparse, surface, settings, start, progress).run()
+        with threads_for(1):  # thin matrices: more threads would mostly wait
+            return Staircase(program, sparse, surface, settings, start, progress).run()

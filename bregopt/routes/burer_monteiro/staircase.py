@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, Mask
-from bregopt.certify import Certificate, PrimalDualPoint, certify, lowest, objective_size
+from bregopt.certify import (
+    Certificate,
+    PrimalDualPoint,
+    certify,
+    filtered,
+    lowest,
+    objective_size,
+    relative_diagonal,
+)
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import turned
 from bregopt.program import ENDED, Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
@@ -55,7 +63,7 @@ class Staircase:
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         self._largest_penalties = self._tuning.largest_penalty * self._L.rho
-        columns = first_columns(program, settings)
+        columns = first_columns(program, surface, settings)
         R = first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
         self._at = self._L.retract(R)
@@ -78,7 +86,7 @@ class Staircase:
 
     def _multipliers(self) -> Array:
         """Return the multipliers of all rows at the current point."""
-        loss = self._tuning.final_share * self._settings.tol * self._scale
+        loss = self._tuning.plane_share * self._settings.tol * self._scale
         return self._L.multipliers(self._at, self._program.m, loss)
 
     def _run_stages(self) -> StopReason:
@@ -108,9 +116,11 @@ class Staircase:
                 return StopReason.STALLED
             self._at = self._L.retract(_truncated(self._at.R, tuning.stage_rank_tol))
             reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
+            needed = tuning.gap_share * tol / gaps[-1]
             loosest = tuning.residual_stage_tol * certificate.primal_residual
             stage_tol = max(
-                min(stage_tol, reached) * tuning.stage_tol_decrease,
+                min(stage_tol, reached)
+                * np.clip(needed, tuning.stage_tol_fastest, tuning.stage_tol_decrease),
                 min(loosest, tuning.first_stage_tol),
                 tuning.least_stage_tol,
             )
@@ -133,11 +143,11 @@ class Staircase:
     def _certified(self) -> Certificate:
         """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
-        certificate = certify(PrimalDualPoint(self._program, (LowRank(R),), np.zeros(0), y))
+        certificate = self._certificate(R, y)
         small = _nearly_zero_rows(R, self._tuning.zero_row)
         if small.any() and certificate.gap <= tol < certificate.primal_residual:
             other = self._L.retract(np.where(small[:, None], 0.0, R)).R
-            proven = certify(PrimalDualPoint(self._program, (LowRank(other),), np.zeros(0), y))
+            proven = self._certificate(other, y)
             R, certificate = (other, proven) if proven.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # Round-off of large multipliers may put an earlier bound above the solution.
@@ -148,20 +158,28 @@ class Staircase:
             self._best = error, R
         return certificate
 
+    def _certificate(self, R: Array, y: Array) -> Certificate:
+        """Return the certificate of a point; its bound is as sharp as needed."""
+        X, u, scale = (LowRank(R),), np.zeros(0), self._scale
+        point = PrimalDualPoint(self._program, X, u, y)
+        slope = self._at.gradient_norm * np.sqrt(self._L.surface.trace)
+        left = self._settings.tol * scale - abs(point.primal - self._program.offset - point.row_terms)
+        loss = self._tuning.proof_share * max(left, slope)
+        return certify(PrimalDualPoint(self._program, X, u, y, loss=loss))
+
     def _increase_rank(self) -> bool:
         """Whether the rank was increased along a direction of negative curvature."""
         L, at, tuning = self._L, self._at, self._tuning
         R = _truncated(at.R, tuning.growth_rank_tol)
         more = max(tuning.added_columns, int(tuning.column_growth * R.shape[1]))
         room = min(more, self._largest_rank - R.shape[1])
+        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.gradient_norm
+        loss = max(noise, tuning.final_share * self._settings.tol * self._scale)
         if room <= 0:
             return False
-        values, V = lowest(at.off_planes(L.surface), room, tuning.lanczos_steps)
-        loss = -L.surface.trace * float(values[0])
-        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.gradient_norm
-        if loss <= max(noise, tuning.final_share * self._settings.tol * self._scale):
+        V = self._negative_directions(room, -loss / L.surface.trace)
+        if V.shape[1] == 0:
             return False
-        V = V[:, values <= tuning.added_eigenvalue * values[0]]
         step = np.sqrt(L.surface.trace / V.shape[1])
         while step > 1e-6 * np.sqrt(L.surface.trace):
             new = L.retract(np.hstack([R, step * V]))
@@ -171,12 +189,36 @@ class Staircase:
             step /= 2
         return False
 
+    def _negative_directions(self, count: int, enough: float) -> Array:
+        """Return unit vectors of negative curvature, at most `count`; none above the eigenvalue `enough`.
 
-def first_columns(program: Program, settings: Any) -> int:
+        Eigenvalues are relative to the diagonal, as in the certificate. Lanczos's method finds most of them
+        at once. Those that it misses are in the block of a Chebyshev polynomial that grows.
+        """
+        surface, tuning = self._L.surface, self._tuning
+        W = self._at.off_planes(surface)
+        root = np.ones(W.n)
+        if len(surface.square) == W.n:
+            D = relative_diagonal(self._at.curvature)
+            root = np.sqrt(float(D @ surface.square) / surface.trace / D)
+        N = W.scaled(root)
+        values, V = lowest(N, count, tuning.lanczos_steps)
+        if values[0] > enough:
+            block = filtered(N, enough, tuning.escape_degree)
+            values, V = block.values[:count], block.vectors[:, :count]
+        if values[0] > enough:
+            return V[:, :0]
+        V = root[:, None] * V[:, values <= tuning.added_eigenvalue * values[0]]
+        return V / np.linalg.norm(V, axis=0)
+
+
+def first_columns(program: Program, surface: Surface, settings: Any) -> int:
     """Return the number of columns of the first ``R``, at most the number that can be needed."""
     (block,) = program.blocks
     tuning = settings.tuning
-    default = tuning.first_rank if block.n <= tuning.large_order else tuning.first_rank_large
+    default = tuning.first_rank_planes if len(surface.planes) else tuning.first_rank
+    if block.n > tuning.large_order:
+        default = tuning.first_rank_large if settings.tol < tuning.coarse_tol else tuning.first_rank_coarse
     columns = settings.rank or default
     return int(min(columns, largest_rank(program)))
 

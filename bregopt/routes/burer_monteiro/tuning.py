@@ -19,24 +19,40 @@ class BurerMonteiroTuning(Tuning):
         Limit on the trust-region steps where the option `max_iter` gives none.
     first_rank : int
         Columns of the first ``R``. Each column costs time in each product; with fewer columns more stages
-        end at saddle points, and each stage costs an eigenvalue proof. For maximum cuts of order 5,000, 12
-        were faster than 32.
+        end at saddle points. For maximum cuts of order 5,000, 12 to 24 take the same time.
+    first_rank_planes : int
+        The same with planes. For balanced cuts of random graphs of order 5,000, 24 take half of the time of
+        12.
     first_rank_large : int
-        The same for large orders, where the proof costs more.
+        The same for large orders. For maximum cuts of order 20,000, 40 take half of the time of 24.
+    first_rank_coarse : int
+        The same for large orders and tolerances from `coarse_tol` on: the loss of 16 columns is 5e-3 of the
+        value at order 20,000 and 100,000.
+    coarse_tol : float
+        The gap from which fewer columns do.
     large_order : int
-        Largest order at which `first_rank` applies.
+        Largest order at which the first two ranks apply.
     first_stage_tol : float
         Norm of the gradient at which the first stage ends, relative to the value over the norm of ``R``.
     stage_tol_decrease : float
-        Factor of this tolerance from stage to stage.
+        Largest factor of this tolerance from stage to stage.
+    stage_tol_fastest : float
+        Least factor. A bound early may be all that a caller waits for.
+    gap_share : float
+        Fraction of the tolerance that the next stage's gap aims for, as the gap decreases with the gradient.
     least_stage_tol : float
         Least tolerance of a stage. Round-off prevents a smaller gradient.
     residual_stage_tol : float
         Least tolerance of a stage, relative to the primal residual. Minimizers need not be sharp before the
         rows hold.
     final_share : float
-        Fraction of the tolerance that the last stages aim for, in the gradient, the rows and the multipliers
-        of planes. Below a half, so that these errors together stay within the tolerance.
+        Fraction of the tolerance that the last stages aim for, in the gradient and the rows. Below a half, so
+        that these errors together stay within the tolerance.
+    plane_share : float
+        Fraction of the tolerance that the bounded multipliers of planes may cost.
+    proof_share : float
+        Loss to which a stage's bound is proven, as a fraction of that left by the tolerance or explained by
+        the gradient. The loss of the proven bound decreases with the square of the work.
     added_columns : int
         Number of columns that may be added at a time, if `column_growth` allows fewer.
     column_growth : float
@@ -46,7 +62,9 @@ class BurerMonteiroTuning(Tuning):
         Largest eigenvalue whose eigenvector becomes a column, relative to the lowest eigenvalue; both are
         negative.
     lanczos_steps : int
-        Lanczos steps for these eigenvalues. On graphs with hubs even 120 miss local eigenvectors.
+        Lanczos steps for these eigenvalues.
+    escape_degree : int
+        Largest degree of the polynomial that looks for eigenvectors that Lanczos's method misses.
     saddle_loss : float
         Loss in the bound that shows a saddle point, relative to the loss that the gradient explains.
     growth_rank_tol : float
@@ -116,17 +134,25 @@ class BurerMonteiroTuning(Tuning):
     # staircase.py
     default_max_iter: int = 3_000
     first_rank: int = 12
-    first_rank_large: int = 24
+    first_rank_planes: int = 24
+    first_rank_large: int = 40
+    first_rank_coarse: int = 16
+    coarse_tol: float = 5e-3
     large_order: int = 5_000
-    first_stage_tol: float = 1e-3
+    first_stage_tol: float = 1e-2
     stage_tol_decrease: float = 0.1
+    stage_tol_fastest: float = 0.03
+    gap_share: float = 0.5
     least_stage_tol: float = 1e-13
     residual_stage_tol: float = 1e-2
     final_share: float = 0.3
+    plane_share: float = 0.1
+    proof_share: float = 0.9
     added_columns: int = 4
     column_growth: float = 0.5
     added_eigenvalue: float = 0.1
     lanczos_steps: int = 120
+    escape_degree: int = 2_000
     saddle_loss: float = 3.0
     growth_rank_tol: float = 1e-5
     stage_rank_tol: float = 1e-4

@@ -1,0 +1,188 @@
+"""A lower bound on the eigenvalues of a large matrix, by a Chebyshev polynomial of it on random vectors.
+
+Let ``N`` be symmetric, ``b > 0``, and ``x = 2 lambda / b - 1`` for an eigenvalue ``lambda`` with the unit
+eigenvector ``v``. The polynomial ``T_k`` is at most one in absolute value on ``[-1, 1]``. Below zero it is
+``cosh(k theta)`` in absolute value, ``lambda = -b (cosh(theta) - 1) / 2``. So the block
+``T_k(2 N / b - I) G`` would be long if there were such an eigenvalue, unless ``v`` is nearly orthogonal to
+every column of the Gaussian matrix ``G``:
+
+    |v'g| cosh(k theta) <= |T_k g|,   and   max over the columns |v'g| >= t   but for a given probability.
+
+The argument is that of Kuczynski and Wozniakowski (1992), with several vectors. The computed block also has
+round-off: column ``j`` of the recurrence has an error of at most ``noise |x_j|``. An error grows like
+``U_{k-1-j}``, the polynomial of second kind, so that
+
+    t cosh(k theta) <= |x_k| + noise / sinh(theta) * sum_j |x_j| sinh((k - j) theta).
+
+The smallest ``theta`` for which this fails to exclude the eigenvalue gives the bound. Eigenvalues above
+``b`` are allowed: they lengthen the block and so weaken the bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import EPS, Array
+from bregopt.certify.complement import Complement
+from bregopt.certify.constants import (
+    BOUND_DISTANCE,
+    DEGREE_GROWTH,
+    FAILURE,
+    FIRST_DEGREE,
+    HOPELESS,
+    LARGEST_DEGREE,
+    LARGEST_ENTRY,
+    LEAST_TOP,
+    NOISE_SHARE,
+    ROUND_OFF,
+    TOP_MARGIN,
+    VECTORS,
+)
+from bregopt.certify.lanczos import highest
+from bregopt.clock import CutShort, checkpoint
+from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+
+__all__ = ["Filtered", "degree_for", "digest", "filtered"]
+
+# P(|v'g| <= t) <= t sqrt(2 / pi) for one Gaussian vector.
+_LEAST_PRODUCT = float(np.sqrt(np.pi / 2)) * FAILURE ** (1 / VECTORS)
+
+
+class Filtered(NamedTuple):
+    """The result of a Chebyshev polynomial on a random block.
+
+    Parameters
+    ----------
+    bound : float
+        A lower bound on the smallest eigenvalue, at most zero.
+    values : array of shape (VECTORS,)
+        Ritz values on the block, ascending: estimates from above.
+    vectors : array of shape (n, VECTORS)
+        The Ritz vectors, of unit length.
+    """
+
+    bound: float
+    values: Array
+    vectors: Array
+
+
+def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_DEGREE) -> Filtered:
+    """Return a lower bound on the eigenvalues of `W`; it may fail, with a probability of at most ``FAILURE``.
+
+    Parameters
+    ----------
+    W : SparsePlusLowRank
+    enough : float
+        The degree grows until the bound reaches this number, or is near the estimate of an
+        eigenvalue that does not leave room for it.
+    degrees : int
+        Largest degree.
+    """
+    complement = Complement(W)
+    found: Filtered | None = None
+    b = complement.norm
+    with contextlib.suppress(CutShort):
+        b = max(TOP_MARGIN * highest(complement.light), LEAST_TOP * b)
+    try:
+        for angle, X in _growth(complement, b, degrees, digest(W)):
+            below = -(np.cosh(angle) - 1) * b / 2 * (1 + ROUND_OFF) - ROUND_OFF * complement.norm
+            below = complement.whole(below)
+            if found is not None:
+                below = max(below, found.bound)
+            found = Filtered(below, *_ritz(complement.light, X))
+            least = float(found.values[0])
+            near = below >= (1 + BOUND_DISTANCE) * least
+            if below >= enough or (near and least < HOPELESS * enough):
+                break
+    except CutShort:
+        if found is None:
+            raise
+    assert found is not None
+    return found
+
+
+def degree_for(complement: Complement, enough: float) -> float:
+    """Return about the degree that proves `enough` if the matrix is psd."""
+    if enough >= 0:
+        return np.inf
+    ratio = 2 * np.sqrt(complement.light.n) / _LEAST_PRODUCT
+    return float(np.log(ratio) / np.arccosh(1 - 2 * enough / complement.norm))
+
+
+def digest(W: SparsePlusLowRank) -> bytes:
+    """Return a hash of the matrix."""
+    found = hashlib.blake2b()
+    for part in (W.S.indptr, W.S.indices, W.S.data, W.U, W.w):
+        found.update(np.ascontiguousarray(part).data)
+    return found.digest()
+
+
+def _growth(at: Complement, b: float, degrees: int, seed: bytes) -> Iterator[tuple[float, Array]]:
+    """Yield, for growing degrees, the angle ``theta`` of the bound, and the block.
+
+    The random vectors depend on the matrix: a matrix that was made from the vectors of an earlier proof, by
+    escape directions, meets new ones.
+    """
+    W = at.light
+    M = sp.csr_array(W.S * (4 / b) - 2 * sp.eye_array(W.n))
+    scaled = replace(W, S=M, w=W.w * (4 / b))
+    terms = int(np.diff(M.indptr).max()) + len(W.w) + 8 + 4 * W.n * at.Q.shape[1]
+    noise = EPS * terms * (4 * at.norm / b + 3)
+    before = np.random.default_rng(list(seed)).normal(size=(W.n, VECTORS))
+    before = at.project(before)
+    now = at.project(scaled @ before) / 2
+    lengths = np.zeros(degrees + 1)  # logarithms of the longest column
+    lengths[0], lengths[1] = _longest(before), _longest(now)
+    logarithm, check = 0.0, FIRST_DEGREE
+    for degree in range(2, degrees + 1):
+        try:
+            checkpoint()
+        except CutShort:
+            yield _angle(lengths[:degree], noise), now
+            raise
+        new = at.project(scaled @ now)
+        new -= before
+        before, now = now, new
+        length = _longest(now)
+        lengths[degree] = length + logarithm
+        if length > LARGEST_ENTRY:
+            size = np.exp(length)
+            before, now, logarithm = before / size, now / size, logarithm + length
+        if degree == min(check, degrees):
+            yield _angle(lengths[: degree + 1], noise), now
+            check = int(DEGREE_GROWTH * check) + 1
+
+
+def _longest(X: Array) -> float:
+    """Return the logarithm of the length of the longest column."""
+    return float(np.log(np.einsum("nk,nk->k", X, X).max() + EPS)) / 2
+
+
+def _angle(lengths: Array, noise: float) -> float:
+    """Return an angle that excludes all larger ones, from the logarithms of the blocks' lengths."""
+    k = len(lengths) - 1
+    product = np.log((1 - NOISE_SHARE) * _LEAST_PRODUCT)
+    angle = max((lengths[k] - product + np.log(2)) / k, 1 / k)  # arccosh(r) <= log(2 r)
+    longer = np.maximum(lengths[:-1], np.concatenate([lengths[:1], lengths[:-2]]))
+    with np.errstate(over="ignore"):
+        # sinh((k - j) theta) <= exp(-j theta) cosh(k theta)
+        while (
+            noise / np.sinh(angle) * np.exp(longer - angle * np.arange(k)).sum()
+            > NOISE_SHARE * _LEAST_PRODUCT
+        ):
+            angle *= 1.1
+    return float(angle)
+
+
+def _ritz(W: SparsePlusLowRank, X: Array) -> tuple[Array, Array]:
+    """Return the Ritz values and vectors on the range of a block."""
+    V = np.linalg.qr(X)[0]
+    values, S = np.linalg.eigh(V.T @ (W @ V))
+    return values, V @ S
