@@ -94,10 +94,9 @@ def distance_of(entries: Entries, r: Array, price: float, d: float) -> float:
         excess = float(own @ moved[active]) - slope * d - price
         low, high = (d, high) if excess > 0 else (low, d)
         new = d + excess / slope if slope else low
-        new = new if low <= new <= high else (low + high) / 2
         if abs(new - d) <= 1e-15 * high:
             return new
-        d = new
+        d = new if low < new < high else (low + high) / 2
     return d
 
 

@@ -150,32 +150,41 @@ def _entries(request: Request) -> Entries:
     )
 
 
-def _multipliers(entries: Entries, state: Splitting, request: Request) -> Array:
-    """Return the multipliers of the rows for the best multiple of ``S``, the multiplier of ``Y psd``.
+def _shares(entries: Entries, state: Splitting, on_diagonal: float) -> tuple[float, Array, Array]:
+    """Return the best multiple of ``S``, and with it the multipliers of the bounds and of the distances.
 
-    The bound is linear in the multiple as long as the multipliers of the distance add up to at most one.
+    The proven bound is linear in the multiple as long as the multipliers of the distances, weighted by ``k``,
+    add up to at most one. If they add up to less, the entry whose own bounds force the least distance, or the
+    diagonal, has the rest.
     """
-    n, k, S = request.n, entries.k, state.S
+    n, k, S = len(state.S), entries.k, state.S
     y = -(S[entries.i, entries.j] + S[entries.j, entries.i])
     lower, upper = entries.ends(state.d)
     of_bounds = np.where(y > 0, lower == entries.lo, upper == entries.hi) | (k == 0)
     end = np.where(of_bounds, np.where(y > 0, entries.lo, entries.hi), entries.a)
     y[~np.isfinite(end)] = 0.0  # nothing holds an unknown entry
-    used = np.abs(np.where(of_bounds, 0.0, y)) @ k
+    used = float(np.abs(np.where(of_bounds, 0.0, y)) @ k)
     gain = float(y @ np.where(y == 0, 0.0, end)) - float(S.diagonal() @ entries.diagonal)
     noise = _NOISE * EPS * n * float(np.linalg.norm(state.Y))
     size = (1 - 4 * EPS) / used if used and gain - noise > entries.least * used else 0.0
     of_bound, of_distance = size * np.where(of_bounds, y, 0.0), size * np.where(of_bounds, 0.0, y)
     forced = np.maximum(entries.lo - entries.a, entries.a - entries.hi)
     at = int(np.argmax(np.where(k > 0, forced / np.maximum(k, TINY), -np.inf)))
-    if forced[at] > _least(request) * k[at]:  # a bound forces the least distance
+    if forced[at] > on_diagonal * k[at]:
         rest = (1 - size * used) / k[at] * (1.0 if entries.a[at] > entries.hi[at] else -1.0)
         of_bound[at] -= rest
         of_distance[at] += rest
-    own, distances = np.zeros((n, n)), np.zeros((n, n))
-    own[entries.i, entries.j], distances[entries.i, entries.j] = of_bound, of_distance
+    return size, of_bound, of_distance
+
+
+def _multipliers(entries: Entries, state: Splitting, request: Request) -> Array:
+    """Return the multipliers of the rows, in their order."""
+    n = request.n
+    size, *shares = _shares(entries, state, _least(request))
+    own, distances = np.zeros((2, n, n))
+    own[entries.i, entries.j], distances[entries.i, entries.j] = shares
     unit = np.ones(n) if request.scale is None else request.scale
-    rows = [-size * S.diagonal() / unit**2]
+    rows = [-size * state.S.diagonal() / unit**2]
     for pairs in (request.fixed, request.bounded):
         i, j = np.minimum(pairs.i, pairs.j), np.maximum(pairs.i, pairs.j)
         rows.append(own[i, j] / (unit[i] * unit[j]))
