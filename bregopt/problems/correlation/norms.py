@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregopt.errors import UnsupportedProblemError
+from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
 from bregopt.problems.correlation.explain import explained
+from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.rows import correlation_rows
+from bregopt.problems.correlation.solve import solve_request
 from bregopt.problems.correlation.spectral import of_smallest_eigenvalue
+from bregopt.problems.objective import divergence_class
+from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.solution import Solution
+from bregopt.routes.base import Settings
+from bregopt.routes.driver import warn_unproven
+from bregopt.routes.solution import Solution, Status
 
 __all__ = ["solve_norm"]
+
+_SMALL = 40  # largest order at which `path`, in less than a second, replaces a splitting that is slow
+_TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems of tests/test_largest_entry.py's kind
 
 
 def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
@@ -35,13 +45,64 @@ def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
         found = of_smallest_eigenvalue(request, options)
         if found is not None:
             return _shifted(found, request)
-    n = request.n
-    Y, d = PSD(n, name="X"), Variable(nonneg=True, name="distance")
-    declare = _spectral if request.divergence == "spectral" else _largest_entry
-    rows = [*correlation_rows(Y, replace(request, s=np.ones(n))), *declare(Y, d, request)]
+    if request.divergence == "largest_entry" and _splits(request, options):
+        return _of_splitting(request, options)
+    return _shifted(_problem(request).solve(**options), request)
+
+
+def _problem(request: Request) -> Problem:
+    """Return the semidefinite program."""
+    Y, d = PSD(request.n, name="X"), Variable(nonneg=True, name="distance")
+    declare = _spectral if request.divergence == "spectral" else entry_rows
+    rows = [*correlation_rows(Y, replace(request, s=np.ones(request.n))), *declare(Y, d, request)]
     if request.condition is not None:
         rows += _condition(Y, request)
-    return _shifted(Problem(Minimize(d), rows).solve(**options), request)
+    return Problem(Minimize(d), rows)
+
+
+def _splits(request: Request, options: dict[str, Any]) -> bool:
+    """Whether the splitting takes the problem and its options, rather than `path`."""
+    plain = options.get("solver", "auto") == "auto" and request.condition is None
+    known = {*Settings.__dataclass_fields__, "solver", "warm_start"}
+    return plain and options.keys() <= known and bool(measured(request)[1].any())
+
+
+def _of_splitting(request: Request, options: dict[str, Any]) -> Solution:
+    """Return the answer of the splitting.
+
+    If entries are fixed or have bounds it starts from the nearest matrix in the Frobenius norm, which exists
+    or is proven not to exist. The splitting itself finds no such proof.
+    """
+    first = np.array(request.A)
+    np.fill_diagonal(first, 1.0)
+    if len(request.fixed.i) or len(request.bounded.i):
+        nearest = _in_frobenius(request, options)
+        if nearest.status == Status.INFEASIBLE:
+            return nearest
+        first = first if nearest.X is None else nearest.X
+    first = first - request.t * np.eye(request.n)
+    problem, own = _problem(request), {**options, "solver": splitting_route(request, first)}
+    if request.n > _SMALL or options.get("max_iter") is not None:
+        return _shifted(problem.solve(**own), request)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = problem.solve(**{**own, "max_iter": _TRIAL})
+    if found._stop is StopReason.MAX_ITER:
+        found = problem.solve(**options)
+    elif found.status != Status.OPTIMAL:
+        warn_unproven(found, options.get("tol", Settings.tol))
+    return _shifted(found, request)
+
+
+def _in_frobenius(request: Request, options: dict[str, Any]) -> Solution:
+    """Return the nearest matrix in the Frobenius norm without weights, or the proof that there is none."""
+    kind, s = divergence_class("frobenius"), np.ones(request.n)
+    plain = replace(request, divergence="frobenius", kind=kind, s=s, H=None, unknown=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not converge
+        return solve_request(
+            plain, {name: options[name] for name in ("time_limit", "tol") if name in options}
+        )
 
 
 def _shifted(solution: Solution, request: Request) -> Solution:
@@ -64,21 +125,6 @@ def _check(request: Request) -> None:
             f"the spectral norm is of all entries at once and takes no {found}; use weights of rows, or "
             "divergence='largest_entry'"
         )
-
-
-def _largest_entry(Y: PSD, d: Variable, request: Request) -> list[Any]:
-    """Return ``H_ij |X_ij - A_ij| <= d`` for the entries that can move."""
-    A = np.asarray(request.A)
-    H = np.outer(request.s, request.s) if request.H is None else request.H
-    free = np.triu(H > 0, 1)
-    free[request.fixed.i, request.fixed.j] = False
-    i, j = np.nonzero(free)
-    on_diagonal = float(np.abs(H.diagonal() * (1 - A.diagonal())).max())
-    if len(i) == 0:
-        return [d == on_diagonal]
-    rows: list[Any] = [d >= on_diagonal] if on_diagonal else []
-    slack = (1 / H[i, j]) * d
-    return [*rows, (Y[i, j] - slack <= A[i, j]).named("above"), (Y[i, j] + slack >= A[i, j]).named("below")]
 
 
 def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
