@@ -448,6 +448,8 @@ class TestGroups:
         A[1, 2] = A[2, 1] = 0.4
         with pytest.raises(ValueError, match="groups 'a' and 'b' ask for"):
             bo.nearest_correlation(A, groups=self.at, fixed=[[0, 2], [1, 2]])
+        with pytest.raises(ValueError, match=r"at most -0\.6 within the group 'b'.* least -0\.5"):
+            bo.nearest_correlation(A, groups=self.at, upper={("b", "b"): -0.6})
 
     def test_von_neumann_of_one_group_is_a_scalar_problem(self, rng):
         A = definite(5, rng)
