@@ -702,6 +702,12 @@ def test_nothing_is_known(divergence):
     assert is_correlation(sol.X)
 
 
+@pytest.mark.parametrize("divergence", ["frobenius", "largest_entry"])
+def test_weights_that_are_all_zero_are_refused_by_name(divergence):
+    with pytest.raises(ValueError, match=r"^weights are all 0"):
+        bo.nearest_correlation(np.eye(3), divergence, weights=np.zeros((3, 3)))
+
+
 HOSTILE = (np.nan, np.inf, -1.0, "x", object(), [], {}, {"a": 1}, [1, 2], np.ones((2, 2)), 1j, b"", lambda: 0)
 
 
