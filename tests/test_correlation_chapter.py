@@ -448,6 +448,8 @@ class TestGroups:
         A[1, 2] = A[2, 1] = 0.4
         with pytest.raises(ValueError, match="groups 'a' and 'b' ask for"):
             bo.nearest_correlation(A, groups=self.at, fixed=[[0, 2], [1, 2]])
+        with pytest.raises(ValueError, match=r"at most -0\.6 within the group 'b'.* least -0\.5"):
+            bo.nearest_correlation(A, groups=self.at, upper={("b", "b"): -0.6})
 
     def test_von_neumann_of_one_group_is_a_scalar_problem(self, rng):
         A = definite(5, rng)
@@ -698,6 +700,12 @@ def test_nothing_is_known(divergence):
     sol = bo.nearest_correlation(np.full((3, 3), np.nan), divergence, missing="unknown")
     assert sol.status == "optimal"
     assert is_correlation(sol.X)
+
+
+@pytest.mark.parametrize("divergence", ["frobenius", "largest_entry"])
+def test_weights_that_are_all_zero_are_refused_by_name(divergence):
+    with pytest.raises(ValueError, match=r"^weights are all 0"):
+        bo.nearest_correlation(np.eye(3), divergence, weights=np.zeros((3, 3)))
 
 
 HOSTILE = (np.nan, np.inf, -1.0, "x", object(), [], {}, {"a": 1}, [1, 2], np.ones((2, 2)), 1j, b"", lambda: 0)

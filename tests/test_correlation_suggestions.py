@@ -147,6 +147,25 @@ def test_where_no_suggestion_is_known_it_is_refused(arguments, text):
         bo.nearest_correlation(np.eye(3), suggest=True, **arguments)
 
 
+IMPOSSIBLE = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("arguments", [{"groups": [0, 1, 2]}, {"max_condition": 5.0}])
+def test_the_reason_promises_no_suggestion_where_none_is_known(arguments):
+    reason = bo.nearest_correlation(IMPOSSIBLE, fixed=np.ones((3, 3), bool), **arguments).stop_reason
+    assert "fixed keeps all entries of 0, 1, 2" in reason
+    assert "suggest" not in reason
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("repair", [bo.nearest_correlation, bo.nearest_covariance])
+def test_a_fixed_block_is_named_where_the_solver_only_gets_stuck(repair):
+    sol = repair(IMPOSSIBLE, fixed=np.ones((3, 3), bool), weights=np.ones((3, 3)))
+    assert sol.status != "optimal"
+    assert "fixed keeps all entries of 0, 1, 2" in sol.stop_reason
+
+
 def test_bounds_that_cross_are_named_by_labels():
     pd = pytest.importorskip("pandas")
     A = pd.DataFrame(np.eye(2), ["oil", "gold"], ["oil", "gold"])

@@ -66,6 +66,16 @@ def test_closed_forms_of_one_row():
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_zero_vector_only_adds_what_it_pays(name):
+    Z, bound, sense = data(m=40)
+    without = bo.RowChunks(Z, bound, sense, 0.02, penalty="hinge").solve(np.eye(4), name)
+    Z, bound, sense = np.vstack([Z, np.zeros(4)]), np.append(bound, 3.0), np.append(sense, 1)
+    sol = bo.RowChunks(Z, bound, sense, 0.02, penalty="hinge").solve(np.eye(4), name)
+    assert sol.status == without.status == "optimal"
+    assert abs(sol.value - without.value - 0.06) <= sol.error + without.error
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
 def test_chunks_and_executors(name):
     Z, bound, sense = data()
     answers = []

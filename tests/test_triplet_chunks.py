@@ -77,6 +77,16 @@ def test_equal_weights_have_a_closed_form():
     assert np.isclose(sol.value, top, rtol=1e-6)
 
 
+def test_multipliers_at_their_bound_may_miss_the_sum_one_by_round_off():
+    """At ``C = 1 / 7`` all are ``C``, and their sum is below one in floating point. Here the optimum is 0."""
+    points = np.array([[2.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    triplets = np.array([[1, 0, 2], [1, 2, 0], [0, 2, 1], [2, 0, 1], [0, 1, 2], [0, 2, 1], [2, 1, 0]])
+    assert np.full(7, 1 / 7).sum() < 1
+    sol = bo.TripletChunks(triplets, points).solve(1 / 7)
+    assert sol.status == "optimal"
+    assert abs(sol.value) < 1e-9
+
+
 def test_separable_triplets_have_a_hard_margin():
     """With ``C >= 1`` the margin is hard: rho is the least margin."""
     rng = np.random.default_rng(0)

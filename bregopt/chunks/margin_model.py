@@ -93,8 +93,8 @@ class Model:
         Made to sum to one, they bound it by the largest eigenvalue of ``sum_k y_k A_k``.
         """
         y, total = multipliers, self.mass + float(multipliers.sum())
-        if total < 1:
-            slack = self.weight - y
+        slack = self.weight - y
+        if total < 1 and slack.any():  # without slack round-off alone separates the sum from one
             y = y + slack * min(1.0, (1 - total) / float(slack.sum()))
             total = self.mass + float(y.sum())
         return float(np.linalg.eigvalsh(self.cost + self.rows.adjoint(y))[-1]) / total

@@ -122,13 +122,14 @@ def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, 
     R = Z @ root
     a = np.einsum("ij,ij->i", R, R)
     block.check(np.isfinite(a), a, "the value", "finite vectors")
-    lower = np.isfinite(bounds.lo)
-    _refuse_zero_vectors(block, hard & lower & ~Z.any(axis=1), bounds.lo)
+    lower, zero_vector = np.isfinite(bounds.lo), ~Z.any(axis=1)
+    _refuse_zero_vectors(block, hard & lower & zero_vector, bounds.lo)
     bound = np.where(lower, bounds.lo, bounds.hi)
     sense = np.where(lower, 1.0, -1.0)
     above = sense * (1 - a / bound)
     violation = np.where(hard, above, -np.abs(above) if hinge else -np.inf)
-    k = np.flatnonzero((violation > least) | (hinge & ~hard))
+    # A hinge of a zero vector is the same at all matrices: it stays in the sums.
+    k = np.flatnonzero((violation > least) | (hinge & ~hard & ~zero_vector))
     if len(k) > most:
         k = k[np.argpartition(-violation[k], most)[:most]]
     scaled = (Z[k] @ T) / np.sqrt(bound[k])[:, None]
@@ -141,7 +142,7 @@ def _refuse_zero_vectors(block: Chunk, zero: Any, lo: Array) -> None:
         k = int(np.argmax(zero))
         raise InfeasibleRowError(
             f"row {block.numbers[k]} is hard and asks for at least {lo[k]:g}, but its vector is zero, so no "
-            "matrix meets it: drop the row, or give it a finite gamma",
+            "matrix meets it: drop the row, or give it a finite gamma and penalty='hinge'",
             block.numbers[k],
         )
 

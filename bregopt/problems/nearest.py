@@ -21,7 +21,7 @@ from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
-from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, suggestion
+from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, obstacle, suggestion
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
@@ -225,7 +225,9 @@ def nearest_correlation(
         solution = labeled(_solver(request)(request, options), request.labels)
         unmet = suggest and solution.status != Status.OPTIMAL
         suggested = suggestion(request, given, nearest_correlation) if unmet else None
-        return reportable(_with_hint(solution, suggested), Asked.of(request), suggested)
+        if suggested is not None or not (suggest or obstacle(request)):
+            solution = _with_hint(solution, suggested)
+        return reportable(solution, Asked.of(request), suggested)
 
 
 def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:

@@ -80,6 +80,8 @@ def row_and_entry_weights(
         return np.sqrt(weights), None
     if (weights < 0).any():
         raise ValueError(f"weights has the value {weights.min():g}; expected numbers from 0 for entries")
+    if not weights.any():
+        raise ValueError("weights are all 0, so that no entry counts; expected one above 0")
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 

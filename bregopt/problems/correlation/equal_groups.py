@@ -23,6 +23,7 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
+from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.groups import Groups
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import with_completion, with_diagonal
@@ -59,7 +60,7 @@ def solve_groups(request: Request, options: dict[str, Any]) -> Solution:
     _check(request)
     request = with_completion(request)
     solve = _squares if request.kind is not None and request.kind.quadratic else _invariant
-    solution = solve(request, groups, _blocks(request, groups), options)
+    solution = explained(solve(request, groups, _blocks(request, groups), options), request)
     if solution.X is None:
         return solution
     R = _correlations(solution.X, request, groups)
@@ -98,6 +99,14 @@ def _blocks(request: Request, groups: Groups) -> _Blocks:
         raise ValueError(
             f"fixed entries and bounds of the groups {groups.names[g]!r} and {groups.names[h]!r} ask for a "
             f"correlation from {lo[g, h]:g} to {hi[g, h]:g}; expected one that all of them allow"
+        )
+    least = -(1 - request.floor) / np.maximum(groups.sizes - 1, 1)  # of a psd matrix, within a group
+    low = np.flatnonzero(hi.diagonal() < least - _DISTANCE)
+    if len(low):
+        g = int(low[0])
+        raise ValueError(
+            f"fixed entries and upper ask for a correlation of at most {hi[g, g]:g} within the group "
+            f"{groups.names[g]!r}; equal correlations of {groups.sizes[g]} rows are at least {least[g]:g}"
         )
     g, h = np.nonzero(np.isfinite(lo) | np.isfinite(hi))
     return _Blocks(g, h, np.minimum(lo, hi)[g, h], hi[g, h])

@@ -17,12 +17,16 @@ __all__ = ["explained", "impossible_triple"]
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
 _LARGEST_BLOCKS = 5_000  # number of indices with fixed entries among which a block is searched for
 _LARGEST_TRIPLES = 500  # the same for three entries, whose number is its cube
+_WITHOUT_ANSWER = ("infeasible", "infeasible_inaccurate", "user_limit")
 _SHOWN = 6  # number of indices of a block in messages
 
 
 def explained(solution: Solution, request: Request) -> Solution:
-    """Return an answer; if it is infeasible its reason names a fixed block or three entries that prove it."""
-    if solution.status not in ("infeasible", "infeasible_inaccurate"):
+    """Return an answer; its reason names a fixed block or three entries that prove that no X exists.
+
+    They are looked for where the problem is infeasible, or where a solver ends without finding out.
+    """
+    if solution.status not in _WITHOUT_ANSWER:
         return solution
     reason = _block_reason(request) or _triple_reason(request)
     if reason is None:

@@ -44,9 +44,9 @@ def solve_request(request: Request, options: dict[str, Any]) -> Solution:
     s, t = request.s, request.shift
     problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
     with clock.reserving(_seconds_to_scale(request)):
-        solution = problem.solve(**options)
+        solution = explained(problem.solve(**options), request)
     if solution.status in INFEASIBLE:
-        return explained(solution, request)
+        return solution
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
     solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)

@@ -22,7 +22,7 @@ from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 from bregopt.tables import html_table, table_lines
 
-__all__ = ["Suggestion", "check_suggestible", "suggestion"]
+__all__ = ["Suggestion", "check_suggestible", "obstacle", "suggestion"]
 
 # Distance from the floor of the eigenvalues of a matrix that meets the suggested request, relative to
 # 1 - floor. With an interior the request is solved as fast as others.
@@ -86,19 +86,24 @@ class Suggestion:
         ]
 
 
-def check_suggestible(request: Request) -> None:
-    """Refuse ``suggest=True`` beside arguments for which no suggestion is known."""
+def obstacle(request: Request) -> str | None:
+    """Return the name of an argument beside which no suggestion is known; None without any."""
     found = {
         "groups": request.groups is not None,
         "max_condition": request.condition is not None,
         "a LowRank A": isinstance(request.A, LowRank),
     }
-    for name, given in found.items():
-        if given:
-            raise UnsupportedProblemError(
-                f"suggest=True does not go with {name}: suggestions change single fixed entries and bounds; "
-                f"leave out suggest or {name}"
-            )
+    return next((name for name, given in found.items() if given), None)
+
+
+def check_suggestible(request: Request) -> None:
+    """Refuse ``suggest=True`` beside arguments for which no suggestion is known."""
+    name = obstacle(request)
+    if name is not None:
+        raise UnsupportedProblemError(
+            f"suggest=True does not go with {name}: suggestions change single fixed entries and bounds; "
+            f"leave out suggest or {name}"
+        )
 
 
 def suggestion(request: Request, given: Mapping[str, Any], solve: Callable[..., Any]) -> Suggestion | None:
