@@ -219,7 +219,10 @@ def _found(
             equal = Search(replace(signs, least=graph.n // 2, most=(graph.n + 1) // 2), rng, proven, progress)
             equal.run()
             search.add(refined(signs, equal.best))
-        search.run()
+        # The relaxation of a small graph takes less time than a search, which begins with its roundings then.
+        last = bool(bound) and proof.small
+        if not last:
+            search.run()
     answer = unrelaxed(proof.bound)
     if bound:
 
@@ -234,6 +237,8 @@ def _found(
             else:
                 answer = relaxed(problem, proof, before, options)
         cut_of(answer)
+        if last:
+            search.run(cycles=False)
     side = search.best
     cut = graph.cut(side)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}

@@ -16,7 +16,7 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["Proof", "relaxed", "unrelaxed"]
 
 _ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
-_SMALL = 200  # vertices of graphs whose relaxations take so little time that they never end early
+_SMALL = 200  # vertices of a small graph
 _TOL, _NEAR = 1e-3, 1e-2  # of other relaxations that are "optimal", and "optimal_inaccurate"
 _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
 
@@ -51,6 +51,11 @@ class Proof:
         bound = float(np.maximum(weights, 0.0).sum()) / 2 if largest else 0.0
         return Proof(bound, largest, bool((weights == np.round(weights)).all()), graph.n)
 
+    @property
+    def small(self) -> bool:
+        """Whether relaxations of the graph take so little time that they never end early."""
+        return self.n <= _SMALL
+
     def add(self, bound: float) -> None:
         """Keep a proven bound if it is the best."""
         if not np.isnan(bound):
@@ -82,7 +87,7 @@ def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any])
         if asked is not None and asked(step):
             return True
         proof.add(step.bound)
-        if proof.n <= _SMALL:
+        if proof.small:
             return False
         if proof.proves(cut):
             why = _PROVEN

@@ -12,7 +12,7 @@ __all__ = ["refined"]
 
 # A round stops after so many moves without a better partition, or this share of the vertices. Ten times as
 # many find no better cuts of the graphs in benchmarks/large_cuts.py.
-_PATIENCE, _PATIENCE_SHARE = 100, 0.02
+_PATIENCE_SMALL, _PATIENCE, _PATIENCE_SHARE = 20, 100, 0.02
 _MOVES = 256  # between looks at the clock
 
 
@@ -52,7 +52,8 @@ class _Round:
 
     def moves(self) -> list[int]:
         """Return the moves up to the best partition; none if no partition is better than the first."""
-        patience = max(_PATIENCE, int(_PATIENCE_SHARE * self._graph.n))
+        n = self._graph.n
+        patience = max(min(_PATIENCE, _PATIENCE_SMALL + n // 4), int(_PATIENCE_SHARE * n))
         moves: list[int] = []
         kept, total, best = 0, 0.0, self._graph.round_off
         least = self._graph.excess(self._first)

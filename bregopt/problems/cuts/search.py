@@ -24,7 +24,7 @@ __all__ = ["Search"]
 _CYCLES = 4  # multilevel cycles at first
 _EDGES = 600_000  # edge ends in all rounds: about two seconds
 _MOST_ROUNDS = 30
-_PATIENCE, _PATIENCE_SHARE = 12, 0.05  # rounds without a better partition, and relative to the vertices
+_PATIENCE, _PATIENCE_SHARE = 12, 0.02  # rounds without a better partition, and relative to the vertices
 _RANK = 3  # length of the vectors of relaxed partitions; 2 and 6 end at smaller values
 _AFRESH = 4  # one round in so many begins at random
 _STEPS_AFRESH, _STEPS = 200, 60
@@ -81,10 +81,16 @@ class Search:
             k = max(no_better, key=overlaps.__getitem__)
             self._sides[k], self._values[k] = side, value
 
-    def run(self) -> None:
-        """Search until the work is done, the best partition is proven, or time is up."""
+    def run(self, cycles: bool = True) -> None:
+        """Search until the work is done, the best partition is proven, or time is up.
+
+        Parameters
+        ----------
+        cycles : bool
+            Whether multilevel cycles come first; a pool of good partitions needs none.
+        """
         rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
-        self._each("cycles", range(min(_CYCLES, rounds)), lambda k: self.add(self._cycle()))
+        self._each("cycles", range(min(_CYCLES, rounds) * cycles), lambda k: self.add(self._cycle()))
         self._by_cycles = max(self._values)
         patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n)
         self._each("rounds", range(rounds), self._round, patience)
