@@ -51,7 +51,8 @@ def test_a_dense_kernel_keeps_its_labels():
     other = bo.learn_kernel(K0, pairs, [], upper=5.0, gamma=0.1, tol=1e-8)
     agree(sol, other)
     assert list(sol.X.columns) == names
-    assert np.allclose(sol.X, other.X, atol=1e-3 * np.abs(other.X).max())
+    found, expected = np.asarray(sol.X), np.asarray(other.X)
+    assert np.allclose(found, expected, atol=1e-3 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("prior", ["identity", "covariance"])

@@ -50,6 +50,10 @@ def layout(adjacency: Any) -> Array:
 
 def _component(links: Any) -> Array:
     """Return positions of the vertices of a connected graph."""
+    # Older versions of SciPy search paths with 32-bit indices only.
+    links = sp.csr_array(
+        (links.data, links.indices.astype(np.int32), links.indptr.astype(np.int32)), links.shape
+    )
     n = links.shape[0]
     if n == 1:
         return np.zeros((1, 2))
