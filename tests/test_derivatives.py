@@ -241,7 +241,7 @@ def test_nearest_correlation_in_its_matrix(arguments, rng):
 
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
 @pytest.mark.parametrize(
-    "arguments", [{"min_eigenvalue": 0.3}, {"max_condition": 4.0}, {"lower": 0.1}], ids=str
+    "arguments", [{"min_eigenvalue": 0.3}, {"max_condition": 1.3}, {"lower": 0.1}], ids=str
 )
 def test_nearest_correlation_in_other_divergences(divergence, arguments, rng):
     A, G, dA = definite(rng), symmetric(rng), symmetric(rng)
