@@ -239,9 +239,23 @@ def test_nearest_correlation_in_its_matrix(arguments, rng):
     assert np.vdot(G, solution.jvp(dA)) == pytest.approx(np.vdot(solution.vjp(G), dA), abs=1e-9)
 
 
+@pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
+def test_a_condition_that_does_not_act_changes_no_derivative(divergence):
+    """The level of the eigenvalues is any of an interval then, and no eigenvalue is near a bend."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        A, G = definite(rng), symmetric(rng)
+        plain, bounded = (bo.nearest_correlation(A, divergence, max_condition=k) for k in (None, 4.0))
+        assert np.linalg.cond(bounded.X) < 4
+        assert bounded.differentiability().margin > 1e-2
+        np.testing.assert_allclose(bounded.vjp(G), plain.vjp(G), atol=1e-6 * np.linalg.norm(G))
+
+
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
 @pytest.mark.parametrize(
-    "arguments", [{"min_eigenvalue": 0.3}, {"max_condition": 1.3}, {"lower": 0.1}], ids=str
+    "arguments",
+    [{"min_eigenvalue": 0.3}, {"max_condition": 1.3}, {"max_condition": 4.0}, {"lower": 0.1}],
+    ids=str,
 )
 def test_nearest_correlation_in_other_divergences(divergence, arguments, rng):
     A, G, dA = definite(rng), symmetric(rng), symmetric(rng)

@@ -91,8 +91,11 @@ class Conditioned(TraceDivergence):
         kappa = self.condition
         if math.isinf(kappa):
             return self.floor
-        # Where one more eigenvalue is low, or one less is high, in ascending order of t.
         ends = self.conjugate_slope(theta)
+        if 0 < ends[0] and ends[-1] < kappa * ends[0]:
+            # No eigenvalue is low or high at any t of an interval. At its ends round-off would make one so.
+            return max(self.floor, float(ends[-1] / kappa + ends[0]) / 2)
+        # Where one more eigenvalue is low, or one less is high, in ascending order of t.
         ends = np.sort(np.concatenate([ends, ends / kappa]))
         ends = ends[np.isfinite(ends) & (ends > 0)]
         sums = np.concatenate([[0.0], np.cumsum(theta)])
