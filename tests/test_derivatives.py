@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.divergences.frobenius import Frobenius
 from bregopt.io.matrices import read_matrix
 from bregopt.routes.derivatives.answers import derivative_of
 
@@ -472,3 +473,10 @@ def test_real_matrices(rng, data):
         assert left == pytest.approx(right, abs=1e-8 * np.linalg.norm(G) * np.linalg.norm(dA))
         checked += 1
     assert checked >= 8
+
+
+def test_a_divergence_without_a_derivative_in_its_data_is_refused(rng, monkeypatch):
+    solution = bo.nearest_correlation(definite(rng))
+    monkeypatch.delattr(Frobenius, "anchor_derivative")
+    with pytest.raises(ValueError, match="the frobenius divergence has no anchor_derivative"):
+        solution.vjp(np.eye(8))

@@ -137,8 +137,12 @@ def _check(program: Program) -> None:
             "matrices"
         )
     for block in program.blocks:
-        if block.nearness is not None and not any(map(block.nearness.kind.offers, ("spectrum", "weights"))):
-            raise ValueError(f"{block.nearness.kind.phrase()} has no spectrum, so its answers no derivative")
+        if block.nearness is not None:
+            kind = block.nearness.kind
+            if not (kind.offers("spectrum") or kind.offers("weights")):
+                raise ValueError(f"{kind.phrase()} has no spectrum, so its answers no derivative")
+            if not kind.offers("anchor_derivative"):
+                raise ValueError(f"{kind.phrase()} has no anchor_derivative, so its answers no derivative")
         if block.cap is not None and (block.nearness is None or block.nearness.kind.barrier):
             raise ValueError(
                 f"{block.name} has a bound on its eigenvalues and neither the Frobenius nor the von Neumann "
