@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask
-from bregopt.divergences.spectrum import DifferenceSpectrum, Product
-from bregopt.divergences.trace_function import TraceDivergence
+from bregopt.divergences.spectrum import Product
+from bregopt.divergences.trace_function import TraceSpectrum
 
 __all__ = ["ConditionedSpectrum"]
 
@@ -19,26 +19,17 @@ _CLOSE = 1e-8  # relative distance of two arguments up to which a mean slope is 
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionedSpectrum(DifferenceSpectrum):
+class ConditionedSpectrum(TraceSpectrum):
     """``X = V diag(x) V'`` with ``x = clip(f(theta), t, kappa t)``, and ``t`` moving with ``theta``.
 
     Parameters
     ----------
-    theta, x : array of shape (n,), ascending
-    V : array of shape (n, n)
-    mu : float
-    divergence : TraceDivergence
     t, condition : float
         The level, and ``kappa``.
     moves : bool
         Whether ``t`` moves with ``theta``, as it is above the floor.
     """
 
-    theta: Array
-    V: Array
-    mu: float
-    x: Array
-    divergence: TraceDivergence
     t: float
     condition: float
     moves: bool
@@ -51,21 +42,6 @@ class ConditionedSpectrum(DifferenceSpectrum):
             if self._free.all() and self.moves:  # any t between these two would do
                 ends = [float(self.x[-1]) / kappa, kappa * float(self.x[0])]
         return tuple(self.divergence.slope(np.array(ends)).tolist())
-
-    @property
-    def X(self) -> Array:
-        half = self.V * np.sqrt(self.x)
-        X: Array = half @ half.T
-        return X
-
-    @property
-    def term(self) -> float:
-        least = float(self.divergence.function(self.x).sum() - self.theta @ self.x)
-        return self.mu * (least + self.divergence.constant)
-
-    @property
-    def typical_derivative(self) -> float:
-        return self.divergence.typical_derivative / self.mu
 
     @cached_property
     def _free(self) -> Mask:
