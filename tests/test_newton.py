@@ -625,6 +625,21 @@ def test_soft_rows_from_a_start_where_steps_land_on_zero_multipliers():
     assert newton.value == pytest.approx(cyclic.value, rel=1e-5)
 
 
+@pytest.mark.parametrize("seed", [52, 53, 81, 125, 126, 187, 193, 238, 423, 850])
+def test_multipliers_that_are_not_unique_do_not_slow_newton(seed):
+    # More rows are active than a singular X has degrees of freedom; without a shift of the Hessian 500 steps.
+    rng = np.random.default_rng(seed)
+    n = 5
+    G = rng.normal(size=(n, n))
+    at = G @ G.T / n
+    i, j = np.triu_indices(n, 1)
+    X = bo.PSD(n)
+    rows = [bo.abs(X[i, j] - at[i, j]) <= 0.01, bo.diag(X) == at.diagonal()]
+    sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, G + G.T)), rows).solve(solver="bregman")
+    assert sol.status == "optimal"
+    assert sol.iterations < 100
+
+
 class TestRule:
     def test_one_logdet_row_is_a_projection(self, capsys):
         X = bo.PSD(3)

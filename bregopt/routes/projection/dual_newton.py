@@ -240,7 +240,12 @@ class _DualNewton(Method):
     def _direction(
         self, at: _Point, gradient: Array, slope: Array, diagonal: Array, at_end: Mask, known: Array
     ) -> Array:
-        """Return Newton's step, in which the multipliers in `at_end` move by `known`."""
+        """Return Newton's step, in which the multipliers in `at_end` move by `known`.
+
+        The Hessian may be singular if multipliers of inequalities are not unique. A multiple of its diagonal,
+        proportional to the gradient, limits the step to the magnitude of the multipliers (Levenberg and
+        Marquardt). Soft rows need none: their penalty has curvature.
+        """
         d, tuning = known.copy(), self._tuning
         free = ~at_end
         right = gradient[free]
@@ -248,13 +253,16 @@ class _DualNewton(Method):
             right = right - self._product(at, d)[free]
         full = np.zeros(len(d))
 
-        def hessian(v: Array) -> Array:
-            full[free] = v
-            product: Array = self._product(at, full)[free] - slope[free] * v
-            return product
-
         size = float(np.linalg.norm(gradient[free] / diagonal[free]))
         unit = max(float(np.linalg.norm(at.y)), float(np.linalg.norm(at.activity / diagonal)), 1e-300)
+        added = np.where(slope < 0, 0.0, 0.0 if self._free.all() else min(1.0, size / unit) * diagonal)
+        shift = (added - slope)[free]
+
+        def hessian(v: Array) -> Array:
+            full[free] = v
+            product: Array = self._product(at, full)[free] + shift * v
+            return product
+
         d[free] = conjugate_gradients(
             hessian,
             right,

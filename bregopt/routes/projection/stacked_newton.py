@@ -154,9 +154,12 @@ def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
     right = right - hessian_product(stack, derivative, d) if d.any() else right
     size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
     unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
-    forcing = np.minimum(0.1, np.sqrt(size / np.maximum(unit, TINY)))
+    distance = size / np.maximum(unit, TINY)
+    forcing = np.minimum(0.1, np.sqrt(distance))
+    # Inequalities may have several multipliers; the shift limits the step, as for one matrix.
+    shift = 0.0 if stack.alone else np.minimum(1.0, distance)[:, None] * diagonal
     d += stacked_conjugate_gradients(
-        lambda v: hessian_product(stack, derivative, v),
+        lambda v: hessian_product(stack, derivative, v) + shift * v,
         np.where(at_end, 0.0, right),
         diagonal,
         forcing,
