@@ -1,7 +1,11 @@
-"""Learn a low-rank kernel of handwritten digits from pairs (Kulis et al. 2009, §7.1).
+"""Learn a low-rank kernel of handwritten digits
+=============================================
 
-Each pair is labeled as similar or dissimilar. A factor of 16 columns represents the kernel of 537 digits; no
-matrix of size 537 x 537 is formed.
+Learn a low-rank kernel of handwritten digits from pairs (Kulis et al. 2009,
+§7.1).
+
+Each pair is labeled as similar or dissimilar. A factor of 16 columns represents
+the kernel of 537 digits; no matrix of size 537 x 537 is formed.
 """
 
 import numpy as np
@@ -26,5 +30,7 @@ same = label[pairs[:, 0]] == label[pairs[:, 1]]
 sol = bo.learn_kernel(bo.LowRank(factor), pairs[same], pairs[~same], gamma=1.0)
 print(sol)
 for name, features in (("before", factor), ("after", sol.X.factor)):
-    accuracy = cross_val_score(KNeighborsClassifier(5), features, label, cv=2).mean()
+    accuracy = cross_val_score(
+        KNeighborsClassifier(5), features, label, cv=2
+    ).mean()
     print(f"{name}: 5-NN accuracy {accuracy:.1%}")

@@ -1,4 +1,9 @@
-"""Learn a metric from 200,000 vectors in a file that is mapped into memory, in two processes."""
+"""Learn a metric from a file larger than memory
+=============================================
+
+Learn a metric from 200,000 vectors in a file that is mapped into memory, in two
+processes.
+"""
 
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -31,8 +36,12 @@ def main():
         size = path.stat().st_size / 2**20
         rows = bo.RowChunks(path, bound=8.0, sense="<=", gamma=1e-4, chunk=PART)
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            sol = rows.solve(np.eye(ORDER), executor=pool, sample=20_000, tol=1e-8)
-    print(f"{sol.status}: {ROWS} rows of {size:.0f} MB in {sol.iterations} passes")
+            sol = rows.solve(
+                np.eye(ORDER), executor=pool, sample=20_000, tol=1e-8
+            )
+    print(
+        f"{sol.status}: {ROWS} rows of {size:.0f} MB in {sol.iterations} passes"
+    )
     for name in ("value", "bound", "gap"):
         print(f"{name:6}", *(f"{of:.6g}" for of in sol.history[name]))
     print("eigenvalues of X:", np.round(np.linalg.eigvalsh(sol.X)[[0, -1]], 3))

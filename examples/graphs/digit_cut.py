@@ -1,8 +1,13 @@
-"""Tell handwritten threes from fives without a label, by cutting the graph of neighbors in two.
+"""Tell threes from fives without a label
+======================================
 
-Each of 365 digits of scikit-learn has edges to the five digits nearest to it. A semidefinite program of order
-365 finds the best cut into sides of nearly equal size, and proves that it is the best. If matplotlib is
-installed, the graph is drawn.
+Tell handwritten threes from fives without a label, by cutting the graph of
+neighbors in two.
+
+Each of 365 digits of scikit-learn has edges to the five digits nearest to it. A
+semidefinite program of order 365 finds the best cut into sides of nearly equal
+size, and proves that it is the best. If matplotlib is installed, the graph is
+drawn.
 """
 
 import importlib.util
@@ -18,13 +23,19 @@ digits = load_digits()
 chosen = np.isin(digits.target, [3, 5])
 points, label = digits.data[chosen], digits.target[chosen]
 near = kneighbors_graph(points, 5)
-graph = near.maximum(near.T)  # an edge if either digit is among the five nearest of the other
+graph = near.maximum(
+    near.T
+)  # an edge if either digit is among the five nearest of the other
 
 found = bo.min_balanced_cut(graph, imbalance=0.05)
 print(found)
-print(f"{found.cut:g} of {graph.nnz // 2} edges cut; no such sides cut fewer than {math.ceil(found.bound)}")
+print(
+    f"{found.cut:g} of {graph.nnz // 2} edges cut; no such sides cut fewer than {math.ceil(found.bound)}"
+)
 three = np.where(label == 3, 1, -1)
-wrong = np.flatnonzero(found.partition != three * np.sign(found.partition @ three))
+wrong = np.flatnonzero(
+    found.partition != three * np.sign(found.partition @ three)
+)
 print(f"{len(wrong)} of {len(label)} digits are on the wrong side")
 
 if importlib.util.find_spec("matplotlib"):
@@ -35,12 +46,22 @@ if importlib.util.find_spec("matplotlib"):
     edges = edges[edges[:, 0] < edges[:, 1]]
     cut = edges[found.partition[edges[:, 0]] != found.partition[edges[:, 1]]]
     centered = points - points.mean(axis=0)
-    place = centered @ np.linalg.svd(centered)[2][:2].T  # the two directions in which the digits differ most
+    place = (
+        centered @ np.linalg.svd(centered)[2][:2].T
+    )  # the two directions in which the digits differ most
     figure = Figure(figsize=(9, 6), layout="constrained")
     ax = figure.subplots()
-    for ends, style in ((edges, {"color": "0.85", "lw": 0.5}), (cut, {"color": "tab:orange", "lw": 2})):
+    for ends, style in (
+        (edges, {"color": "0.85", "lw": 0.5}),
+        (cut, {"color": "tab:orange", "lw": 2}),
+    ):
         ax.plot(*place[ends].T, zorder=1, **style)
-    ax.scatter(*place.T, c=np.where(found.partition > 0, "tab:blue", "tab:green"), s=15, zorder=2)
+    ax.scatter(
+        *place.T,
+        c=np.where(found.partition > 0, "tab:blue", "tab:green"),
+        s=15,
+        zorder=2,
+    )
     for k in np.union1d(cut, wrong):
         image = OffsetImage(digits.images[chosen][k], zoom=3, cmap="gray_r")
         ax.add_artist(AnnotationBbox(image, place[k], pad=0.1))
