@@ -19,7 +19,7 @@ n = 800
 
 
 def depth(points):
-    """Return the distance of points from the nearest hole; it is negative inside."""
+    """Return the distance from the nearest hole; inside it is negative."""
     apart = np.linalg.norm(points[:, None] - HOLES[None, :, :2], axis=2)
     return (apart - HOLES[:, 2]).min(axis=1)
 
@@ -29,10 +29,10 @@ def depth(points):
 rng = np.random.default_rng(0)
 points = rng.uniform([0, 0], [4, 2], (40_000, 2))
 near = depth(points)
-points = points[
-    (near > 0) & (rng.random(len(points)) < 1 / (1 + 8 * np.maximum(near, 0)))
-]
-# Each next point is the candidate farthest from the points so far, in units of the local edge length.
+keep = rng.random(len(points)) < 1 / (1 + 8 * np.maximum(near, 0))
+points = points[(near > 0) & keep]
+# Each next point is the candidate farthest from the points so far, in units of
+# the local edge length.
 length, chosen = 0.3 + np.minimum(depth(points), 1.0), [0]
 apart = np.full(len(points), np.inf)
 while len(chosen) < n:
@@ -46,14 +46,11 @@ points = points[chosen]
 # Their triangulation, without the triangles in the holes, is the mesh.
 triangles = Delaunay(points).simplices
 corners = points[triangles]
-longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(
-    axis=1
-)
-triangles = triangles[
-    (depth(corners.mean(axis=1)) > 0) & (longest < 0.4)
-]  # no slivers along the border
+sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
+slim = sides.max(axis=1) > 0.4  # slivers along the border
+triangles = triangles[(depth(corners.mean(axis=1)) > 0) & ~slim]
 i, j = np.concatenate(
-    [triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]]
+    [triangles[:, pair] for pair in ([0, 1], [1, 2], [2, 0])]
 ).T
 half = sp.csr_array((np.ones(len(i)), (i, j)), (n, n))
 mesh = sp.csr_array((half + half.T) > 0, dtype=float)
@@ -64,9 +61,8 @@ mesh = sp.csr_array((half + half.T) > 0, dtype=float)
 found = bo.partition(mesh, 8)
 print(found)
 least = np.ceil(found.bound - 1e-6)
-print(
-    f"{found.cut:g} of {mesh.nnz // 2} edges cut; no eight equal parts have fewer than {least:g}"
-)
+print(f"{found.cut:g} of {mesh.nnz // 2} edges are cut")
+print(f"no eight equal parts cut fewer than {least:g}")
 
 # %%
 # Edges between parts are drawn darker.

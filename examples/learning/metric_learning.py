@@ -30,44 +30,37 @@ print(f"Euclidean: 4-NN error {1 - plain.score(test, test_label):.1%}")
 # The learner is an estimator of scikit-learn. Cross-validation chooses the
 # weight of its bounds on distances.
 model = make_pipeline(LogDetMetricLearner(), KNeighborsClassifier(4))
-search = GridSearchCV(
-    model, {"logdetmetriclearner__gamma": [0.01, 0.1, 1.0]}, cv=2
-).fit(train, label)
+grid = {"logdetmetriclearner__gamma": [0.01, 0.1, 1.0]}
+search = GridSearchCV(model, grid, cv=2).fit(train, label)
 learner = search.best_estimator_[0]
-print(
-    f"LogDet from labels: 4-NN error {1 - search.score(test, test_label):.1%}"
-)
-print(
-    f"gamma {learner.gamma:g}, {sum(learner.n_pairs_)} pairs, certified gap {learner.gap_:.0e}"
-)
+error = 1 - search.score(test, test_label)
+print(f"learned from labels: 4-NN error {error:.1%}")
+print(f"{sum(learner.n_pairs_)} pairs, certified gap {learner.gap_:.0e}")
 
 # %%
 # Forty pairs are enough if the learner starts from the covariance.
 similar, dissimilar = pairs_from_labels(label, n_pairs=40)
-few = LogDetMetricLearner(prior="covariance").fit(
-    train, similar=similar, dissimilar=dissimilar
-)
+few = LogDetMetricLearner(prior="covariance")
+few.fit(train, similar=similar, dissimilar=dissimilar)
 nearest = KNeighborsClassifier(4).fit(few.transform(train), label)
-print(
-    f"LogDet from 40 pairs: 4-NN error {1 - nearest.score(few.transform(test), test_label):.1%}"
-)
+error = 1 - nearest.score(few.transform(test), test_label)
+print(f"learned from 40 pairs: 4-NN error {error:.1%}")
 
 # %%
-# Wines that the learner has not seen, in the two directions in which they
-# differ most: in the given features and in the learned metric.
-figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-for ax, points, title in zip(
-    axes, (test, learner.transform(test)), ("Euclidean", "learned"), strict=True
-):
-    centered = points - points.mean(axis=0)
-    values, vectors = np.linalg.eigh(np.cov(np.asarray(centered).T))
+# Wines that the learner has not seen, in the plane through the means of the
+# three cultivars: in the given features and in the learned metric.
+_, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+spaces = {
+    "Euclidean distance": (train.to_numpy(), test.to_numpy()),
+    "learned metric": (learner.transform(train), learner.transform(test)),
+}
+for ax, (title, (seen, new)) in zip(axes, spaces.items(), strict=True):
+    means = np.array([seen[label == kind].mean(axis=0) for kind in range(3)])
+    plane = np.linalg.svd(means - means.mean(axis=0))[2][:2]
     for kind, name in enumerate(frame.target_names):
-        ax.scatter(
-            *(np.asarray(centered)[test_label == kind] @ vectors[:, :-3:-1]).T,
-            s=14,
-            label=name,
-        )
+        ax.scatter(*plane @ new[test_label == kind].T, s=16, label=name)
     ax.set_title(title)
     ax.set_xticks([])
     ax.set_yticks([])
-axes[0].legend(title="cultivar", loc="best", frameon=False)
+    ax.axis("equal")
+axes[1].legend(title="cultivar", frameon=False)

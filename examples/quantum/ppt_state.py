@@ -1,44 +1,59 @@
 """Measure entanglement
 ====================
 
-Measure how entangled a noisy state is: its distance from the states with a
-positive partial transpose.
-
-States that separate into products have a positive partial transpose (PPT). The
-nearest such state in the von Neumann divergence comes with a multiplier that is
-an entanglement witness: an observable with a nonnegative expectation in every
-separable state, and a negative one in the given state.
+The nearest state with a positive partial transpose tells how entangled a noisy
+state is, and its multiplier is a witness: an observable that no separable state
+gives a negative expectation.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import bregopt as bo
 
-d, rng = 4, np.random.default_rng(0)
+# %%
+# A maximally entangled state of two systems of dimension four, mixed with
+# noise.
+d = 4
 n = d * d
+rng = np.random.default_rng(0)
 phi = np.eye(d).ravel() / np.sqrt(d)
 G = rng.normal(size=(n, n)) + 1j * rng.normal(size=(n, n))
 noise = G @ G.conj().T / np.linalg.norm(G) ** 2
 state = 0.6 * np.outer(phi, phi) + 0.4 * noise
 
+# %%
+# The nearest state in the von Neumann divergence. The partial transpose is one
+# more matrix that has to be positive semidefinite.
 X = bo.PSD(n, hermitian=True, name="X")
 ppt = bo.partial_transpose(X, (d, d), 1) >> 0
-sol = bo.Problem(
+problem = bo.Problem(
     bo.Minimize(bo.von_neumann_div(X, state)), [bo.trace(X) == 1, ppt]
-).solve(tol=1e-8)
+)
+sol = problem.solve(tol=1e-8)
 print(sol)
 
 
-def turned(A):
+# %%
+# The multiplier of the matrix inequality is the witness.
+def transposed(A):
     """Return the partial transpose."""
     return A.reshape(d, d, d, d).swapaxes(1, 3).reshape(n, n)
 
 
-witness = turned(ppt.dual_value)
-print(
-    f"smallest eigenvalue of the partial transpose: {np.linalg.eigvalsh(turned(state))[0]:.4f} before"
-)
+witness = transposed(ppt.dual_value)
 before, after = (np.trace(witness @ A).real for A in (state, sol.X))
 print(
     f"expectation of the witness: {before:.4f} before, {abs(after):.4f} after"
 )
+
+# %%
+# Eigenvalues of the partial transpose: those below zero show entanglement.
+_, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
+for name, A, marker in (("given", state, "o"), ("nearest", sol.X, "x")):
+    spectrum = np.linalg.eigvalsh(transposed(A))
+    ax.plot(np.arange(1, n + 1), spectrum, marker, label=name)
+ax.axhline(0, color="0.7", lw=1)
+ax.set_xlabel("number")
+ax.set_ylabel("eigenvalue of the partial transpose")
+ax.legend(frameon=False)

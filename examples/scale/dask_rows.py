@@ -1,8 +1,9 @@
 """Learn a metric on a Dask cluster
 ================================
 
-Learn a metric from pairs of points on a Dask cluster of two workers, in passes
-over chunks of pairs.
+Pairs of points are near in a class and far between classes. A cluster of two
+workers passes over chunks of the pairs, and finds the same digits as one
+process.
 """
 
 import tempfile
@@ -21,7 +22,7 @@ POINTS, PAIRS, ORDER = 3_000, 60_000, 10
 
 
 def written(folder):
-    """Write points of eight classes and pairs of them, near in a class and far between classes."""
+    """Write points of eight classes and pairs of them."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 8, POINTS)
     points = (
@@ -64,10 +65,9 @@ def main():
                 executor=client.get_executor(),
                 resume=folder / "state.npz",
             )
-    print(
-        f"{there.status}, value {there.value:.4f}, gap {there.gap:.0e}, {there.iterations} passes"
-    )
-    print(f"the same digits as in one process: {(there.X == here.X).all()}")
+    print(there)
+    print("the same digits as in one process:", (there.X == here.X).all())
+    there.plot()
 
 
 if __name__ == "__main__":
