@@ -62,5 +62,4 @@ for ax, (title, (seen, new)) in zip(axes, spaces.items(), strict=True):
     ax.set_title(title)
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.axis("equal")
 axes[1].legend(title="cultivar", frameon=False)
