@@ -29,7 +29,8 @@ PAGES = [
     "reference/generated/bregopt.nearest_correlation.html",
 ]
 WIDTHS = {"desktop": 1280, "phone": 390}
-FRAME = """<!doctype html><iframe id="page" width="{width}" height="800" src="{source}"></iframe><pre id="seen"></pre>
+FRAME = """<!doctype html><iframe id="page" width="{width}" height="800" src="{source}"></iframe>
+<pre id="seen"></pre>
 <script>
 const page = document.getElementById("page"), errors = [];
 page.contentWindow.addEventListener("error", event => errors.push(String(event.message)));
@@ -37,7 +38,7 @@ page.addEventListener("load", () => setTimeout(() => {{
   const shown = page.contentDocument;
   document.getElementById("seen").textContent = JSON.stringify({{
     title: shown.title, errors: errors, width: shown.documentElement.scrollWidth,
-    sideways: [...shown.querySelectorAll("pre")].filter(block => block.scrollWidth > block.clientWidth + 1).length,
+    sideways: [...shown.querySelectorAll("pre")].filter(one => one.scrollWidth > one.clientWidth + 1).length,
     missing: [...shown.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src),
     found: [...shown.querySelectorAll("ul.search li")].map(item => item.textContent),
   }});
