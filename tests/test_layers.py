@@ -79,15 +79,13 @@ class TestStack:
 
     def test_matrices_without_an_answer_or_a_derivative_are_named(self):
         stack = CorrelationStack((2, 2, 2), "logdet", {})
-        with (
-            pytest.warns(bo.DataWarning),
-            pytest.raises(bo.SolverError, match="matrix 1 of the stack is error"),
-        ):
+        with pytest.raises(ValueError, match="positive definite") as refused:
             stack.value(np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]]))
+        assert refused.value.__notes__ == ["It is matrix 1 of the stack."]
         singular = np.array([np.eye(2), np.ones((2, 2))])
         stack = CorrelationStack(singular.shape, "frobenius", {})
         _, state = stack.value(singular)
-        with pytest.raises(ValueError, match="matrix 1 has no derivative"):
+        with pytest.raises(ValueError, match="matrix 1 of the stack has no derivative"):
             stack.vjp([singular], state, [singular])
 
 

@@ -10,6 +10,7 @@ and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -54,8 +55,8 @@ class StackedCorrelations:
         """Return the matrices after a step of Newton's method."""
         return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
 
-    def check_exists(self) -> None:
-        """Raise a ValueError if a matrix has no derivative."""
+    def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
+        """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""
         if self._divergence != "frobenius":
             return
         size = np.abs(self.theta)
@@ -63,7 +64,7 @@ class StackedCorrelations:
         k = int(margin.argmin())
         if margin[k] < SMALLEST_MARGIN:
             raise ValueError(
-                f"the answer of matrix {k} has no derivative: an eigenvalue of X - Z is zero "
+                f"the answer of {name(first + k)} has no derivative: an eigenvalue of X - Z is zero "
                 f"({margin[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
             )
 
