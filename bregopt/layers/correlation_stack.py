@@ -66,6 +66,8 @@ class CorrelationStack:
         self._of_stack = (1, *shape)[-3:]
         self.state_size = self._of_stack[0] * self._of_stack[1]
         self._divergence, self._options = divergence, options
+        stacks = has_method(divergence, options) and 0 < shape[-1] <= STACKED[divergence].largest_order
+        self._settings = stack_settings(options) if stacks else None  # of the stacked method
 
     def value(self, A: Array) -> tuple[list[Array], Array]:
         """Return the matrices, and their multipliers as the state.
@@ -120,8 +122,8 @@ class CorrelationStack:
             stack = _problems(self._divergence, A)
             at = StackedCorrelations(self._divergence, A, stack.divergence.start(stack.lo) * self._share)
             at = _refined(at, _COLD_STEPS)
-            settings = stack_settings(self._options)
-            if certify_stack(stack, at.X, at.v / self._share).meets(settings.tol).all():
+            assert self._settings is not None
+            if certify_stack(stack, at.X, at.v / self._share).meets(self._settings.tol).all():
                 return at
         v = self._multipliers(A, regular, first)
         return _refined(StackedCorrelations(self._divergence, A, v), _STEPS)
@@ -131,7 +133,7 @@ class CorrelationStack:
         v = np.full(A.shape[:2], np.nan)
         if len(regular):
             stack = _problems(self._divergence, A[regular])
-            answer = stack_answer(route(METHOD), stack, stack_settings(self._options), None)
+            answer = stack_answer(route(METHOD), stack, self._settings, None)
             if answer is not None:
                 v[regular[answer.solved]] = self._share * answer.y
         for k in np.flatnonzero(np.isnan(v).any(axis=1)).tolist():
@@ -140,8 +142,7 @@ class CorrelationStack:
 
     def _regular(self, A: Array) -> IntArray:
         """Return the indices of the matrices that the stacked method takes."""
-        known = has_method(self._divergence, self._options)
-        if not known or not 0 < A.shape[1] <= STACKED[self._divergence].largest_order:
+        if self._settings is None:
             return np.zeros(0, dtype=np.intp)
         largest = np.abs(A).max(axis=(1, 2))
         regular = np.flatnonzero((largest <= LARGEST) & (largest >= SMALLEST))
