@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/derivatives.py {solves,peers} [--quick]
 
-Calls take turns. Times are medians of processor time, and ratios are medians of the ratios of the turns.
+Times are medians of processor time. In `solves` calls take turns, and ratios are medians of the turns.
 Peers that are not installed are left out: ``pip install diffcp cvxpylayers torch``. The table of a full run
 goes to benchmarks/results/derivatives_TABLE.md.
 """
@@ -27,8 +27,8 @@ from bregopt.routes.derivatives.answers import derivative_of
 
 _RESULTS = Path(__file__).parent / "results"
 _STEP = 1e-3  # of finite differences, relative
-_TURNS = {20: 15, 50: 15, 200: 9, 500: 5}
-_PEER_TURNS = 3
+_TURNS = {50: 15, 200: 9, 500: 5}
+_OWN_TURNS, _PEER_TURNS = 60, 3  # beside peers
 _STACK = 200  # matrices
 Array = Any
 
@@ -163,13 +163,13 @@ def peers(quick: bool) -> Iterator[str]:
     }
     for n in (20,) if quick else (20, 50):
         A, G = _matrix(n, "frobenius"), _direction(n, 1)
-        own, reference = _medians(_ours, A, G, _TURNS[n])
+        own, reference = _medians(_ours, A, G, _OWN_TURNS)
         yield f"| {n} | bregopt | {1e3 * own[0]:.2f} | {1e3 * own[1]:.2f} | 1 | | |"
         layer = np.nan
         for name, (run, module) in known.items():
             if find_spec(module) is None:
                 continue
-            turns = _PEER_TURNS if name.startswith(("CVXPY", "cvxpy")) else _TURNS[n]
+            turns = _PEER_TURNS if run is not _layer else _OWN_TURNS
             (a, b), found = _medians(run, A, G, turns)
             layer = a + b if run is _layer else layer
             differs = np.linalg.norm(found - reference) / np.linalg.norm(reference)

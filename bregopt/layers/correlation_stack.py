@@ -27,7 +27,7 @@ __all__ = ["CorrelationStack"]
 
 _ENOUGH = 1e-13  # the error of the diagonal at which Newton's method ends
 _STEPS, _COLD_STEPS = 4, 12  # from an answer, and from a cold start
-_SMALL = 32  # order up to which the Hessian is formed in less time than conjugate gradients take
+_SMALL = 60  # order up to which the Hessian is formed in less time than conjugate gradients take
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class CorrelationStack:
         if self._kind.quadratic and 0 < len(regular) == len(A) and A.shape[1] <= _SMALL:
             stack = _problems(self._divergence, A)
             at = StackedCorrelations(self._divergence, A, stack.divergence.start(stack.lo) * self._share)
-            at = _refined(at, _COLD_STEPS)
             assert self._settings is not None
+            at = _refined(at, min(_COLD_STEPS, self._settings.max_iter or _COLD_STEPS))
             if certify_stack(stack, at.X, at.v / self._share).meets(self._settings.tol).all():
                 return at
         v = self._multipliers(A, regular, first)

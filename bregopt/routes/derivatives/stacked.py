@@ -117,7 +117,13 @@ class StackedCorrelations:
         H = np.empty_like(self._A)
         for k, V in enumerate(self.V):
             products = V[:, None, :] * V  # V_ia V_ja
-            H[k] = np.einsum("ija,ija->ij", products @ self._differences[k], products)
+            if self._divergence == "frobenius":  # differences of one inside a sign, and zero
+                p = int((self.theta[k] <= 0).sum())
+                mixed = products[:, :, :p] @ self._differences[k, :p, p:]
+                positive = V[:, p:] @ V[:, p:].T
+                H[k] = positive**2 + 2 * np.einsum("ija,ija->ij", mixed, products[:, :, p:])
+            else:
+                H[k] = np.einsum("ija,ija->ij", products @ self._differences[k], products)
         return H
 
     @cached_property
