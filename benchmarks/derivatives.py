@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/derivatives.py {solves,peers} [--quick]
 
-Calls take turns. Times are medians of processor time, and ratios are medians of the ratios of the turns.
+Times are medians of processor time. In `solves` calls take turns, and ratios are medians of the turns.
 Peers that are not installed are left out: ``pip install diffcp cvxpylayers torch``. The table of a full run
 goes to benchmarks/results/derivatives_TABLE.md.
 """
@@ -27,8 +27,8 @@ from bregopt.routes.derivatives.answers import derivative_of
 
 _RESULTS = Path(__file__).parent / "results"
 _STEP = 1e-3  # of finite differences, relative
-_TURNS = {20: 15, 50: 15, 200: 9, 500: 5}
-_PEER_TURNS = 3
+_TURNS = {50: 15, 200: 9, 500: 5}
+_OWN_TURNS, _PEER_TURNS = 60, 3  # beside peers
 _STACK = 200  # matrices
 Array = Any
 
@@ -103,6 +103,18 @@ def _ours(A: Array, G: Array) -> tuple[float, float, Array]:
     return forward, backward, gradient
 
 
+def _layer(A: Array, G: Array) -> tuple[float, float, Array]:
+    import torch
+
+    from bregopt.torch import nearest_correlation
+
+    torch.set_num_threads(1)
+    given = torch.tensor(A, requires_grad=True)
+    forward, found = _seconds(lambda: nearest_correlation(given))
+    backward, _ = _seconds(lambda: (found * torch.tensor(G)).sum().backward())
+    return forward, backward, given.grad.numpy()
+
+
 def _stack(A: Array, G: Array) -> tuple[float, float, Array]:
     """Return the seconds for each matrix of a stack."""
     stack = np.repeat(A[None], _STACK, axis=0)
@@ -141,34 +153,38 @@ def _cvxpylayers(A: Array, G: Array) -> tuple[float, float, Array]:
 
 def peers(quick: bool) -> Iterator[str]:
     """Yield the table of forward and backward passes beside CVXPY's and those of cvxpylayers."""
-    yield "| n | by | forward, ms | backward, ms | both / bregopt's | gradient differs by |"
-    yield "|---|---|---|---|---|---|"
-    own_stack = f"bregopt, in a stack of {_STACK}"
+    yield "| n | by | forward, ms | backward, ms | both / bregopt's | both / layer's | gradient differs by |"
+    yield "|---|---|---|---|---|---|---|"
     known = {
-        own_stack: (_stack, "bregopt"),
+        "bregopt.torch": (_layer, "torch"),
+        f"bregopt, in a stack of {_STACK}": (_stack, "bregopt"),
         "CVXPY (diffcp)": (_diffcp, "diffcp"),
         "cvxpylayers": (_cvxpylayers, "cvxpylayers"),
     }
     for n in (20,) if quick else (20, 50):
         A, G = _matrix(n, "frobenius"), _direction(n, 1)
-        _ours(A, G)
-        ours, reference = [], np.zeros_like(A)
-        for _ in range(_TURNS[n]):
-            forward, backward, reference = _ours(A, G)
-            ours.append((forward, backward))
-        own = np.median(np.array(ours), axis=0)
-        yield f"| {n} | bregopt | {1e3 * own[0]:.1f} | {1e3 * own[1]:.1f} | 1 | |"
+        own, reference = _medians(_ours, A, G, _OWN_TURNS)
+        yield f"| {n} | bregopt | {1e3 * own[0]:.2f} | {1e3 * own[1]:.2f} | 1 | | |"
+        layer = np.nan
         for name, (run, module) in known.items():
             if find_spec(module) is None:
                 continue
-            turns = []
-            for _ in range(_PEER_TURNS):
-                forward, backward, found = run(A, G)
-                turns.append((forward, backward))
-            a, b = np.median(np.array(turns), axis=0)
+            turns = _PEER_TURNS if run is not _layer else _OWN_TURNS
+            (a, b), found = _medians(run, A, G, turns)
+            layer = a + b if run is _layer else layer
             differs = np.linalg.norm(found - reference) / np.linalg.norm(reference)
-            ratio = (a + b) / own.sum()
-            yield f"| {n} | {name} | {1e3 * a:.3g} | {1e3 * b:.3g} | {ratio:.2g} | {differs:.0e} |"
+            ratios = f"{(a + b) / own.sum():.2g} | {(a + b) / layer:.2g}"
+            yield f"| {n} | {name} | {1e3 * a:.3g} | {1e3 * b:.3g} | {ratios} | {differs:.0e} |"
+
+
+def _medians(run: Callable[..., Any], A: Array, G: Array, turns: int) -> tuple[Array, Array]:
+    """Return the median seconds of both passes, and the gradient, after a first call."""
+    run(A, G)
+    times = []
+    for _ in range(turns):
+        forward, backward, gradient = run(A, G)
+        times.append((forward, backward))
+    return np.median(np.array(times), axis=0), gradient
 
 
 def main() -> None:

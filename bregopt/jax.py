@@ -18,7 +18,7 @@ import jax  # noqa: E402
 import jax.extend.core  # noqa: E402
 from jax.interpreters import ad, batching, mlir  # noqa: E402
 
-from bregopt.layers import CorrelationStack, ProblemFunction, correlation_function  # noqa: E402
+from bregopt.layers import CorrelationStack, ProblemFunction  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
 from bregopt.modeling.psd import PSD  # noqa: E402
 from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
@@ -79,11 +79,7 @@ class Layer:
         arrays = [jax.numpy.asarray(value) for value in values]
         batch = function.batch([array.shape for array in arrays])
         for array, p in zip(arrays, function.parameters, strict=True):
-            if array.dtype != np.float64:
-                raise TypeError(
-                    f"the array of {p.name} is {array.dtype}; expected float64 "
-                    '(jax.config.update("jax_enable_x64", True))'
-                )
+            _check_precision(array, p.name)
         if batch is None:
             return tuple(self._answer(*arrays))
         pairs = zip(arrays, function.parameters, strict=True)
@@ -120,11 +116,16 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     >>> gradient = jax.grad(lambda A: bregopt.jax.nearest_correlation(A)[0, 1])(A)
     """
     A = jax.numpy.asarray(A)
-    if A.ndim == 3 and A.shape[1] == A.shape[2] and A.dtype == np.float64:
-        return _differentiable(CorrelationStack(A.shape, divergence, options))(A)[0]
-    problem, parameter, X = correlation_function(A.shape, divergence)
-    (found,) = Layer(problem, [parameter], [X], **options)(A)
-    return found
+    _check_precision(A, "A")
+    return _differentiable(CorrelationStack(A.shape, divergence, options))(A)[0]
+
+
+def _check_precision(array: Any, name: str) -> None:
+    if array.dtype != np.float64:
+        raise TypeError(
+            f"the array of {name} is {array.dtype}; expected float64 "
+            '(jax.config.update("jax_enable_x64", True))'
+        )
 
 
 def _differentiable(function: ProblemFunction | CorrelationStack) -> Any:

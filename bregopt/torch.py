@@ -17,7 +17,7 @@ require("torch", "torch")
 
 import torch  # noqa: E402
 
-from bregopt.layers import CorrelationStack, ProblemFunction, correlation_function  # noqa: E402
+from bregopt.layers import CorrelationStack, ProblemFunction  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
 from bregopt.modeling.psd import PSD  # noqa: E402
 from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
@@ -135,11 +135,9 @@ def nearest_correlation(A: Any, divergence: str = "frobenius", **options: Any) -
     """
     if not isinstance(A, torch.Tensor):
         raise TypeError(f"A is {type(A).__name__}; expected a torch.Tensor")
-    if A.ndim == 3 and A.shape[1] == A.shape[2] and A.dtype == torch.float64:
-        (found,) = _Answer.apply(CorrelationStack(tuple(A.shape), divergence, options), A)
-        return found
-    problem, parameter, X = correlation_function(tuple(A.shape), divergence)
-    (found,) = Layer(problem, [parameter], [X], **options)(A)
+    if A.dtype != torch.float64:
+        raise TypeError(f"the tensor of A is {A.dtype}; expected torch.float64")
+    (found,) = _Answer.apply(CorrelationStack(tuple(A.shape), divergence, options), A)
     return found
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.problems.correlation.factor_bounds import bisection_bound, eigenvalue_bound
+from bregopt.problems.correlation.leading import leading_eigenvectors
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -85,6 +86,52 @@ def test_answers_are_local_optima_with_bounds(family, n, k):
             X = L @ L.T
             np.fill_diagonal(X, 1)
             assert squared_distance(X, A) >= model.value * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("n", "k"), [(100, 3), (160, 1), (220, 6)])
+def test_random_entries_take_few_steps(n, k):
+    A = uniform(n, k, seed=n)
+    model = bo.factor_correlation(A, k, tol=1e-9)
+    check_local(model, A)
+    assert model.iterations <= 10
+    assert "A local optimum" in model.stop_reason
+
+
+def check_local(model, A):
+    """Check that the projected gradient of the loadings is zero, from the definition."""
+    L = np.asarray(model.loadings)
+    R = L @ L.T - A
+    np.fill_diagonal(R, 0)
+    G = 4 * R @ L
+    moved = L - 1e-3 * G
+    moved /= np.maximum(1, np.linalg.norm(moved, axis=1))[:, None]
+    assert np.linalg.norm(moved - L) <= 1e-3 * 1e-7 * 4 * np.linalg.norm(A)
+
+
+def test_nearly_diagonal_matrices_need_no_long_descent():
+    A = np.eye(60) + 1e-6 * (uniform(60, 2, seed=0) - np.eye(60))
+    model = bo.factor_correlation(A, 2)
+    check(model, A, 2)
+    assert model.iterations <= 100
+    model = bo.factor_correlation(np.eye(60), 2)
+    assert model.status == "optimal"
+    assert model.value == 0
+
+
+@pytest.mark.parametrize(
+    "A",
+    [uniform(200, 3, 0), noisy(300, 2, 1), np.eye(160), np.zeros((160, 160)), np.ones((170, 170))],
+    ids=["random", "factors", "identity", "zero", "ones"],
+)
+def test_leading_eigenvectors(A):
+    found = leading_eigenvectors(A, 3)
+    U, theta = found.U, found.theta
+    assert np.allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-12)
+    assert np.allclose(np.einsum("ij,ij->j", U, A @ U), theta, atol=1e-10 * max(1, np.abs(A).sum(1).max()))
+    exact = np.linalg.eigvalsh(A)
+    residual = np.linalg.norm(A @ U[:, -3:] - U[:, -3:] * theta[-3:])
+    assert residual <= 5e-3 * max(np.abs(exact).max(), 1e-12)
+    assert theta[-1] == pytest.approx(exact[-1], rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -77,17 +77,48 @@ class TestStack:
             assert gradient[k] == pytest.approx(single.vjp(G[k]), abs=1e-8)
             assert change[k] == pytest.approx(single.jvp(G[k]), abs=1e-8)
 
+    @pytest.mark.parametrize(("n", "scale"), [(1, 1.0), (2, 1.0), (20, 1.0), (40, 1.0), (6, 1e3)])
+    def test_one_matrix_goes_the_way_of_a_stack(self, n, scale):
+        rng = np.random.default_rng(n)
+        A, G = rng.normal(size=(2, n, n))
+        A = scale * (A + A.T)
+        np.fill_diagonal(A, 1.0)
+        one, stack = CorrelationStack((n, n), "frobenius", {}), CorrelationStack((1, n, n), "frobenius", {})
+        (X,), state = one.value(A)
+        (Y,), _ = stack.value(A[None])
+        expected = bo.nearest_correlation(A, tol=1e-12).X
+        assert X.shape == (n, n)
+        assert (X == Y[0]).all()
+        assert X == pytest.approx(expected, abs=1e-5)
+        assert X.diagonal() == pytest.approx(np.ones(n), abs=1e-12)
+        if n > 1:
+            assert one.vjp([A], state, [G])[0] == pytest.approx(
+                stack.vjp([A[None]], state, [G[None]])[0][0], abs=0
+            )
+
+    def test_bad_input_of_one_matrix_is_refused(self):
+        with pytest.raises(ValueError, match="A has shape"):
+            CorrelationStack((2, 3), "frobenius", {})
+        with pytest.raises(TypeError, match="no solver has an option 'tolerance'"):
+            CorrelationStack((2, 2), "frobenius", {"tolerance": 1})
+        with pytest.raises(ValueError, match="tol is 2"):
+            CorrelationStack((2, 2), "frobenius", {"tol": 2})
+        with pytest.raises(ValueError, match="NaN"):
+            CorrelationStack((2, 2), "frobenius", {}).value(np.array([[1.0, np.nan], [np.nan, 1.0]]))
+        A = np.random.default_rng(0).normal(size=(40, 40))
+        np.fill_diagonal(A, 1.0)
+        with pytest.raises(bo.SolverError, match="A is user_limit"), pytest.warns(bo.ConvergenceWarning):
+            CorrelationStack((40, 40), "frobenius", {"max_iter": 1}).value(A)
+
     def test_matrices_without_an_answer_or_a_derivative_are_named(self):
         stack = CorrelationStack((2, 2, 2), "logdet", {})
-        with (
-            pytest.warns(bo.DataWarning),
-            pytest.raises(bo.SolverError, match="matrix 1 of the stack is error"),
-        ):
+        with pytest.raises(ValueError, match="positive definite") as refused:
             stack.value(np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]]))
+        assert refused.value.__notes__ == ["It is matrix 1 of the stack."]
         singular = np.array([np.eye(2), np.ones((2, 2))])
         stack = CorrelationStack(singular.shape, "frobenius", {})
         _, state = stack.value(singular)
-        with pytest.raises(ValueError, match="matrix 1 has no derivative"):
+        with pytest.raises(ValueError, match="matrix 1 of the stack has no derivative"):
             stack.vjp([singular], state, [singular])
 
 

@@ -4,6 +4,6 @@
 """
 
 from bregopt.layers.correlation_stack import CorrelationStack
-from bregopt.layers.problem_function import ProblemFunction, correlation_function
+from bregopt.layers.problem_function import ProblemFunction
 
-__all__ = ["CorrelationStack", "ProblemFunction", "correlation_function"]
+__all__ = ["CorrelationStack", "ProblemFunction"]

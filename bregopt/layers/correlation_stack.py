@@ -1,23 +1,33 @@
-"""Nearest correlation matrices of a stack as one differentiable function, on NumPy arrays."""
+"""Nearest correlation matrices as one differentiable function, on NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt import clock
+from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
+from bregopt.certify.stacks import certify_stack
+from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
+from bregopt.linalg import is_definite
 from bregopt.problems.nearest import nearest_correlation
 from bregopt.problems.objective import divergence_class
+from bregopt.problems.stack_part import METHOD, has_method, stack_answer, stack_settings, width_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
+from bregopt.routes.options import check_options, time_limit
+from bregopt.routes.registry import route
+from bregopt.threads import threads_for
 
 __all__ = ["CorrelationStack"]
 
-_ENOUGH, _STEPS = 1e-13, 4  # the error of the diagonal at which Newton's method ends, and its steps
-_CHUNK = 2_000_000  # numbers of the products that are formed at once
+_ENOUGH = 1e-13  # the error of the diagonal at which Newton's method ends
+_STEPS, _COLD_STEPS = 4, 12  # from an answer, and from a cold start
+_SMALL = 60  # order up to which the Hessian is formed in less time than conjugate gradients take
 
 
 @dataclass(frozen=True)
@@ -33,65 +43,161 @@ class CorrelationStack:
 
     Parameters
     ----------
-    shape : (int, int, int)
-        The number of matrices and their order.
+    shape : (int, int) or (int, int, int)
+        The order of one matrix, or the number of matrices and their order.
     divergence : {"frobenius", "logdet", "von_neumann"}
     options : dict
         Of :meth:`bregopt.Problem.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the shape, the divergence or an option is bad.
     """
 
-    def __init__(self, shape: tuple[int, int, int], divergence: str, options: dict[str, Any]) -> None:
-        divergence_class(divergence)
-        self.parameters = (_Stack(shape),)
-        self.shapes: list[tuple[int, ...]] = [shape]
-        self.state_size = shape[0] * shape[1]
+    def __init__(self, shape: tuple[int, ...], divergence: str, options: dict[str, Any]) -> None:
+        if len(shape) not in (2, 3) or shape[-1] != shape[-2]:
+            raise ValueError(f"A has shape {tuple(shape)}; expected (n, n) or (B, n, n)")
+        self._kind = divergence_class(divergence)
+        given = {name: value for name, value in options.items() if name != "solver"}
+        check_options(options.get("solver", "auto"), given)
+        self.parameters = (_Stack(tuple(shape)),)
+        self.shapes: list[tuple[int, ...]] = [tuple(shape)]
+        self._of_stack = (1, *shape)[-3:]
+        self.state_size = self._of_stack[0] * self._of_stack[1]
         self._divergence, self._options = divergence, options
+        stacks = has_method(divergence, options) and 0 < shape[-1] <= STACKED[divergence].largest_order
+        self._settings = stack_settings(options) if stacks else None  # of the stacked method
 
     def value(self, A: Array) -> tuple[list[Array], Array]:
-        """Return the matrices, and their multipliers as the state."""
-        A = _symmetric(A)
-        found: Any = nearest_correlation(A, self._divergence, **self._options)
-        wrong = np.flatnonzero(~np.isin(found.status, ("optimal", "optimal_inaccurate")))
-        if len(wrong):
-            k = int(wrong[0])
-            raise SolverError(f"matrix {k} of the stack is {found.status[k]}. {found[k].stop_reason}")
-        share = -0.5 if self._divergence == "frobenius" else -1.0
-        v = np.array([share * np.asarray(found[k].duals[0]) for k in range(len(A))])
-        X, moved = np.empty_like(A), np.empty_like(v)
-        for part in self._parts():
-            at = StackedCorrelations(self._divergence, A[part], v[part])
-            for _ in range(_STEPS):
-                if np.abs(at.missed).max() <= _ENOUGH:
-                    break
-                at = at.refined()
-            X[part], moved[part] = at.X, at.v
-        return [X], moved.ravel()
+        """Return the matrices, and their multipliers as the state.
+
+        Raises
+        ------
+        SolverError
+            If a matrix has no optimal answer.
+        TypeError, ValueError
+            If the array is bad.
+        """
+        A = self._symmetric(A)
+        X, v = np.empty_like(A), np.empty(A.shape[:2])
+        with clock.limited(time_limit(self._options)), threads_for(A.shape[1]):
+            for part in self._parts():
+                at = self._answers(A[part], part.start)
+                X[part], v[part] = at.X, at.v
+        return [X.reshape(self.shapes[0])], v.ravel()
 
     def vjp(self, values: Sequence[Array], state: Array, cotangents: Sequence[Any]) -> list[Array]:
         """Return the gradients in the given matrices."""
         (A,), (G,) = values, cotangents
-        return [self._products(_symmetric(A), state, _symmetric(G), backward=True)]
+        return [self._products(A, state, G, backward=True)]
 
     def jvp(self, values: Sequence[Array], state: Array, tangents: Sequence[Any]) -> list[Array]:
         """Return the changes of the matrices."""
         (A,), (dA,) = values, tangents
-        return [self._products(_symmetric(A), state, _symmetric(dA), backward=False)]
+        return [self._products(A, state, dA, backward=False)]
 
     def _products(self, A: Array, state: Array, S: Array, backward: bool) -> Array:
+        A, S = self._symmetric(A), self._symmetric(S)
         v, found = np.asarray(state).reshape(A.shape[:2]), np.empty_like(A)
         for part in self._parts():
             at = StackedCorrelations(self._divergence, A[part], v[part])
-            at.check_exists()
+            at.check_exists(self._name, part.start)
             found[part] = at.vjp(S[part]) if backward else at.jvp(S[part])
-        return found
+        return found.reshape(self.shapes[0])
 
-    def _parts(self) -> list[slice]:
-        """Return slices of matrices that fit the cache."""
-        count, n, _ = self.shapes[0]
-        width = max(1, _CHUNK // n**3)
-        return [slice(a, min(a + width, count)) for a in range(0, count, width)]
+    def _answers(self, A: Array, first: int) -> StackedCorrelations:
+        """Return the matrices after Newton's method, which proves them or starts at certified answers.
+
+        For the squared distance and small orders, Newton's method from a cold start nearly always is enough.
+
+        Parameters
+        ----------
+        A : array of shape (b, n, n)
+        first : int
+            The number of the first matrix in the whole stack.
+        """
+        regular = self._regular(A)
+        if self._kind.quadratic and 0 < len(regular) == len(A) and A.shape[1] <= _SMALL:
+            stack = _problems(self._divergence, A)
+            at = StackedCorrelations(self._divergence, A, stack.divergence.start(stack.lo) * self._share)
+            assert self._settings is not None
+            at = _refined(at, min(_COLD_STEPS, self._settings.max_iter or _COLD_STEPS))
+            if certify_stack(stack, at.X, at.v / self._share).meets(self._settings.tol).all():
+                return at
+        v = self._multipliers(A, regular, first)
+        return _refined(StackedCorrelations(self._divergence, A, v), _STEPS)
+
+    def _multipliers(self, A: Array, regular: IntArray, first: int) -> Array:
+        """Return the multipliers of certified answers; those beside `regular`, or left, are solved alone."""
+        v = np.full(A.shape[:2], np.nan)
+        if len(regular):
+            stack = _problems(self._divergence, A[regular])
+            answer = stack_answer(route(METHOD), stack, self._settings, None)
+            if answer is not None:
+                v[regular[answer.solved]] = self._share * answer.y
+        for k in np.flatnonzero(np.isnan(v).any(axis=1)).tolist():
+            v[k] = self._alone(A[k], self._name(first + k))
+        return v
+
+    def _regular(self, A: Array) -> IntArray:
+        """Return the indices of the matrices that the stacked method takes."""
+        if self._settings is None:
+            return np.zeros(0, dtype=np.intp)
+        largest = np.abs(A).max(axis=(1, 2))
+        regular = np.flatnonzero((largest <= LARGEST) & (largest >= SMALLEST))
+        if self._kind.definite_start:
+            regular = np.array([k for k in regular if is_definite(A[k])], dtype=np.intp)
+        return regular
+
+    def _alone(self, A: Array, name: str) -> Array:
+        """Return the multipliers of one matrix."""
+        try:
+            found: Any = nearest_correlation(A, self._divergence, **self._options)
+        except (TypeError, ValueError) as error:
+            error.add_note(f"It is {name}.")
+            raise
+        if found.status not in ("optimal", "optimal_inaccurate"):
+            raise SolverError(f"{name} is {found.status}. {found.stop_reason}")
+        return -self._share * np.asarray(found.duals[0])
+
+    @property
+    def _share(self) -> float:
+        """The multipliers of :class:`StackedCorrelations` as a multiple of those of the rows."""
+        return 0.5 if self._kind.quadratic else 1.0
+
+    def _name(self, k: int) -> str:
+        return "A" if len(self.shapes[0]) == 2 else f"matrix {k} of the stack"
+
+    def _parts(self) -> Iterator[slice]:
+        """Yield slices of matrices that fit the cache."""
+        count, n, _ = self._of_stack
+        width = width_of(n)
+        return (slice(a, min(a + width, count)) for a in range(0, count, width))
+
+    def _symmetric(self, A: Any) -> Array:
+        given = np.asarray(A, dtype=float).reshape(self._of_stack)
+        return (given + np.swapaxes(given, 1, 2)) / 2
 
 
-def _symmetric(A: Any) -> Array:
-    given = np.asarray(A, dtype=float)
-    return (given + np.swapaxes(given, 1, 2)) / 2
+def _problems(divergence: str, A: Array) -> EntryStack:
+    """Return the problems of the stacked method."""
+    k, one = np.arange(A.shape[1]), np.ones(A.shape[:2])
+    return EntryStack(STACKED[divergence](A), k, k, one, one)
+
+
+def _refined(at: StackedCorrelations, steps: int) -> StackedCorrelations:
+    """Return the matrices after Newton's method, which ends where the error of the diagonal does not fall."""
+    missed = float(np.abs(at.missed).max(initial=0.0))
+    for _ in range(steps):
+        if missed <= _ENOUGH:
+            break
+        try:
+            new = at.refined()
+        except np.linalg.LinAlgError:  # a singular Hessian
+            break
+        left = float(np.abs(new.missed).max(initial=0.0))
+        if not left < missed:
+            break
+        at, missed = new, left
+    return at

@@ -11,18 +11,15 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import SolverError
-from bregopt.modeling.atoms import diag
-from bregopt.modeling.objectives import Minimize, bregman_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Parameter, Variable
-from bregopt.problems.objective import divergence_class
 from bregopt.routes import routing
 from bregopt.routes.derivatives.answers import check_exists, optimum_of
 from bregopt.routes.derivatives.derivative import Derivative
 from bregopt.routes.derivatives.tuning import LARGEST_RESIDUAL
 
-__all__ = ["ProblemFunction", "correlation_function"]
+__all__ = ["ProblemFunction"]
 
 _ENOUGH = 1e-13  # residual of the optimality conditions: finite differences of answers have some digits then
 
@@ -187,23 +184,6 @@ class ProblemFunction:
         X = [given.get(M) for M in self._problem.matrices]
         u = {v.name: given[v] for v in self._problem.variables if v in given}
         return (tuple(X) if len(X) != 1 else X[0]), u
-
-
-def correlation_function(shape: tuple[int, ...], divergence: str) -> tuple[Problem, Parameter, PSD]:
-    """Return the problem of the nearest correlation matrix, its parameter and its variable.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of a matrix or of a stack of them.
-    divergence : str
-    """
-    if len(shape) not in (2, 3) or shape[-1] != shape[-2]:
-        raise ValueError(f"A has shape {tuple(shape)}; expected (n, n) or (B, n, n)")
-    divergence_class(divergence)
-    n = shape[-1]
-    X, A = PSD(n, name="X"), Parameter((n, n), name="A")
-    return Problem(Minimize(bregman_div(X, A, divergence)), [diag(X) == 1]), A, X
 
 
 class _Point:

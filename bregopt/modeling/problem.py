@@ -298,6 +298,8 @@ def _multipliers_of_cones(raw: Solution) -> Array | None:
         return None
     assert raw._program is not None
     program = raw._program
+    if not program.cones.count:
+        return np.zeros(0)
     costs = program.c if raw.X is not None else np.zeros(program.k)
     reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
     return reduced

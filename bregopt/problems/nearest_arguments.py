@@ -46,7 +46,7 @@ class BoundedEntries:
 def covariance_message(diagonal: Array, labels: Any) -> str | None:
     """Return a message if the diagonal looks like that of a covariance; None if it does not."""
     distance = np.abs(diagonal - 1)
-    if np.median(distance) <= _FAR_FROM_ONE:
+    if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
         return None
     k = int(np.argmax(distance))
     return (

@@ -27,7 +27,17 @@ from bregopt.routes.registry import load, route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["METHOD", "Part", "Slice", "StackedProblem", "has_method", "solve_part", "width_of"]
+__all__ = [
+    "METHOD",
+    "Part",
+    "Slice",
+    "StackedProblem",
+    "has_method",
+    "solve_part",
+    "stack_answer",
+    "stack_settings",
+    "width_of",
+]
 
 METHOD = "bregman"
 # Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
@@ -119,7 +129,7 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
     record, notes = Record.empty(len(problem.matrices.keys)), Warnings()
     with clock.limited(seconds):
         try:
-            if has_method(problem):
+            if has_method(problem.divergence, problem.options):
                 _solve_slices(problem, chain, record, notes)
             _solve_singly(problem, chain, record, notes)
         except CutShort as cut:
@@ -127,17 +137,21 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
     return Part(record, notes, None)
 
 
-def has_method(problem: StackedProblem) -> bool:
+def has_method(divergence: str, options: dict[str, Any]) -> bool:
     """Whether the stacked method takes the divergence and the options."""
-    options = problem.options
     known = options.keys() <= _OPTIONS and options.get("solver", "auto") in ("auto", METHOD)
-    return known and problem.divergence in STACKED and hasattr(load(METHOD), "solve_stack")
+    return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
+
+
+def stack_settings(options: dict[str, Any]) -> Any:
+    """Return the settings of the stacked method."""
+    own = {name: value for name, value in options.items() if name != "solver"}
+    return own_settings(load(METHOD), own_options(METHOD, own))
 
 
 def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: Warnings) -> None:
     """Solve the problems of orders for which the stacked method pays."""
-    solver = {name: value for name, value in problem.options.items() if name != "solver"}
-    settings, method = own_settings(load(METHOD), own_options(METHOD, solver)), route(METHOD)
+    settings, method = stack_settings(problem.options), route(METHOD)
     starts = _Starts(problem.matrices.order) if chain else None
     for group in problem.matrices.groups:
         n = group.values.shape[1]
@@ -154,7 +168,7 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
                     continue
                 chains = np.flatnonzero(regular)[part.places]
                 start = None if starts is None else starts.of(chains, part.stack, group)
-                answer = _answer(method, part.stack, settings, start)
+                answer = stack_answer(method, part.stack, settings, start)
                 if answer is None or len(answer.solved) == 0:
                     continue
                 if starts is not None:
@@ -201,7 +215,7 @@ class _Starts:
         return np.arange(n) if group.rows is None else group.rows
 
 
-def _answer(method: Any, stack: EntryStack, settings: Any, start: Array | None) -> Any:
+def stack_answer(method: Any, stack: EntryStack, settings: Any, start: Array | None) -> Any:
     """Return the answers to a slice; None if LAPACK fails for one, as single solves follow."""
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge

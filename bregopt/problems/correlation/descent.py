@@ -1,4 +1,4 @@
-"""Descents on a factor ``R`` of the part ``R R'`` that is near a matrix: their start, objective and result.
+"""Descents on a factor ``R`` of the part ``R R'`` that is near a matrix: their objective and result.
 
 The objective is ``||off(B - R R')||_F^2``, where ``off`` drops the diagonal. With ``q_i = ||r_i||^2`` it is
 ``||off(B)||^2 - 2 <R, off(B) R> + ||R'R||^2 - ||q||^2``: one product of ``off(B)`` and a thin matrix a step.
@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from bregopt.arrays import Array
 from bregopt.program import StopReason
 
-__all__ = ["Descent", "Objective", "distance", "leading_rows"]
+__all__ = ["Descent", "Objective", "distance"]
 
 _SLICE = 200_000  # entries of a slice of ``B - R R'``, which fits the cache
-_SPARE, _FEW, _PRODUCTS = 10, 4, 5  # columns beside those of a start, share of the order, products with ``B``
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,24 +58,6 @@ class Objective:
         q = np.einsum("ij,ij->i", R, R)
         value = self.square - 2 * float(np.vdot(R, BR)) + float(np.vdot(gram, gram)) - float(q @ q)
         return value, 4 * (R @ gram - BR - q[:, None] * R), gram
-
-
-def leading_rows(B: Array, k: int) -> Array:
-    """Return ``U diag(max(w, 0))^(1/2)`` of the `k` largest eigenvalues ``w`` and their eigenvectors.
-
-    A few among many are approximate: Ritz pairs of a subspace iteration on ``B + s I``, where the shift makes
-    positive eigenvalues the larger ones.
-    """
-    n, width = len(B), 2 * k + _SPARE
-    if width * _FEW > n:
-        w, U = scipy.linalg.eigh(B, subset_by_index=(n - k, n - 1), check_finite=False)
-        return np.asarray(U * np.sqrt(np.maximum(w, 0.0)))
-    shift = float(np.linalg.norm(B)) / np.sqrt(n)
-    Q = np.random.default_rng(0).normal(size=(n, width))
-    for _ in range(_PRODUCTS):
-        Q = np.linalg.qr(B @ Q + shift * Q)[0]
-    w, V = np.linalg.eigh(Q.T @ (B @ Q))
-    return np.asarray(Q @ (V[:, -k:] * np.sqrt(np.maximum(w[-k:], 0.0))))
 
 
 def distance(B: Array, R: Array) -> float:

@@ -29,7 +29,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from scipy.linalg import hadamard
 
 from bregopt import clock
@@ -113,7 +112,7 @@ def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> floa
         return least
     shifted = B.copy()
     shifted[np.diag_indices(len(B))] = c / 2
-    eigenvalues = scipy.linalg.eigvalsh(shifted, check_finite=False)
+    eigenvalues = np.asarray(np.linalg.eigvalsh(shifted), dtype=np.float64)
     size = len(B) * float(np.linalg.norm(shifted))
     return max(least, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
 

@@ -14,9 +14,10 @@ from bregopt.arrays import Array, finite_array, positive_integer, symmetric_matr
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import turned
-from bregopt.problems.correlation.descent import Descent, distance, leading_rows
+from bregopt.problems.correlation.descent import Descent, distance
 from bregopt.problems.correlation.factor_bounds import factor_bound
 from bregopt.problems.correlation.factor_descent import descend_in_balls
+from bregopt.problems.correlation.leading import leading_eigenvectors
 from bregopt.problems.correlation.nonconvex import proven_fields
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
@@ -111,10 +112,11 @@ def factor_correlation(
 
     Notes
     -----
-    The descent is the spectral projected gradient on loadings with rows in a ball. The bound is the larger
-    of two (:mod:`bregopt.problems.correlation.factor_bounds`): blocks off the diagonal have rank `k` at most,
-    and so has ``L L'``. Where `A` is indefinite, a third is the distance of the nearest correlation matrix of
-    any structure, for orders up to 50 and where the others prove little.
+    The descent is Newton's method on loadings with rows in a ball. Conjugate gradients solve its equation,
+    with leading eigenvectors of `A` as the preconditioner. The bound is the larger of two
+    (:mod:`bregopt.problems.correlation.factor_bounds`): blocks off the diagonal have rank `k` at most, and so
+    has ``L L'``. Where `A` is indefinite, a third is the distance of the nearest correlation matrix of any
+    structure, for orders up to 50 and where the others prove little.
 
     References
     ----------
@@ -175,14 +177,16 @@ def _solved(
     B *= s[:, None]
     B *= s
     unit, constant = float(np.vdot(B, B)), float(diagonal @ diagonal)
-    first = leading_rows(B, k)
+    leading = leading_eigenvectors(B, k)
+    first = leading.rows(k)
+    leading = leading.less_diagonal(B.diagonal())
     np.fill_diagonal(B, 0.0)
     radius = s * np.sqrt(1 - t)
     rng = np.random.default_rng(settings.seed)
     best: Descent | None = None
     for start in range(starts):
         R = first if start == 0 else radius[:, None] * rng.normal(size=first.shape) / np.sqrt(2 * k)
-        found = descend_in_balls(B, R, radius, settings.tol, settings.max_iter or _MAX_ITER)
+        found = descend_in_balls(B, R, radius, leading, settings.tol, settings.max_iter or _MAX_ITER)
         if best is None or min(found.values) < min(best.values):
             best = found
         if clock.remaining() <= 0:

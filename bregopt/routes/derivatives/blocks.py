@@ -24,7 +24,7 @@ from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
-from bregopt.program.rows.algebra import upper_triangles
+from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.routes.ipm import RowAction
 from bregopt.routes.projection.block_dual import RowCurvature
 from bregopt.routes.projection.tuning import ProjectionTuning
@@ -32,6 +32,7 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 __all__ = ["BarrierPoint", "BlockPoint", "BlockRows", "SpectralPoint", "columns_of", "dual_point"]
 
 _TUNING = ProjectionTuning()
+_AT_ONCE = 20_000  # entries of small matrices, which are formed in a few calls
 
 
 class BlockRows:
@@ -158,7 +159,14 @@ class SpectralPoint:
         if own not in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative):
             return columns_of(self.product, A.m)
         differences: Array = spectrum.differences  # type: ignore[attr-defined]
-        i, j = np.triu_indices(len(differences))
+        n = len(differences)
+        if A.m * n**2 <= _AT_ONCE:
+            products = np.zeros((A.m, n, n))
+            for term in A.terms:
+                products[term.at] += dense_stack(term.rows.restrict(spectrum.V))
+            flat = products.reshape(A.m, -1)
+            return np.asarray((flat * differences.ravel()) @ flat.T)
+        i, j = np.triu_indices(n)
         inside = np.zeros((A.m, len(i)))
         for term in A.terms:
             inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T

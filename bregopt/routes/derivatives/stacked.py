@@ -10,6 +10,7 @@ and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -54,8 +55,8 @@ class StackedCorrelations:
         """Return the matrices after a step of Newton's method."""
         return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
 
-    def check_exists(self) -> None:
-        """Raise a ValueError if a matrix has no derivative."""
+    def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
+        """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""
         if self._divergence != "frobenius":
             return
         size = np.abs(self.theta)
@@ -63,7 +64,7 @@ class StackedCorrelations:
         k = int(margin.argmin())
         if margin[k] < SMALLEST_MARGIN:
             raise ValueError(
-                f"the answer of matrix {k} has no derivative: an eigenvalue of X - Z is zero "
+                f"the answer of {name(first + k)} has no derivative: an eigenvalue of X - Z is zero "
                 f"({margin[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
             )
 
@@ -116,7 +117,13 @@ class StackedCorrelations:
         H = np.empty_like(self._A)
         for k, V in enumerate(self.V):
             products = V[:, None, :] * V  # V_ia V_ja
-            H[k] = np.einsum("ija,ija->ij", products @ self._differences[k], products)
+            if self._divergence == "frobenius":  # differences of one inside a sign, and zero
+                p = int((self.theta[k] <= 0).sum())
+                mixed = products[:, :, :p] @ self._differences[k, :p, p:]
+                positive = V[:, p:] @ V[:, p:].T
+                H[k] = positive**2 + 2 * np.einsum("ija,ija->ij", mixed, products[:, :, p:])
+            else:
+                H[k] = np.einsum("ija,ija->ij", products @ self._differences[k], products)
         return H
 
     @cached_property

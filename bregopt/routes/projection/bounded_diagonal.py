@@ -44,6 +44,7 @@ class BoundedDiagonal:
         d = np.ones(len(X))
         d[self.index] = np.sqrt(clipped / np.maximum(diagonal, TINY))
         scaled: Array = d[:, None] * X * d
+        scaled[self.index, self.index] = clipped  # exactly
         return scaled
 
 
