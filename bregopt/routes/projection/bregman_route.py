@@ -168,7 +168,11 @@ class Bregman:
         single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
-        passes = ["L-BFGS over the rows first"] if _begins_with_passes(program, settings) else []
+        passes = (
+            ["L-BFGS over the rows first, unless penalties are heavy"]
+            if _begins_with_passes(program, settings)
+            else []
+        )
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
         steps = ["proximal steps for matrices without a divergence"] if proximal_steps else []
         return "; ".join([f"method {method!r}{why}", *passes, *steps, *white])

@@ -2,8 +2,8 @@
 
 One pass over the rows gives activities, gradient, second moments and multipliers, and so the certificate
 (:mod:`bregopt.routes.quasi_newton`). It costs a small fraction of a Newton step where rows are many and the
-order of the matrix is small. Heavy penalties take many passes; the method then ends, and Newton's method goes
-on from its multipliers.
+order of the matrix is small. Heavy penalties take many passes, so the first point tells whether the method
+begins at all. Where it stalls, or takes too many passes, Newton's method goes on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
-from bregopt.clock import checkpoint
+from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import is_definite, root_of
 from bregopt.program import ENDED, Answer, Penalty, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.tuning import ProjectionTuning
-from bregopt.routes.quasi_newton import curve_of, quasi_newton
-from bregopt.routes.quasi_newton.preconditioner import preconditioner, relative_curvature
+from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
 from bregopt.routes.reductions import Method as Solve
 
 __all__ = ["after_row_passes", "suits_row_passes"]
@@ -71,7 +70,10 @@ def after_row_passes(newton: Solve) -> Solve:
         left = None if settings.max_iter is None else settings.max_iter - step
         # Newton's method on the dual has far to go from multipliers that are not near the solution's.
         begin = start if method.exponential else Start((at.M,), answer.u, at.y)
-        more = newton(program, replace(settings, max_iter=left), begin, progress.after(step))
+        try:
+            more = newton(program, replace(settings, max_iter=left), begin, progress.after(step))
+        except CutShort as cut:
+            return replace(answer, stop=reason(cut))
         if more.stop is not StopReason.CONVERGED and _error(program, answer) < _error(program, more):
             more = replace(answer, stop=more.stop)
         return replace(more, iterations=step + more.iterations)
@@ -152,13 +154,14 @@ class _RowPasses(Method):
         Penalties may not be far more curved than the divergence, nor the first step be long.
         """
         tuning = self._tuning
-        largest = tuning.pass_exponential_curvature if self.exponential else tuning.pass_curvature
-        if not relative_curvature(at, self.exponential) <= largest:
+        curvature, growth = tuning.pass_curvature, tuning.pass_growth
+        if self.exponential:
+            curvature, growth = tuning.pass_exponential_curvature, tuning.pass_exponential_growth
+        if not relative_curvature(at, self.exponential) <= curvature:
             return False
-        step = -preconditioner(at, self.exponential)(at.gradient)
-        exponent = curve_of(self, at).exponent(step)
+        exponent = curve_of(self, at).exponent(-preconditioner(at, self.exponential)(at.gradient))
         finite = bool(np.isfinite(exponent).all())
-        return finite and bool(np.abs(np.linalg.eigvalsh(exponent)).max() <= tuning.pass_growth)
+        return finite and bool(np.abs(np.linalg.eigvalsh(exponent)).max() <= growth)
 
     def at(self, root: Array, curvature: bool) -> _Point | None:
         """Return the point at ``M = root root'`` after one pass."""

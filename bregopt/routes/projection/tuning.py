@@ -36,10 +36,11 @@ class ProjectionTuning(WorkingSetTuning):
     pass_curvature : float
         Largest curvature of the penalties relative to LogDet, along one direction, at the first point. With
         heavier penalties L-BFGS takes a hundred passes and more.
-    pass_exponential_curvature : float
-        The same for von Neumann.
     pass_growth : float
-        Largest logarithm of the ratio of eigenvalues before and after the first step, at full length.
+        Largest logarithm of the factors by which the first step, at full length, multiplies eigenvalues, for
+        LogDet. Line searches limit it to one.
+    pass_exponential_curvature, pass_exponential_growth : float
+        The same for von Neumann, whose Newton steps cost fewer passes.
     pass_limit : int
         Passes after which Newton's method takes over.
     armijo_fraction : float
@@ -173,8 +174,9 @@ class ProjectionTuning(WorkingSetTuning):
     pass_ratio: int = 200
     pass_order: int = 16
     pass_curvature: float = 300.0
-    pass_exponential_curvature: float = 10.0
     pass_growth: float = 20.0
+    pass_exponential_curvature: float = 7.0
+    pass_exponential_growth: float = 8.0
     pass_limit: int = 60
     # The dual Newton method and the augmented Lagrangian.
     armijo_fraction: float = 1e-4
