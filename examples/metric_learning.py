@@ -5,11 +5,11 @@ learner starts from the covariance and learns from forty pairs only.
 """
 
 from sklearn.datasets import load_wine
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from bregopt.learn import LogDetMetricLearner, pairs_from_labels
+from bregopt.learn import GridSearchCV, LogDetMetricLearner, pairs_from_labels
 
 frame = load_wine(as_frame=True)
 train, test, label, test_label = train_test_split(
