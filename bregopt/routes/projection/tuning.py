@@ -39,8 +39,10 @@ class ProjectionTuning(WorkingSetTuning):
     pass_growth : float
         Largest logarithm of the factors by which the first step, at full length, multiplies eigenvalues, for
         LogDet. Line searches limit it to one.
-    pass_exponential_curvature, pass_exponential_growth : float
-        The same for von Neumann, whose Newton steps cost fewer passes.
+    pass_exponential_curvature : float
+        The largest curvature for von Neumann, whose Newton steps cost fewer passes.
+    pass_exponential_growth : float
+        The same for the first step.
     pass_limit : int
         Passes after which Newton's method takes over.
     armijo_fraction : float
