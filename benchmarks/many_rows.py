@@ -121,7 +121,8 @@ def in_memory(data, method, tol):
         X, near = bo.PSD(len(points), name="X"), sense < 0
         d = bo.sq_distance(X, *pairs.T)
         rows = [bo.soft(d[near] <= bound[near], gamma), bo.soft(d[~near] >= bound[~near], gamma)]
-        sol = bo.Problem(bo.Minimize(bo.logdet_div(X, start)), rows).solve(tol=tol)
+        options = {"method": "newton"} if method == "Newton" else {}
+        sol = bo.Problem(bo.Minimize(bo.logdet_div(X, start)), rows).solve(tol=tol, **options)
     seconds = time.process_time() - begin
     return sol.iterations, sol.gap, sol.value, seconds, spent(resource.RUSAGE_SELF)[1]
 
@@ -149,7 +150,11 @@ def memory_table(options):
     """Return the lines of the table of pairs in memory."""
     data, base = (None if of is None else str(of.resolve()) for of in (options.data, options.base))
     kind = "clustered points" if data is None else "MNIST"
-    cases = [("`bo.RowChunks`", "RowChunks", None), ("`bo.Problem`", "Problem", None)]
+    cases = [
+        ("`bo.RowChunks`", "RowChunks", None),
+        ("`bo.Problem`", "Problem", None),
+        ('`bo.Problem`, `method="newton"`', "Newton", None),
+    ]
     if base is not None:
         cases.append((f"`bo.Problem`, {options.base.name}", "Problem", options.base.resolve()))
     lines = [

@@ -100,6 +100,11 @@ class Objective:
         return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
 
     @property
+    def exponential(self) -> bool:
+        """Whether the divergence is von Neumann's."""
+        return self.divergence.exponential
+
+    @property
     def values(self) -> list[float]:
         """The values of all passes."""
         return [value for value, _ in self.passes]

@@ -12,8 +12,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.passes import ExecutorPasses
-from bregopt.chunks.quasi_newton import curve_of, descent_along, line_search, quasi_newton
 from bregopt.chunks.sample import drawn, passes_of_sample
+from bregopt.routes.quasi_newton import curve_of, descent_along, line_search, quasi_newton
 
 __all__ = ["minimized", "sample_objective", "sampled_newton"]
 

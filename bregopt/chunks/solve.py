@@ -17,7 +17,6 @@ from bregopt.chunks.chunk import release_buffers
 from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.passes import ExecutorPasses
-from bregopt.chunks.quasi_newton import quasi_newton
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
 from bregopt.chunks.space import Space, divergence_class, space_of
 from bregopt.chunks.working_set import Contradiction, rounds
@@ -25,6 +24,7 @@ from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import root_of
 from bregopt.program import Penalty, StopReason
+from bregopt.routes.quasi_newton import quasi_newton
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:

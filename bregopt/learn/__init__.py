@@ -10,12 +10,14 @@ require("sklearn", "learn")
 from bregopt.learn.constraints import pairs_from_labels, triplets_from_labels  # noqa: E402
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
 from bregopt.learn.distance_bounds import idealized_bounds, percentile_bounds  # noqa: E402
+from bregopt.learn.grid_search import GridSearchCV  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
 from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402
 from bregopt.learn.pairs import PairDefiniteBoost  # noqa: E402
 
 __all__ = [
+    "GridSearchCV",
     "KernelLearner",
     "LogDetMetricLearner",
     "NearestCorrelation",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,7 +16,20 @@ from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.threads import threads_for
 
-__all__ = ["LinearMetric", "Solved", "forget", "map_of", "psd_root", "softened", "validated"]
+__all__ = [
+    "Fitting",
+    "LinearMetric",
+    "OfProblem",
+    "Solved",
+    "forget",
+    "map_of",
+    "psd_root",
+    "softened",
+    "validated",
+]
+
+# The fit of a learner: it yields a problem with the options of its solve, and is sent the solution.
+Fitting = Generator[tuple[Problem, dict[str, Any]], Solution, None]
 
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
@@ -33,10 +47,6 @@ class Solved(BaseEstimator):
         if not isinstance(further, Mapping):
             raise TypeError(f"solver_options is {further!r}; expected a dict, such as {{'time_limit': 60}}")
         return {"tol": self.tol, "max_iter": self.max_iter, **further}
-
-    def _solve(self, problem: Problem, advice: str) -> Any:
-        """Solve, keep the solution, and return its matrix; without one, raise a ValueError with advice."""
-        return self._keep(problem.solve(**self._options()), advice)
 
     def _solution_of_rows(
         self, rows: Any, told: bool, points: Array | None, start: Any, divergence: str
@@ -57,6 +67,7 @@ class Solved(BaseEstimator):
         return chunks.solve(start, divergence, **passes, **options)
 
     def _keep(self, solution: Solution, advice: str) -> Any:
+        """Keep the solution, and return its matrix; without one, raise a ValueError with advice."""
         if solution.X is None:
             raise ValueError(f"{type(self).__name__}: {solution.status}. {solution.stop_reason} {advice}")
         self.solution_ = solution
@@ -64,6 +75,23 @@ class Solved(BaseEstimator):
         self.gap_ = solution.gap
         self.converged_ = solution.status == "optimal"
         return solution.X
+
+
+class OfProblem(Solved):
+    """An estimator whose fit to points and labels solves a :class:`bregopt.Problem`."""
+
+    def _fitting(self, X: Any, y: Any) -> Fitting:
+        """Fit by the solution of the problem that is yielded."""
+        raise NotImplementedError
+
+    def _run(self, fitting: Fitting) -> Self:
+        """Solve the problem of a fit."""
+        solution: Any = None  # starts the generator
+        with suppress(StopIteration):
+            while True:
+                problem, options = fitting.send(solution)
+                solution = problem.solve(**options)
+        return self
 
 
 class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import Solved, psd_root, validated
+from bregopt.learn.base import Fitting, OfProblem, psd_root, validated
 from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
 from bregopt.learn.kernel_rows import KernelRows
 from bregopt.threads import threads_for
@@ -25,7 +25,7 @@ _UNLABELED = -1
 _KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=", "rows=")
 
 
-class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
+class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfProblem):
     """The low-rank kernel nearest to a given one that satisfies constraints on some of the points.
 
     :meth:`fit` gets all points, with or without constraints (transductive learning). With features ``G0``,
@@ -153,25 +153,46 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         TypeError, ValueError
             If input or parameters are bad, the points of a pair are equal, or no kernel meets hard bounds.
         """
-        told = any(part is not None for part in (similar, dissimilar, distances, similarities, comparisons))
-        points, labels = validated(self, X, y, told or rows is not None, f"one of {', '.join(_KNOWLEDGE)}")
-        G0 = self._fit_features(points)
+        knowledge = similar, dissimilar, distances, similarities, comparisons
         if rows is not None:
-            self._atom()
-            solution = self._solution_of_rows(rows, told, None, LowRank(G0), self.divergence)
-            return self._learn(G0, self._keep(solution, "Give the rows a finite gamma to relax the bounds."))
+            return self._fit_rows(X, y, any(part is not None for part in knowledge), rows)
+        return self._run(self._fitting(X, y, *knowledge))
+
+    def _fitting(
+        self,
+        X: Any,
+        y: Any,
+        similar: Any = None,
+        dissimilar: Any = None,
+        distances: Any = None,
+        similarities: Any = None,
+        comparisons: Any = None,
+    ) -> Fitting:
+        """Learn the kernel by the solution of the problem that is yielded."""
+        told = any(part is not None for part in (similar, dissimilar, distances, similarities, comparisons))
+        points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
+        G0 = self._fit_features(points)
         if not told:
             similar, dissimilar = self._labeled_pairs(labels)
         K = PSD(len(G0), name="K")
-        knowledge = KernelRows(K, G0, self.gamma, self._scale(G0))
+        rows = KernelRows(K, G0, self.gamma, self._scale(G0))
         constraints = [
-            *knowledge.idealized(similar, dissimilar, self.shrink),
-            *knowledge.distances(distances),
-            *knowledge.similarities(similarities),
-            *knowledge.comparisons(comparisons),
+            *rows.idealized(similar, dissimilar, self.shrink),
+            *rows.distances(distances),
+            *rows.similarities(similarities),
+            *rows.comparisons(comparisons),
         ]
-        problem = Problem(Minimize(self._atom()(K, LowRank(G0))), constraints)
-        return self._learn(G0, self._solve(problem, "Give gamma to relax the bounds."))
+        solution = yield Problem(Minimize(self._atom()(K, LowRank(G0))), constraints), self._options()
+        self._learn(G0, self._keep(solution, "Give gamma to relax the bounds."))
+
+    def _fit_rows(self, X: Any, y: Any, told: bool, rows: RowChunks) -> Self:
+        """Learn the kernel from pairs in chunks."""
+        points, _ = validated(self, X, y, True, "rows=")
+        G0 = self._fit_features(points)
+        self._atom()
+        solution = self._solution_of_rows(rows, told, None, LowRank(G0), self.divergence)
+        self._learn(G0, self._keep(solution, "Give the rows a finite gamma to relax the bounds."))
+        return self
 
     def transform(self, X: Any) -> Array:
         """Map points, old or new, such that their inner products are the learned kernel.
@@ -190,11 +211,10 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         G = points if self._nystroem is None else self._nystroem.transform(points)
         return G + (G @ self._basis) @ self._change @ self._basis.T
 
-    def _learn(self, G0: Array, learned: LowRank) -> Self:
+    def _learn(self, G0: Array, learned: LowRank) -> None:
         """Keep the map from the features to those of the learned kernel."""
         self._basis, self._change = _map_of(G0, learned.factor)
         self._n_features_out = G0.shape[1]
-        return self
 
     def _atom(self) -> Any:
         if self.divergence not in _DIVERGENCES:

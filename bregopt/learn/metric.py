@@ -11,7 +11,7 @@ import numpy as np
 from bregopt import PSD, Minimize, Problem, RowChunks, logdet_div, quad_form, von_neumann_div
 from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import LinearMetric, forget, map_of, psd_root, softened, validated
+from bregopt.learn.base import Fitting, LinearMetric, OfProblem, forget, map_of, psd_root, softened, validated
 from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels
 from bregopt.learn.distance_bounds import percentile_bounds
 from bregopt.modeling.constraints import Constraint
@@ -33,7 +33,7 @@ def _named_after(cls: type, method: Callable[..., Any]) -> FunctionType:
     return copy
 
 
-class _PairMetricLearner(LinearMetric):
+class _PairMetricLearner(LinearMetric, OfProblem):
     """A metric nearest to a prior metric under bounds on pairs."""
 
     _divergence: ClassVar[str]
@@ -104,9 +104,13 @@ class _PairMetricLearner(LinearMetric):
             dissimilar pair of equal points, or an upper bound above the lower one, or if no metric meets hard
             bounds.
         """
-        told = similar is not None or dissimilar is not None
         if rows is not None:
-            return self._fit_rows(X, y, told, rows)
+            return self._fit_rows(X, y, similar is not None or dissimilar is not None, rows)
+        return self._run(self._fitting(X, y, similar, dissimilar))
+
+    def _fitting(self, X: Any, y: Any, similar: Any = None, dissimilar: Any = None) -> Fitting:
+        """Learn the metric by the solution of the problem that is yielded."""
+        told = similar is not None or dissimilar is not None
         points, labels = validated(self, X, y, told, "similar= and dissimilar= pairs")
         if told:
             near = index_rows(similar, "similar", len(points), 2)
@@ -120,10 +124,10 @@ class _PairMetricLearner(LinearMetric):
         A = PSD(points.shape[1], name="A")
         constraints = self._rows(A, points, near, far, self._scale(prior))
         objective = Minimize(_DIVERGENCES[self._divergence](A, prior))
-        metric = self._solve(Problem(objective, constraints), "Give gamma to relax the bounds.")
+        solution = yield Problem(objective, constraints), self._options()
+        metric = self._keep(solution, "Give gamma to relax the bounds.")
         self.n_pairs_ = len(near), len(far)
         self.components_ = map_of(metric)
-        return self
 
     def _fit_rows(self, X: Any, y: Any, told: bool, rows: RowChunks) -> Self:
         """Learn the metric from pairs in chunks."""

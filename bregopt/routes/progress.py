@@ -103,6 +103,7 @@ class Progress:
         self._records: dict[str, list[float]] = {}
         self._outside: tuple[Presolved, Progress] | None = None
         self._of_dual = False
+        self._before = 0
 
     def within(self, presolved: Presolved) -> Progress:
         """Return the progress for a reduced program; it writes to the same records."""
@@ -110,6 +111,12 @@ class Progress:
         inside._outside = presolved, self
         inside._of_dual = self._of_dual != (presolved.program.maximize != presolved.whole.maximize)
         return inside
+
+    def after(self, iterations: int) -> Progress:
+        """Return the progress of a method that goes on after the given number of iterations of another."""
+        later = copy.copy(self)
+        later._before += iterations
+        return later
 
     def of_another_program(self) -> Progress:
         """Return the progress for a program that is not reduced from this one, with the same records."""
@@ -158,6 +165,7 @@ class Progress:
 
     def record(self, iteration: int, certificate: Certificate, **more: float) -> None:
         """Add one record: a certificate and further quantities, with the same names each time."""
+        iteration += self._before
         if self._of_dual:
             certificate = certificate.of_dual
         values = {

@@ -9,11 +9,11 @@ brings wines of one cultivar together.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_wine
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from bregopt.learn import LogDetMetricLearner, pairs_from_labels
+from bregopt.learn import GridSearchCV, LogDetMetricLearner, pairs_from_labels
 
 frame = load_wine(as_frame=True)
 train, test, label, test_label = train_test_split(
@@ -28,7 +28,8 @@ print(f"Euclidean: 4-NN error {1 - plain.score(test, test_label):.1%}")
 
 # %%
 # The learner is an estimator of scikit-learn. Cross-validation chooses the
-# weight of its bounds on distances.
+# weight of its bounds on distances; ``executor=`` would solve the problems of
+# all weights and folds on several processes.
 model = make_pipeline(LogDetMetricLearner(), KNeighborsClassifier(4))
 grid = {"logdetmetriclearner__gamma": [0.01, 0.1, 1.0]}
 search = GridSearchCV(model, grid, cv=2).fit(train, label)

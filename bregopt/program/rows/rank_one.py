@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -16,6 +17,9 @@ from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFa
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 
 _dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdot since 2.0
+# Rows that enter a product at once, so that they stay in a processor's cache, where their vectors are so long
+# that symmetric products save more than the copies of rows cost: a third at order 50, slower at order 20.
+_BLOCK, _LONG = 3_000, 32
 _FEW = 0.5  # fraction of nonzero weights, below which only those rows enter a product
 
 
@@ -89,6 +93,8 @@ def paired(U: Any, W: Any, X: Matrix) -> Array:
     """Return ``u_k' X w_k`` for the rows of two matrices, dense or CSR."""
     if isinstance(X, LowRank):
         return np.einsum("kr,kr->k", U @ X.factor, W @ X.factor)
+    if U is W and _has_blocks(U):
+        return np.concatenate([_dots(block, block @ X) for block in _blocks(U)])
     return row_dots(W, U @ X)
 
 
@@ -98,12 +104,34 @@ def products(U: Any, W: Any, weight: Array) -> Array:
         acting, same = np.flatnonzero(weight), U is W
         U, weight = U[acting], weight[acting]
         W = U if same else W[acting]
+    if U is W and _has_blocks(U):
+        return _moment(U, weight)
     if isinstance(U, np.ndarray):
         half = U.T @ (weight[:, None] * W)
     else:
         half = (U.T @ sp.diags_array(weight) @ W).toarray()
     symmetric: Array = (half + half.T) / 2
     return symmetric
+
+
+def _has_blocks(U: Any) -> bool:
+    return isinstance(U, np.ndarray) and len(U) > _BLOCK and U.shape[1] >= _LONG
+
+
+def _blocks(U: Array) -> Iterator[Array]:
+    return (U[start : start + _BLOCK] for start in range(0, len(U), _BLOCK))
+
+
+def _moment(Z: Array, weight: Array) -> Array:
+    """Return ``sum_k weight_k z_k z_k'``, by symmetric products of the rows of each sign."""
+    total, root = np.zeros((Z.shape[1],) * 2), np.sqrt(np.abs(weight))
+    for start, block in zip(range(0, len(Z), _BLOCK), _blocks(Z), strict=True):
+        own = weight[start : start + _BLOCK]
+        for sign in (-1, 1):
+            rows = np.flatnonzero(sign * own > 0)
+            scaled = block[rows] * root[start + rows, None]
+            total += sign * (scaled.T @ scaled)  # NumPy takes a product with its own transpose as symmetric
+    return total
 
 
 def dense_row(U: Any, k: int) -> Array:

@@ -110,7 +110,7 @@ def _warm(
         if problem.program.bounds.penalties:
             return None
         method = ActiveNewton(problem, tuning)
-    first = method.at(y)
+    first = method.at(y, tuple(map(np.asarray, start.X))) if isinstance(method, SoftNewton) else method.at(y)
     return None if first is None else monitor.follow(method, first, min(limit, tuning.warm_steps))
 
 

@@ -165,10 +165,19 @@ class SoftNewton(Method):
         sums = Known(penalties=primal.penalty, row_terms=dual.rows_term)
         return self._problem.certificate(at, log_det_of, **sums)
 
-    def at(self, y: Array) -> SoftIterate | None:
-        """Return the iterate at the primal point of given multipliers, None if there is none."""
+    def at(self, y: Array, X: Matrices = ()) -> SoftIterate | None:
+        """Return the iterate at given multipliers and their primal point, or at `X` where that is better.
+
+        It is None if there is none.
+        """
         dual = self._dual(y, self._Z(y))
-        return None if dual is None else self._at_dual(dual)
+        at = None if dual is None else self._at_dual(dual)
+        primal = self._primal(X) if X else None
+        if primal is None or (at is not None and at.primal.cost <= primal.cost):
+            return at
+        return SoftIterate(
+            primal, dual or self._no_multipliers(), joint=dual is not None and self._system.direct
+        )
 
     def advance(self, at: SoftIterate) -> SoftIterate | None:
         """Return the iterate after a damped Newton step, None if neither objective improves."""

@@ -25,6 +25,7 @@ from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
+from bregopt.routes.projection.row_passes import after_row_passes, suits_row_passes
 from bregopt.routes.projection.stacked_answer import StackedAnswer
 from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
 from bregopt.routes.projection.stacked_working_set import newton_on_acting_rows
@@ -106,7 +107,8 @@ class BregmanSettings(base.Settings):
     method : {"auto", "newton", "cyclic"}
         "newton" moves all rows at once, "cyclic" projects on one row of one matrix at a time. "auto" uses
         "cyclic" for LogDet with a single row, where one projection gives the solution, and "newton"
-        otherwise.
+        otherwise. Where soft rows with smooth penalties are many and the matrix small, "auto" begins with
+        L-BFGS, whose iterations are passes over the rows.
     tuning : ProjectionTuning
         Numerical constants of the method.
     """
@@ -166,9 +168,14 @@ class Bregman:
         single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
+        passes = (
+            ["L-BFGS over the rows first, unless penalties are heavy"]
+            if _begins_with_passes(program, settings)
+            else []
+        )
         white = presolve(program, reductions(_WHITENING), settings).summaries if method == "newton" else []
         steps = ["proximal steps for matrices without a divergence"] if proximal_steps else []
-        return "; ".join([f"method {method!r}{why}", *steps, *white])
+        return "; ".join([f"method {method!r}{why}", *passes, *steps, *white])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         method = proximal(_solve) if None in program.divergences else _solve
@@ -209,13 +216,19 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     found = _algorithm(_kinds(program), len(program.blocks) > 1, method)
     assert found is not None
     run = found.run
-    if method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):
+    if _begins_with_passes(program, settings):
+        answer = after_row_passes(run)(program, settings, start, progress)
+    elif method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
         first = ActiveSet.resting(program.bounds, None if begin is None else begin.y)
         answer = on_working_set(run, program, settings, first, begin, progress)
     else:
         answer = run(program, settings, start, progress)
-    return replace(answer, citation=found.citation)
+    return replace(answer, citation=answer.citation or found.citation)
+
+
+def _begins_with_passes(program: Program, settings: Any) -> bool:
+    return settings.method == "auto" and suits_row_passes(program, settings.tuning)
 
 
 def _kind(block: Block) -> type[Divergence]:

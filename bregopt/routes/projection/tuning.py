@@ -26,6 +26,25 @@ class ProjectionTuning(WorkingSetTuning):
         steps of one run on all rows cost less than the rounds.
     working_set_ratio : int
         The same number, relative to the order of the matrix; the larger of the two counts.
+    pass_rows : int
+        Least number of smooth soft rows for which L-BFGS over the rows comes before Newton's method.
+    pass_ratio : int
+        The same number, relative to the order of the matrix. With fewer rows a pass and the preconditioner
+        cost more than a tenth of a Newton step (``benchmarks/many.py methods``).
+    pass_order : int
+        Least order of the matrix for that with LogDet. Below it a Newton step costs a few passes only.
+    pass_curvature : float
+        Largest curvature of the penalties relative to LogDet, along one direction, at the first point. With
+        heavier penalties L-BFGS takes a hundred passes and more.
+    pass_growth : float
+        Largest logarithm of the factors by which the first step, at full length, multiplies eigenvalues, for
+        LogDet. Line searches limit it to one.
+    pass_exponential_curvature : float
+        The largest curvature for von Neumann, whose Newton steps cost fewer passes.
+    pass_exponential_growth : float
+        The same for the first step.
+    pass_limit : int
+        Passes after which Newton's method takes over.
     armijo_fraction : float
         Least change of the objective in a line search, relative to the slope (Armijo), for the dual Newton
         method and the augmented Lagrangian.
@@ -153,6 +172,14 @@ class ProjectionTuning(WorkingSetTuning):
     # The route.
     working_set_rows: int = 300
     working_set_ratio: int = 3
+    pass_rows: int = 3_000
+    pass_ratio: int = 200
+    pass_order: int = 16
+    pass_curvature: float = 300.0
+    pass_growth: float = 20.0
+    pass_exponential_curvature: float = 7.0
+    pass_exponential_growth: float = 8.0
+    pass_limit: int = 60
     # The dual Newton method and the augmented Lagrangian.
     armijo_fraction: float = 1e-4
     cg_steps: int = 200

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, Array
-from bregopt.chunks.curves import Curve, Exponential, Geodesic
-from bregopt.chunks.objective import Objective, Point
-from bregopt.chunks.preconditioner import preconditioner
+from bregopt.routes.quasi_newton.curves import Curve, Exponential, Geodesic
+from bregopt.routes.quasi_newton.objective import Objective, P
+from bregopt.routes.quasi_newton.preconditioner import preconditioner
 
 __all__ = ["curve_of", "descent_along", "line_search", "quasi_newton"]
 
@@ -31,7 +31,7 @@ class _Pair(NamedTuple):
     curvature: float
 
 
-def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
+def quasi_newton(objective: Objective[P], point: P) -> Iterator[P]:
     """Yield better points until the objective no longer decreases.
 
     Parameters
@@ -42,7 +42,7 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
     """
     pairs: deque[_Pair] = deque(maxlen=_PAIRS)
     while True:
-        step = -_two_loop(point.gradient, pairs, preconditioner(point, objective.divergence.exponential))
+        step = -_two_loop(point.gradient, pairs, preconditioner(point, objective.exponential))
         curve = curve_of(objective, point)
         exponent = descent_along(curve, step)
         new = line_search(objective, point, curve, exponent, curvature=True)
@@ -59,14 +59,12 @@ def quasi_newton(objective: Objective, point: Point) -> Iterator[Point]:
         yield point
 
 
-def curve_of(objective: Objective, at: Point) -> Curve:
+def curve_of(objective: Objective[P], at: P) -> Curve:
     """Return the curves on which the divergence's gradient changes most evenly."""
-    return Exponential(at.root) if objective.divergence.exponential else Geodesic(at.root)
+    return Exponential(at.root) if objective.exponential else Geodesic(at.root)
 
 
-def line_search(
-    objective: Objective, at: Point, curve: Curve, exponent: Array, curvature: bool
-) -> Point | None:
+def line_search(objective: Objective[P], at: P, curve: Curve, exponent: Array, curvature: bool) -> P | None:
     """Return the first point of a backtracking line search with a sufficient decrease, None without one.
 
     Parameters

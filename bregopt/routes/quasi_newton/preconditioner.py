@@ -15,14 +15,21 @@ from collections.abc import Callable
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.chunks.curves import Exponential
-from bregopt.chunks.objective import Point
+from bregopt.routes.quasi_newton.curves import Exponential
+from bregopt.routes.quasi_newton.objective import Point
 
-__all__ = ["preconditioner"]
+__all__ = ["preconditioner", "relative_curvature"]
 
 _ACCURACY, _STEPS = 1e-4, 30  # of conjugate gradients, of order r^3 each: relative square of the error
 
 Operator = Callable[[Array], Array]
+
+
+def relative_curvature(at: Point, exponential: bool) -> float:
+    """Return the largest eigenvalue of ``2 k S A S`` relative to ``N A N``, in the notation of the module."""
+    root = _fourth_root(Exponential(at.root)) if exponential else at.root
+    d = np.linalg.eigvalsh(root.T @ at.curvature @ root)
+    return 2 * float(d[-1]) ** 2 / (at.weight or 1.0)
 
 
 def preconditioner(at: Point, exponential: bool) -> Operator:
@@ -37,8 +44,14 @@ def preconditioner(at: Point, exponential: bool) -> Operator:
         total: Array = own + (2 * H @ A @ H + np.vdot(H, A) * H) / k
         return total
 
-    near = _two_term_inverse(at, U * np.exp(curve.logs / 4))
+    near = _two_term_inverse(at, _fourth_root(curve))
     return lambda G: _conjugate_gradients(hessian, near, G)
+
+
+def _fourth_root(curve: Exponential) -> Array:
+    """Return ``R`` with ``(R R')^2 = M``."""
+    root: Array = curve.U * np.exp(curve.logs / 4)
+    return root
 
 
 def _two_term_inverse(at: Point, root: Array) -> Operator:
