@@ -32,6 +32,7 @@ _COARSE, _NEAR = 0.1, 1e-2  # tolerance of the first rounds, and that of inaccur
 _SHARPER = 0.3  # of the following ones, relative to those before
 _IDLE = 1e-3  # multiplier of a row that is dropped, as a fraction of its slack
 _UNMET = "The answer violates generated rows, by {:.1e}; its bound is one of the whole problem. {}"
+_UNKNOWN = "The rounds ended before the last answer was separated; its bound is one of the whole problem. {}"
 _UNBOUNDED = (
     "without generated rows the problem is unbounded, so it has no point for {}; add a constraint that "
     "bounds it, such as bo.trace(X) <= t"
@@ -177,11 +178,13 @@ class Rounds:
         answer = replace(answer, dual_value=sign * max((sign * answer.dual_value, *self._bounds)))
         if residual <= max(self._tol, answer.primal_residual):
             return answer
+        known = np.isfinite(residual)
+        reason = _UNMET.format(residual, answer.stop_reason) if known else _UNKNOWN.format(answer.stop_reason)
         status = Status.OPTIMAL_INACCURATE if residual <= max(_NEAR, self._tol) else Status.USER_LIMIT
         return replace(
             answer,
             status=status.value if answer.status != Status.USER_LIMIT else answer.status,
-            stop_reason=_UNMET.format(residual, answer.stop_reason),
+            stop_reason=reason,
             primal_residual=residual,
         )
 
