@@ -27,6 +27,7 @@ from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
@@ -89,6 +90,7 @@ __all__ = [
     "CrossCheck",
     "CurvedExpression",
     "Cut",
+    "CutRows",
     "DataWarning",
     "Expression",
     "FactorModel",
@@ -114,6 +116,7 @@ __all__ = [
     "bmat",
     "bregman_div",
     "cross_check",
+    "cut_rows",
     "diag",
     "dimacs_errors",
     "factor_correlation",

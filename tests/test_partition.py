@@ -17,7 +17,7 @@ from test_cuts_search import large_graph
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
-from bregopt.problems.cuts.triangles import _violated
+from bregopt.problems.cuts.triangles import violated_rows
 
 
 def random_graph(rng, n, density, weighted):
@@ -72,8 +72,9 @@ def test_generated_rows_hold_for_all_partitions(n, k):
     """A partition of any sizes has its matrix inside all rows that a wrong matrix violates."""
     rng = np.random.default_rng(n + k)
     X = bo.PSD(n, name="X")
-    rows, count = _violated(X, rng.uniform(-1, 1, (n, n)) + np.eye(n), k)
-    assert count >= len(rows) > 0
+    wrong = rng.uniform(-1, 1, (n, n))
+    rows = violated_rows(X, (wrong + wrong.T) / 2, k)
+    assert rows
     problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
     parts = np.array(list(itertools.product(range(k), repeat=n)))
     for part in parts[rng.permutation(len(parts))[:100]]:

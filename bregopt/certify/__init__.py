@@ -6,7 +6,7 @@ from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import proven_bound, relative_diagonal, smallest_eigenvalue
 from bregopt.certify.lanczos import lowest
-from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor
+from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor, row_residuals
 from bregopt.certify.proofs import is_farkas, is_ray
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
@@ -26,6 +26,7 @@ __all__ = [
     "objective_size",
     "proven_bound",
     "relative_diagonal",
+    "row_residuals",
     "smallest_eigenvalue",
     "trace_bound",
     "trace_bounds",

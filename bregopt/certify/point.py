@@ -31,7 +31,7 @@ from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
-__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor"]
+__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor", "row_residuals"]
 
 
 class Known(TypedDict, total=False):
@@ -181,7 +181,7 @@ class PrimalDualPoint:
     def primal_residual(self) -> float:
         """The largest relative violation of a row, of the box, of a second-order cone, or of ``X psd``."""
         program = self.program
-        residual = _row_residual(self)
+        residual = float(row_residuals(self).max(initial=0.0))
         if program.k:
             residual = max(residual, box_residual(program, self.u), second_order_residual(program, self.u))
         if residual:
@@ -313,11 +313,11 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
 
 
-def _row_residual(point: PrimalDualPoint) -> float:
-    """Return the largest relative violation of a row."""
+def row_residuals(point: PrimalDualPoint) -> Array:
+    """Return the relative violation of each row, shape ``(m,)``."""
     program, missed = point.program, point.violations
     if not missed.any():
-        return 0.0
+        return np.zeros(program.m)
     norms, sizes, rho = program.row_units, program.bounds.sizes, scale_of(program).primal
     reach = np.maximum(sizes, ROW_NOISE * norms * rho)
     if program.k:
@@ -327,7 +327,8 @@ def _row_residual(point: PrimalDualPoint) -> float:
     round_off = (reach <= ROW_NOISE * norms * rho) & (missed <= 4 * EPS * norms * rho)
     missed = np.where(round_off, 0.0, missed)
     stated = np.maximum(sizes, norms * rho)
-    return float((missed / np.maximum(np.minimum(reach, stated), TINY)).max())
+    residuals: Array = missed / np.maximum(np.minimum(reach, stated), TINY)
+    return residuals
 
 
 def divergence_factor(point: PrimalDualPoint) -> float:

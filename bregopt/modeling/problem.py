@@ -18,22 +18,28 @@ from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.cut_rows import CutRows
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.rounds import Rounds
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
+from bregopt.routes.base import Settings
 from bregopt.routes.contradiction import with_largest
+from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["Declared", "Problem"]
 
-Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+Declared = (
+    Constraint | ConvexConstraint | CutRows | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+)
 
 
 class Problem:
@@ -42,7 +48,7 @@ class Problem:
     Parameters
     ----------
     objective : Minimize or Maximize
-    constraints : iterable of Constraint, MatrixInequality, EigenvalueBound, ..., optional
+    constraints : iterable of Constraint, CutRows, MatrixInequality, EigenvalueBound, ..., optional
         Nested lists are flattened, and duplicates are dropped.
 
     Attributes
@@ -72,7 +78,7 @@ class Problem:
         self.objective = objective
         self.constraints: tuple[Declared, ...] = tuple(dict.fromkeys(_flattened(constraints)))
         _check_names(self.constraints)
-        self._compiled: Compiled = compile_problem(objective, self.constraints)
+        self._compiled: Compiled = compile_problem(objective, self._stated)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
 
@@ -149,10 +155,39 @@ class Problem:
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: dict[str, Any]) -> Solution:
         """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
         with clock.limited(time_limit(options)):
+            if self._generates:
+                self.solution = self._in_rounds(solver, start, options)
+                if warn:
+                    warn_unproven(self.solution, options.get("tol", Settings.tol))
+                return self.solution
             raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
         self._raw = raw
         self.solution = self._unpack(raw)
         return self.solution
+
+    def _in_rounds(self, solver: Any, start: Solution | None, options: dict[str, Any]) -> Solution:
+        """Solve with the rows that are generated, which then are rows of the program."""
+        rounds = Rounds(self, solver, options)
+        answer = rounds.solve(start)
+        solved = rounds.current
+        self._compiled, self._raw = solved._compiled, solved._raw
+        return replace(
+            answer,
+            duals=None if answer.duals is None else tuple(c.dual_value for c in self.constraints),
+            duals_by_name=answer.duals_by_name | {c.name: c.dual_value for c in self._generates if c.name},
+        )
+
+    @property
+    def _generates(self) -> tuple[CutRows, ...]:
+        return tuple(c for c in self.constraints if isinstance(c, CutRows))
+
+    @property
+    def _stated(self) -> list[Any]:
+        return [c for c in self.constraints if not isinstance(c, CutRows)]
+
+    def _with_rows(self, rows: Iterable[Constraint]) -> Problem:
+        """Return the problem with rows in place of those that generate them."""
+        return Problem(self.objective, [*self._stated, *rows])
 
     def explain(self, solver: Any = "auto", **options: Any) -> None:
         """Print each registered route, whether it accepts the problem, and if not, the reason.

@@ -226,17 +226,15 @@ def _found(
     answer = unrelaxed(proof.bound)
     if bound:
 
-        def cut_of(answer: Solution) -> float:
-            search.round_matrix(answer.X)
+        def best() -> float:
             return graph.cut(search.best)
 
         with clock.reserving((1 - _RELAXED) * limit):
-            before = graph.cut(search.best)
             if bound == "triangles":
-                answer = tightened(problem, X, 2, proof, before, options, cut_of)
+                answer = tightened(problem, X, 2, proof, best, options, search.round_matrix)
             else:
-                answer = relaxed(problem, proof, before, options)
-        cut_of(answer)
+                answer = relaxed(problem, proof, best, options)
+        search.round_matrix(answer.X)
         if last:
             search.run(cycles=False)
     side = search.best

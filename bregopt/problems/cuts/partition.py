@@ -141,9 +141,9 @@ def partition(
                 [diag(X) == 1, quad_form(np.ones(n), X) == spread],
             )
             if bound == "triangles":
-                answer = tightened(problem, X, k, proof, cut, options, lambda answer: cut)
+                answer = tightened(problem, X, k, proof, lambda: cut, options)
             else:
-                answer = relaxed(problem, proof, cut, options)
+                answer = relaxed(problem, proof, lambda: cut, options)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     return Partition(
         **inherited,

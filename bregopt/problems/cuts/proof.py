@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +14,15 @@ from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Proof", "relaxed", "unrelaxed"]
+__all__ = ["TOL", "Proof", "relaxed", "unrelaxed"]
 
 _ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
 _SMALL = 200  # vertices of a small graph
-_TOL, _NEAR = 1e-3, 1e-2  # of other relaxations that are "optimal", and "optimal_inaccurate"
+TOL, _NEAR = 1e-3, 1e-2  # of other relaxations that are "optimal", and "optimal_inaccurate"
 _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
 
 _PROVEN = "The bound proves that no partition is better."
+_STALLED = "More rounds of generated rows would hardly bring the bound nearer to the cut."
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
 
 
@@ -72,12 +74,28 @@ class Proof:
         return self.distance(cut) <= _ROUND_OFF * abs(cut)
 
 
-def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any]) -> Solution:
+def relaxed(
+    problem: Problem,
+    proof: Proof,
+    cut: Callable[[], float],
+    options: dict[str, Any],
+    stalled: Callable[[], bool] | None = None,
+) -> Solution:
     """Return the answer to a relaxation and add its bound to the proof.
 
-    Beyond 200 vertices it ends when the bound proves the cut. Without the option ``tol`` it also ends at a
-    gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance. The
+    Beyond 200 vertices it ends when the bound proves the best cut. Without the option ``tol`` it also ends at
+    a gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance. The
     status is that of the relaxation, also where the bound proves the cut.
+
+    Parameters
+    ----------
+    problem : Problem
+    proof : Proof
+    cut : function
+        Returns the weight of the best cut so far.
+    options : dict
+    stalled : function, optional
+        Whether further rounds of generated rows gain too little; then rounds of any graph end early.
     """
     asked = options.get("callback")
     why = ""
@@ -87,12 +105,14 @@ def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any])
         if asked is not None and asked(step):
             return True
         proof.add(step.bound)
-        if proof.small:
+        if proof.small and stalled is None:
             return False
-        if proof.proves(cut):
+        if proof.proves(cut()):
             why = _PROVEN
-        elif "tol" not in options and _error(step) <= _tol(proof, cut):
+        elif "tol" not in options and _error(step) <= _tol(proof, cut()):
             why = _SHARP
+        elif stalled is not None and stalled():
+            why = _STALLED
         return bool(why)
 
     answer = problem._solve(
@@ -103,7 +123,7 @@ def relaxed(problem: Problem, proof: Proof, cut: float, options: dict[str, Any])
     )
     proof.add(answer.dual_value)
     if why and answer.status == Status.USER_LIMIT:
-        return replace(answer, status=_judged(answer, options.get("tol", _TOL)).value, stop_reason=why)
+        return replace(answer, status=_judged(answer, options.get("tol", TOL)).value, stop_reason=why)
     warn_unproven(answer, options.get("tol", 1e-6))
     return answer
 
@@ -122,7 +142,7 @@ def _judged(answer: Solution, tol: float) -> Status:
 
 def _tol(proof: Proof, cut: float) -> float:
     """Return the relative gap beyond which a sharper bound does not matter."""
-    return min(_TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
+    return min(TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
 
 
 def unrelaxed(bound: float) -> Solution:
