@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.ascent import ascended
+from bregopt.problems.cuts.clusters import assigned, clustered
 from bregopt.problems.cuts.coarsening import contracted
 from bregopt.problems.cuts.multilevel import cycle
-from bregopt.problems.cuts.parts import best_parts
+from bregopt.problems.cuts.parts import PartSearch
 from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.sign_graph import SignGraph
@@ -168,8 +169,51 @@ def test_ascent_gains(kind):
 def test_parts_have_their_sizes(sizes):
     rng = np.random.default_rng(1)
     W = sp.csr_array(random_weights(rng, 30, 0.2))
-    part = best_parts(W, sizes, rng, lambda found: False)
-    np.testing.assert_array_equal(np.bincount(part), sizes)
+    search = PartSearch(W, sizes, rng, lambda found: False)
+    search.run()
+    np.testing.assert_array_equal(np.bincount(search.best), sizes)
+    before = inner_weight(W, search.best)
+    search.round_matrix(np.eye(30))
+    np.testing.assert_array_equal(np.bincount(search.best), sizes)
+    assert inner_weight(W, search.best) >= before
+
+
+def inner_weight(W, part):
+    return W.toarray()[np.equal.outer(part, part)].sum()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6), ties=st.booleans()
+)
+def test_clusters_have_their_sizes(seed, sizes, ties):
+    rng = np.random.default_rng(seed)
+    score = (
+        rng.integers(0, 2, (sum(sizes), len(sizes))) if ties else rng.normal(size=(sum(sizes), len(sizes)))
+    )
+    np.testing.assert_array_equal(np.bincount(assigned(score, sizes)), sizes)
+    F = np.zeros((sum(sizes), 3)) if ties else rng.normal(size=(sum(sizes), 3))
+    np.testing.assert_array_equal(np.bincount(clustered(F, sizes, rng)), sizes)
+
+
+def test_vectors_of_a_partition_are_clustered_to_it():
+    sizes = [3, 5, 2, 7]
+    part = np.random.default_rng(0).permutation(np.repeat(np.arange(4), sizes))
+    found = clustered(np.eye(4)[part], sizes, np.random.default_rng(1))
+    np.testing.assert_array_equal(np.equal.outer(found, found), np.equal.outer(part, part))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(40, 100), kind=st.sampled_from(KINDS))
+def test_coarse_graphs_leave_room_that_the_graph_itself_does_not(seed, n, kind):
+    rng = np.random.default_rng(seed)
+    graph = sign_graph(random_weights(rng, n, 0.1, signed=kind == "free"), kind)
+    coarse = contracted(graph, [], 8, rng).coarse
+    assert (graph.lowest, graph.highest) == (graph.least, graph.most)
+    assert coarse.lowest <= coarse.least <= coarse.most <= coarse.highest
+    if kind != "free":
+        assert 0 < coarse.lowest
+        assert coarse.highest < n
 
 
 def large_graph(n=3_000):
