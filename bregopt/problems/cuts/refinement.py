@@ -38,7 +38,7 @@ class _Round:
 
     def __init__(self, graph: SignGraph, side: IntArray) -> None:
         self._graph = graph
-        self._first = graph.first(side)
+        self._first, self._lowest, self._highest = graph.first(side), graph.lowest, graph.highest
         self._slack = int(graph.size.max())
         # A quarter of the change of s'Ws by the move of each vertex.
         gain = -side * (graph.W @ side)
@@ -57,7 +57,7 @@ class _Round:
         patience = max(min(_PATIENCE, _PATIENCE_SMALL + n // 4), int(_PATIENCE_SHARE * n))
         moves: list[int] = []
         kept, total, best = 0, 0.0, self._graph.round_off
-        least = self._graph.excess(self._first)
+        least = self._excess(self._first)
         while len(moves) - kept <= patience:
             if len(moves) % _MOVES == 0 and remaining() <= 0:
                 break
@@ -67,25 +67,31 @@ class _Round:
             total += self._gain[v]
             self._move(v)
             moves.append(v)
-            excess = self._graph.excess(self._first)
+            excess = self._excess(self._first)
             if excess < least or (excess == least and total > best):
                 least, best, kept = excess, total + self._graph.round_off, len(moves)
         return moves[:kept]
 
     def _next(self) -> int | None:
         """Return the vertex with the largest gain whose move the sizes allow."""
-        graph, first = self._graph, self._first
-        allowed = max(self._slack, graph.excess(first))
+        first, sizes = self._first, self._graph.sizes
+        allowed = max(self._slack, self._excess(first))
         chosen, most = None, 0.0
         for s in (1, -1):
-            if first < graph.lowest if s == 1 else first > graph.highest:  # that side is too small already
+            if first < self._lowest if s == 1 else first > self._highest:  # that side is too small already
                 continue
             v = self._top(s)
             if v is None or (chosen is not None and self._gain[v] <= most):
                 continue
-            if graph.excess(first - s * graph.sizes[v]) <= allowed:
+            if self._excess(first - s * sizes[v]) <= allowed:
                 chosen, most = v, self._gain[v]
         return chosen
+
+    def _excess(self, first: int) -> int:
+        """Return ``SignGraph.excess``: this loop is the slowest one of a search."""
+        if first > self._highest:
+            return first - self._highest
+        return self._lowest - first if first < self._lowest else 0
 
     def _top(self, s: int) -> int | None:
         """Return the free vertex of one side with the largest gain."""

@@ -87,12 +87,12 @@ class Search:
         Parameters
         ----------
         cycles : bool
-            Whether multilevel cycles come first; a pool of good partitions needs none.
+            Whether multilevel cycles come first; a pool of good partitions needs none, and half the patience.
         """
         rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
         self._each("cycles", range(min(_CYCLES, rounds) * cycles), lambda k: self.add(self._cycle()))
         self._by_cycles = max(self._values)
-        patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n)
+        patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n) / (1 if cycles else 2)
         self._each("rounds", range(rounds), self._round, patience)
         if self._mesh:
             self._each("rounds", range(rounds), self._round, patience)
@@ -109,7 +109,7 @@ class Search:
             normals = self._rng.normal(size=(F.shape[1], _HYPERPLANES_SDP)).T
             normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
             best = self._roundings(F, normals, _REFINED_SDP)
-        self._each("roundings", best, lambda side: self._combine(refined(self._graph, side)))
+        self._each("roundings", best, lambda side: self._combine_new(refined(self._graph, side)))
 
     def _each(
         self, name: str, items: Iterable[Any], step: Callable[[Any], None], patience: float = np.inf
@@ -170,6 +170,11 @@ class Search:
             other = -other
         self.add(side)
         self.add(self._cycle(side, other))
+
+    def _combine_new(self, side: IntArray) -> None:
+        """Combine a partition that is not in the pool, where many roundings of a small graph end."""
+        if all(self._overlap(side, other) < self._graph.n for other in self._sides):
+            self._combine(side)
 
     def _cycle(self, *kept: IntArray) -> IntArray:
         return cycle(self._graph, kept, self._rng)
