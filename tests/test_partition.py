@@ -333,4 +333,6 @@ def test_progress_is_shown(monkeypatch):
     edges = large_graph(60)
     bo.min_balanced_cut(edges, progress=True, bound=False)
     bo.partition(edges, 3, progress=True, bound=False)
-    assert shown == ["cycles", "rounds", "rounds"]
+    assert shown[0] == "cycles"
+    assert len(shown) >= 3
+    assert set(shown[1:]) == {"rounds"}

@@ -233,7 +233,7 @@ def _found(
     def proven(side: IntArray) -> bool:
         return proof.proves(graph.cut(side))
 
-    with clock.reserving((1 - _SEARCHED) * limit):
+    with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
         search = Search(signs, rng, proven, progress)
         for side in begin:
             search.add(refined(signs, side))

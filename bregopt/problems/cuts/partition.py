@@ -131,7 +131,7 @@ def partition(
             lambda part: proof.proves(_cut(parsed, part)),
             bool(options.get("progress")),
         )
-        with clock.reserving((1 - _SEARCHED) * (limit or 0.0)):  # without a limit nothing is reserved
+        with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
             search.run()
         answer = unrelaxed(proof.bound)
         if bound:

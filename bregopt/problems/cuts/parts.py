@@ -65,17 +65,17 @@ class PartSearch:
 
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""
-        k = len(self._sizes)
-        rounds = min(max(_EDGES // max((k - 1) * self._W.nnz, 1), 1), _MOST_ROUNDS)
-        self._each("rounds", range(rounds), self._round)
+        self._each("rounds", range(self._rounds), self._round)
 
     def round_matrix(self, X: Matrix | None) -> None:
         """Add roundings of the answer to the semidefinite program.
 
         A route that was cut short may have none.
         """
-        F = None if X is None or self._proven(self.best) else principal(X)
-        if F is None or not F.any():
+        if X is None or clock.remaining() <= 0 or self._proven(self.best):
+            return
+        F = principal(X)
+        if not F.any():
             return
         found: list[IntArray] = []
         for _ in range(_CLUSTERED):
@@ -83,7 +83,11 @@ class PartSearch:
                 return
             found.append(clustered(F, self._sizes, self._rng))
         found.sort(key=self._inside, reverse=True)
-        self._each("roundings", found[:_REFINED], self._add)
+        self._each("roundings", found[: min(_REFINED, self._rounds)], self._add)
+
+    @property
+    def _rounds(self) -> int:
+        return min(max(_EDGES // max((len(self._sizes) - 1) * self._W.nnz, 1), 1), _MOST_ROUNDS)
 
     def _each(self, name: str, items: Iterable[Any], step: Callable[[Any], None]) -> None:
         """Take the steps until time is up or the best partition is proven."""
