@@ -1,11 +1,13 @@
-"""Cuts of large graphs by the route `lowrank`, DSDP and SDPA: times, values and proven bounds.
+"""Cuts of large graphs: bounds by the route `lowrank` beside DSDP and SDPA, cuts and parts beside METIS.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [--only G1 3elt] [--data FOLDER]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [bounds|cuts|parts]
+        [--only G1 3elt] [--data FOLDER]
 
 Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs. A
 time is that of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
-files of the same problem; the errors of their answers are computed from the data. The table goes to
-benchmarks/results/large_cuts.md.
+files of the same problem; the errors of their answers are computed from the data. The tables go to
+benchmarks/results/large_cuts.md, large_cuts_cuts.md and large_cuts_parts.md. METIS and KaHIP are asked if
+pymetis and kahip are installed.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ import resource
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from cut_tables import cut_lines, mesh_graphs, part_lines
 from sdp import dimacs, read_sdp
 from sdp_peers import PROGRAMS
 
@@ -135,6 +138,7 @@ def instances(data: Path) -> list[Instance]:
         Instance("max-cut, random n = 5,000", lambda: max_cut(random_graph(5_000, 20_000)), 1e-4),
         Instance("max-cut, sparse n = 5,000", lambda: max_cut(random_graph(5_000, 12_500)), 2e-5),
         Instance("balanced, random n = 5,000", lambda: balanced(random_graph(5_000, 20_000)), 1e-4),
+        Instance("balanced, hubs n = 5,000", lambda: balanced(graph_with_hubs(5_000, 4)), 3e-4),
         Instance("balanced, hubs n = 5,000", lambda: balanced(graph_with_hubs(5_000, 4)), 1e-4),
         Instance("balanced, grid n = 19,600", lambda: balanced(square_grid(140)), 1e-3),
     ]
@@ -143,6 +147,7 @@ def instances(data: Path) -> list[Instance]:
         ("max-cut", max_cut, 20_000, 1e-4),
         ("balanced", balanced, 20_000, 1e-2),
         ("max-cut", max_cut, 100_000, 1e-2),
+        ("max-cut", max_cut, 100_000, 1e-3),
     ):
         name = f"{kind}, random n = {n:,}"
         found.append(Instance(name, lambda make=problem, n=n: make(random_graph(n, 5 * n)), tol))
@@ -187,25 +192,61 @@ def _beside(peer: Any, problem: bo.Problem) -> str:
         return f"{run.wall:.2f}" + (f" ({error:.0e})" if error > 1e-5 else "")
 
 
+def bound_lines(chosen: list[Instance]) -> Iterator[str]:
+    """Yield the lines of the table of bounds."""
+    titles = ["instance", "n", "asked", "seconds", "value", "bound", "gap", "residual", "rank"]
+    titles += [peer.name for peer in _PEERS]
+    yield f"| {' | '.join(titles)} |"
+    yield "|" + "---|" * len(titles)
+    for instance in chosen:
+        yield measured(instance)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    yield f"\nOne run, one BLAS thread. Largest memory of the process: {memory:.2f} GB."
+
+
+def graphs(data: Path) -> dict[str, Callable[[], Any]]:
+    """Return the graphs of the tables of cuts and parts."""
+    return {
+        "random 500": lambda: random_graph(500, 2_000),
+        "hubs 500": lambda: graph_with_hubs(500, 4),
+        **mesh_graphs(data, read_mesh),
+        "random 5,000": lambda: random_graph(5_000, 20_000),
+        "hubs 5,000": lambda: graph_with_hubs(5_000, 4),
+    }
+
+
+_PARTS: list[tuple[str, int, str | bool]] = [
+    ("random 500", 4, "sdp"),
+    ("3elt", 8, "sdp"),
+    ("random 5,000", 8, "sdp"),
+    ("hubs 5,000", 8, "sdp"),
+]
+
+
 def main() -> None:
-    """Run the instances, print the table and save it."""
+    """Measure the rows of a table, print it and save it."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", nargs="?", choices=["bounds", "cuts", "parts"], default="bounds")
     parser.add_argument("--data", type=Path, default=_ROOT.parent / "shared" / "data")
     parser.add_argument("--only", nargs="+")
     arguments = parser.parse_args()
-    chosen = [i for i in instances(arguments.data) if not arguments.only or i.name in arguments.only]
-    titles = ["instance", "n", "asked", "seconds", "value", "bound", "gap", "residual", "rank"]
-    titles += [peer.name for peer in _PEERS]
-    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
-    print("\n".join(lines), flush=True)
-    for instance in chosen:
-        lines.append(measured(instance))
-        print(lines[-1], flush=True)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    lines += ["", f"One run, one BLAS thread. Largest memory of the process: {memory:.2f} GB."]
-    print(lines[-1])
+
+    def wanted(name: str) -> bool:
+        return not arguments.only or name in arguments.only
+
+    known = graphs(arguments.data)
+    tables = {
+        "bounds": lambda: bound_lines([i for i in instances(arguments.data) if wanted(i.name)]),
+        "cuts": lambda: cut_lines({name: make for name, make in known.items() if wanted(name)}),
+        "parts": lambda: part_lines(known, [run for run in _PARTS if run[0] in known and wanted(run[0])]),
+    }
+    lines = []
+    for line in tables[arguments.table]():
+        lines.append(line)
+        print(line, flush=True)
     if not arguments.only:
-        (_ROOT / "benchmarks" / "results" / "large_cuts.md").write_text("\n".join(lines) + "\n")
+        name = "large_cuts" if arguments.table == "bounds" else f"large_cuts_{arguments.table}"
+        (_ROOT / "benchmarks" / "results" / f"{name}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from bregopt.problems.cuts.sign_graph import SignGraph
 __all__ = ["ascended"]
 
 _DAMPING = 0.5  # weight of the last step; without it the vertices of bipartite graphs change places for ever
-_CORRECTIONS = 3  # of the mean in each step
 
 
 def ascended(graph: SignGraph, R: Array, steps: int) -> Array:
@@ -46,13 +45,11 @@ def _balanced(graph: SignGraph, R: Array) -> Array:
     if graph.free:
         return R
     smallest, largest = _lengths(graph)
-    for _ in range(_CORRECTIONS):
-        mean = R.mean(axis=0)
-        length = float(np.linalg.norm(mean))
-        if length == 0:
-            break
-        R = _unit(R + (min(max(length, smallest), largest) / length - 1.0) * mean)
-    return R
+    mean = R.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    if length == 0:
+        return R
+    return _unit(R + (min(max(length, smallest), largest) / length - 1.0) * mean)
 
 
 def _lengths(graph: SignGraph) -> tuple[float, float]:

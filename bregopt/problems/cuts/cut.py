@@ -8,7 +8,7 @@ difference of the sizes of the sides by ``e'Xe``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,8 @@ def min_balanced_cut(
         0; by default one for every edge.
     imbalance : float in [0, 1)
         The sides may differ by this fraction of the number of vertices, and always by one if it is odd. The
-        search begins at the best cut with equal sides that it finds.
+        search begins at the cut with equal sides of the same call without `imbalance`, which it solves
+        first: without a time limit the cut is never worse than that one.
     sizes : two ints, optional
         The numbers of vertices of the two sides, instead of `imbalance`.
     bound : {"sdp", "triangles", False}
@@ -145,12 +146,13 @@ def min_balanced_cut(
         parsed = read_graph(graph, weights)
         check_bound(bound, parsed.n)
         least, most = first_sizes(parsed.n, imbalance, sizes)
-        X = PSD(parsed.n, name="X")
-        problem = Problem(
-            Minimize(inner(parsed.laplacian / 4, X)), [diag(X) == 1, _balance(X, parsed.n, least, most)]
-        )
-        signs = SignGraph(parsed.adjacency, np.ones(parsed.n, dtype=np.intp), least, most)
-        return _found(parsed, signs, problem, X, bound, rng, options)
+        halves = parsed.n // 2, (parsed.n + 1) // 2
+        begin: list[IntArray] = []
+        if least < halves[0] and halves[1] < most:
+            with clock.reserving(0.5 * _left()):
+                equal = _balanced(parsed, *halves, bound, rng, options)
+            begin = [equal.partition]
+        return _balanced(parsed, least, most, bound, rng, options, begin)
 
 
 def max_cut(
@@ -194,6 +196,24 @@ def max_cut(
         return _found(parsed, signs, problem, X, bound, rng, options, largest=True)
 
 
+def _balanced(
+    graph: Graph,
+    least: int,
+    most: int,
+    bound: str | bool,
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    begin: Sequence[IntArray] = (),
+) -> Cut:
+    """Return a small cut whose first side has a size in a range, no worse than those given."""
+    X = PSD(graph.n, name="X")
+    problem = Problem(
+        Minimize(inner(graph.laplacian / 4, X)), [diag(X) == 1, _balance(X, graph.n, least, most)]
+    )
+    signs = SignGraph(graph.adjacency, np.ones(graph.n, dtype=np.intp), least, most)
+    return _found(graph, signs, problem, X, bound, rng, options, begin)
+
+
 def _found(
     graph: Graph,
     signs: SignGraph,
@@ -202,23 +222,21 @@ def _found(
     bound: str | bool,
     rng: np.random.Generator,
     options: dict[str, Any],
+    begin: Sequence[IntArray] = (),
     largest: bool = False,
 ) -> Cut:
     """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
     proof = Proof.of(graph, largest)
-    limit = time_limit(options) or 0.0  # without a limit nothing is reserved
+    limit = _left()
     progress = bool(options.get("progress"))
 
     def proven(side: IntArray) -> bool:
         return proof.proves(graph.cut(side))
 
-    with clock.reserving((1 - _SEARCHED) * limit):
+    with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
         search = Search(signs, rng, proven, progress)
-        if not signs.free and signs.least < graph.n // 2 < signs.most:
-            # Sizes that may differ give no worse cut than equal ones, from which the search begins.
-            equal = Search(replace(signs, least=graph.n // 2, most=(graph.n + 1) // 2), rng, proven, progress)
-            equal.run()
-            search.add(refined(signs, equal.best))
+        for side in begin:
+            search.add(refined(signs, side))
         # The relaxation of a small graph takes less time than a search, which begins with its roundings then.
         last = bool(bound) and proof.small
         if not last:
@@ -251,6 +269,12 @@ def _found(
         optimal=proof.proves(cut),
         largest=largest,
     )
+
+
+def _left() -> float:
+    """Return the time that is left of a limit; without one it is 0, as nothing is reserved then."""
+    left = clock.remaining()
+    return max(left, 0.0) if left < np.inf else 0.0
 
 
 def _balance(X: PSD, n: int, least: int, most: int) -> Constraint:

@@ -38,9 +38,10 @@ def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) 
         if contraction.coarse.n <= _SHRINKS * graph.n:
             # A vertex that stands for its coarse vertex has sign 1 in it.
             below = [side[contraction.first] for side in kept]
-            return refined(graph, contraction.fine(cycle(contraction.coarse, below, rng)))
+            found = refined(graph, contraction.fine(cycle(contraction.coarse, below, rng)))
+            return max(found, *kept, key=graph.rank) if kept else found
     if kept:
         return refined(graph, max(kept, key=graph.rank))
     starts = min(max(_STARTS_VERTICES // graph.n, 1), _STARTS)
-    found = (refined(graph, graph.split(rng.normal(size=graph.n))) for _ in range(starts))
-    return max(found, key=graph.rank)
+    sides = (refined(graph, graph.split(rng.normal(size=graph.n))) for _ in range(starts))
+    return max(sides, key=graph.rank)

@@ -22,7 +22,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.parted import PartedGraph
-from bregopt.problems.cuts.parts import best_parts
+from bregopt.problems.cuts.parts import PartSearch
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.routes.base import Seed
@@ -31,7 +31,8 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["Partition", "partition"]
 
-_SEARCHED = 0.5  # share of the time limit for the search; the rest is for the relaxation
+# Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
+_SEARCHED, _RELAXED = 0.5, 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,27 +124,34 @@ def partition(
         number_of_parts(k, n)
         wanted = part_sizes(sizes, k, n)
         proof = Proof.of(parsed, largest=False)
-        with clock.reserving((1 - _SEARCHED) * (limit or 0.0)):  # without a limit nothing is reserved
-            labels = best_parts(
-                parsed.adjacency,
-                wanted,
-                rng,
-                lambda part: proof.proves(_cut(parsed, part)),
-                bool(options.get("progress")),
-            )
-        cut = _cut(parsed, labels)
+        search = PartSearch(
+            parsed.adjacency,
+            wanted,
+            rng,
+            lambda part: proof.proves(_cut(parsed, part)),
+            bool(options.get("progress")),
+        )
+
+        def best() -> float:
+            return _cut(parsed, search.best)
+
+        with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
+            search.run()
         answer = unrelaxed(proof.bound)
         if bound:
-            X = PSD(n, name="X")
-            spread = (k * sum(size**2 for size in wanted) - n**2) / (k - 1)
-            problem = Problem(
-                Minimize(inner((k - 1) / (2 * k) * parsed.laplacian, X)),
-                [diag(X) == 1, quad_form(np.ones(n), X) == spread],
-            )
-            if bound == "triangles":
-                answer = tightened(problem, X, k, proof, lambda: cut, options)
-            else:
-                answer = relaxed(problem, proof, lambda: cut, options)
+            with clock.reserving((1 - _RELAXED) * (limit or 0.0)):
+                X = PSD(n, name="X")
+                spread = (k * sum(size**2 for size in wanted) - n**2) / (k - 1)
+                problem = Problem(
+                    Minimize(inner((k - 1) / (2 * k) * parsed.laplacian, X)),
+                    [diag(X) == 1, quad_form(np.ones(n), X) == spread],
+                )
+                if bound == "triangles":
+                    answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
+                else:
+                    answer = relaxed(problem, proof, best, options)
+            search.round_matrix(answer.X)
+        labels, cut = search.best, best()
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     return Partition(
         **inherited,

@@ -1,8 +1,8 @@
-"""The search for a good partition in k parts: recursive bisection, and refinement of pairs of parts."""
+"""The search for a good partition in k parts: recursive bisection, relaxed parts, and refinement of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
@@ -11,29 +11,24 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import IntArray
 from bregopt.bars import items_bar
+from bregopt.problems.cuts.clusters import clustered
 from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.principal import principal
 from bregopt.problems.cuts.sign_graph import SignGraph
+from bregopt.program.lowrank import Matrix
 
-__all__ = ["best_parts"]
+__all__ = ["PartSearch"]
 
 _STARTS = 6  # rounds that divide all of the graph, by recursive bisection
 _EDGES = 500_000  # edge ends in all rounds, for each pair of parts that a vertex is in
 _MOST_ROUNDS = 66
-_PATIENCE = 30  # rounds without a better partition
 _SWEEPS = 10  # over all pairs of parts
 _MERGED = (2, 3)  # parts that rounds divide anew, in turn
+_CLUSTERED, _REFINED = 10, 3  # roundings of a relaxation, and the number of the best to refine
 
 
-def best_parts(
-    W: Any,
-    sizes: list[int],
-    rng: np.random.Generator,
-    proven: Callable[[IntArray], bool],
-    progress: bool = False,
-) -> IntArray:
-    """Return the number of its part for each vertex, in a partition with small weight between the parts.
-
-    Each round divides some parts of the best partition anew, and refines what it gets.
+class PartSearch:
+    """A search that keeps the best partition.
 
     Parameters
     ----------
@@ -46,18 +41,78 @@ def best_parts(
     progress : bool
         Show a bar of the rounds.
     """
-    k = len(sizes)
-    best = np.repeat(np.arange(k), sizes)
-    rounds = min(max(_EDGES // max((k - 1) * W.nnz, 1), 1), _MOST_ROUNDS)
-    failed = 0
-    for number in items_bar(range(rounds), "rounds", progress):
-        if proven(best) or failed >= _PATIENCE or (number and clock.remaining() <= 0):
-            break
-        merged = np.arange(k) if number < _STARTS else rng.permutation(k)[: _MERGED[number % len(_MERGED)]]
-        part = _refined(W, _divided(W, best, merged, rng), rng)
-        failed = 0 if _kept(W, part) > _kept(W, best) else failed + 1
-        best = max(part, best, key=lambda found: _kept(W, found))  # another one of equal weight is welcome
-    return _ordered(best, sizes)
+
+    def __init__(
+        self,
+        W: Any,
+        sizes: list[int],
+        rng: np.random.Generator,
+        proven: Callable[[IntArray], bool],
+        progress: bool = False,
+    ) -> None:
+        self._W, self._sizes, self._rng, self._proven, self._progress = W, sizes, rng, proven, progress
+        self._edges = W.tocoo()
+        self._part = np.repeat(np.arange(len(sizes)), sizes)
+        self._kept = self._inside(self._part)
+
+    @property
+    def best(self) -> IntArray:
+        """The number of its part for each vertex; the parts have the sizes in the order asked for."""
+        found = np.bincount(self._part, minlength=len(self._sizes))
+        name = np.empty(len(self._sizes), dtype=np.intp)
+        name[np.argsort(found, kind="stable")] = np.argsort(self._sizes, kind="stable")
+        return name[self._part]
+
+    def run(self) -> None:
+        """Divide some parts of the best partition anew in each round, and refine what it gets."""
+        self._each("rounds", range(self._rounds), self._round)
+
+    def round_matrix(self, X: Matrix | None) -> None:
+        """Add roundings of the answer to the semidefinite program.
+
+        A route that was cut short may have none.
+        """
+        if X is None or clock.remaining() <= 0 or self._proven(self.best):
+            return
+        F = principal(X)
+        if not F.any():
+            return
+        found: list[IntArray] = []
+        for _ in range(_CLUSTERED):
+            if clock.remaining() <= 0:
+                return
+            found.append(clustered(F, self._sizes, self._rng))
+        found.sort(key=self._inside, reverse=True)
+        self._each("roundings", found[: min(_REFINED, self._rounds)], self._add)
+
+    @property
+    def _rounds(self) -> int:
+        return min(max(_EDGES // max((len(self._sizes) - 1) * self._W.nnz, 1), 1), _MOST_ROUNDS)
+
+    def _each(self, name: str, items: Iterable[Any], step: Callable[[Any], None]) -> None:
+        """Take the steps until time is up or the best partition is proven."""
+        for number, item in enumerate(items_bar(items, name, self._progress)):
+            if self._proven(self.best) or (number and clock.remaining() <= 0):
+                return
+            step(item)
+
+    def _round(self, number: int) -> None:
+        k = len(self._sizes)
+        anew = number >= _STARTS
+        merged = self._rng.permutation(k)[: _MERGED[number % len(_MERGED)]] if anew else np.arange(k)
+        self._add(_divided(self._W, self._part, merged, self._rng), merged)
+
+    def _add(self, part: IntArray, changed: Iterable[int] | None = None) -> None:
+        """Refine a partition, and keep it if it is as good as the best, so that equal ones take turns."""
+        part = _refined(self._W, part, range(len(self._sizes)) if changed is None else changed, self._rng)
+        kept = self._inside(part)
+        if kept >= self._kept:
+            self._part, self._kept = part, kept
+
+    def _inside(self, part: IntArray) -> float:
+        """Return twice the weight of the edges inside the parts."""
+        edges = self._edges
+        return float(edges.data[part[edges.row] == part[edges.col]].sum())
 
 
 def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator) -> IntArray:
@@ -65,7 +120,7 @@ def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator)
     vertices = np.flatnonzero(np.isin(part, merged))
     sizes = np.bincount(part, minlength=merged.max() + 1)[merged]
     part = part.copy()
-    part[vertices] = merged[_bisected(_inside(W, vertices), [int(size) for size in sizes], rng)]
+    part[vertices] = merged[_bisected(_between(W, vertices), [int(size) for size in sizes], rng)]
     return part
 
 
@@ -79,21 +134,28 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
     side = cycle(_signs(W, first, first), [], rng)
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
-        part[vertices] = offset + _bisected(_inside(W, vertices), own, rng)
+        part[vertices] = offset + _bisected(_between(W, vertices), own, rng)
     return part
 
 
-def _refined(W: Any, part: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return a partition that cycles in pairs of its parts do not improve, or the last one in time."""
+def _refined(W: Any, part: IntArray, changed: Iterable[int], rng: np.random.Generator) -> IntArray:
+    """Return a partition that cycles in pairs of its parts do not improve, or the last one in time.
+
+    Pairs without a part that changed are left as they are, and so are those without an edge between them.
+    """
     part = part.copy()
-    parts = range(part.max() + 1)
-    changed = set(parts)
+    k = int(part.max()) + 1
+    edges = W.tocoo()
+    changed = set(changed)
     for _ in range(_SWEEPS):
         before, changed = changed, set()
-        for p, q in combinations(parts, 2):
+        adjacent = np.zeros((k, k), dtype=bool)
+        adjacent[part[edges.row], part[edges.col]] = True
+        for p, q in combinations(range(k), 2):
             if clock.remaining() <= 0:
                 return part
-            if {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
+            near = adjacent[p, q] or {p, q} & changed
+            if near and {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
                 changed |= {p, q}
         if not changed:
             break
@@ -106,7 +168,7 @@ def _refine_pair(W: Any, part: IntArray, p: int, q: int, rng: np.random.Generato
     side = np.where(part[vertices] == p, 1, -1)
     ends = sorted((int((side == 1).sum()), int((side == -1).sum())))
     least, most = ends if ends[1] - ends[0] == 1 else (int((side == 1).sum()),) * 2
-    graph = _signs(_inside(W, vertices), least, most)
+    graph = _signs(_between(W, vertices), least, most)
     better = cycle(graph, [side], rng)
     if graph.value(better) <= graph.value(side) + graph.round_off:
         return False
@@ -114,24 +176,10 @@ def _refine_pair(W: Any, part: IntArray, p: int, q: int, rng: np.random.Generato
     return True
 
 
-def _ordered(part: IntArray, sizes: list[int]) -> IntArray:
-    """Return the partition with its parts renamed, so that they have the sizes in the order asked for."""
-    found = np.bincount(part, minlength=len(sizes))
-    name = np.empty(len(sizes), dtype=np.intp)
-    name[np.argsort(found, kind="stable")] = np.argsort(sizes, kind="stable")
-    return name[part]
-
-
-def _kept(W: Any, part: IntArray) -> float:
-    """Return twice the weight of the edges inside the parts."""
-    edges = W.tocoo()
-    return float(edges.data[part[edges.row] == part[edges.col]].sum())
-
-
 def _signs(W: Any, least: int, most: int) -> SignGraph:
     return SignGraph(W, np.ones(W.shape[0], dtype=np.intp), least, most)
 
 
-def _inside(W: Any, vertices: IntArray) -> Any:
+def _between(W: Any, vertices: IntArray) -> Any:
     """Return the weights between some of the vertices."""
     return W[vertices][:, vertices]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+
+import numpy as np
 
 from bregopt.arrays import IntArray
 from bregopt.clock import remaining
@@ -36,19 +38,18 @@ class _Round:
 
     def __init__(self, graph: SignGraph, side: IntArray) -> None:
         self._graph = graph
-        self._near, self._size = graph.near, graph.size.tolist()
-        self._first = graph.first(side)
+        self._first, self._lowest, self._highest = graph.first(side), graph.lowest, graph.highest
         self._slack = int(graph.size.max())
-        self._side = side.tolist()
         # A quarter of the change of s'Ws by the move of each vertex.
-        self._gain = (-side * (graph.W @ side)).tolist()
+        gain = -side * (graph.W @ side)
+        self._side, self._gain = side.tolist(), gain.tolist()
         self._free = [True] * graph.n
-        # Free vertices of either side, the largest gain first; entries with an old gain are skipped.
+        # The vertices of either side, the largest gain last, and a heap of those whose gain changed since.
+        # Entries with an old gain are skipped.
+        order = np.argsort(gain, kind="stable")
+        self._queues = {s: order[side[order] == s].tolist() for s in (1, -1)}
         self._heaps: dict[int, list[tuple[float, int]]] = {1: [], -1: []}
-        for v, (s, gain) in enumerate(zip(self._side, self._gain, strict=True)):
-            self._heaps[s].append((-gain, v))
-        for heap in self._heaps.values():
-            heapify(heap)
+        self._changed = [False] * graph.n
 
     def moves(self) -> list[int]:
         """Return the moves up to the best partition; none if no partition is better than the first."""
@@ -56,7 +57,7 @@ class _Round:
         patience = max(min(_PATIENCE, _PATIENCE_SMALL + n // 4), int(_PATIENCE_SHARE * n))
         moves: list[int] = []
         kept, total, best = 0, 0.0, self._graph.round_off
-        least = self._graph.excess(self._first)
+        least = self._excess(self._first)
         while len(moves) - kept <= patience:
             if len(moves) % _MOVES == 0 and remaining() <= 0:
                 break
@@ -66,38 +67,53 @@ class _Round:
             total += self._gain[v]
             self._move(v)
             moves.append(v)
-            excess = self._graph.excess(self._first)
+            excess = self._excess(self._first)
             if excess < least or (excess == least and total > best):
                 least, best, kept = excess, total + self._graph.round_off, len(moves)
         return moves[:kept]
 
     def _next(self) -> int | None:
         """Return the vertex with the largest gain whose move the sizes allow."""
-        excess = self._graph.excess(self._first)
-        allowed = max(self._slack, excess)
-        may_lose = {1: self._first >= self._graph.least, -1: self._first <= self._graph.most}
+        first, sizes = self._first, self._graph.sizes
+        allowed = max(self._slack, self._excess(first))
         chosen, most = None, 0.0
-        for s, heap in self._heaps.items():
-            if not may_lose[s]:  # that side is too small already
+        for s in (1, -1):
+            if first < self._lowest if s == 1 else first > self._highest:  # that side is too small already
                 continue
-            while heap and not (self._free[heap[0][1]] and -heap[0][0] == self._gain[heap[0][1]]):
-                heappop(heap)
-            if not heap:
+            v = self._top(s)
+            if v is None or (chosen is not None and self._gain[v] <= most):
                 continue
-            gain, v = -heap[0][0], heap[0][1]
-            fits = self._graph.excess(self._first - s * self._size[v]) <= allowed
-            if fits and (chosen is None or gain > most):
-                chosen, most = v, gain
+            if self._excess(first - s * sizes[v]) <= allowed:
+                chosen, most = v, self._gain[v]
         return chosen
+
+    def _excess(self, first: int) -> int:
+        """Return ``SignGraph.excess``: this loop is the slowest one of a search."""
+        if first > self._highest:
+            return first - self._highest
+        return self._lowest - first if first < self._lowest else 0
+
+    def _top(self, s: int) -> int | None:
+        """Return the free vertex of one side with the largest gain."""
+        gain, free = self._gain, self._free
+        heap, queue = self._heaps[s], self._queues[s]
+        while heap and not (free[heap[0][1]] and -heap[0][0] == gain[heap[0][1]]):
+            heappop(heap)
+        while queue and (self._changed[queue[-1]] or not free[queue[-1]]):
+            queue.pop()
+        if heap and not (queue and gain[queue[-1]] > -heap[0][0]):
+            return heap[0][1]
+        return queue[-1] if queue else None
 
     def _move(self, v: int) -> None:
         """Move a vertex to the other side and fix it there."""
-        side, gain, free, heaps = self._side, self._gain, self._free, self._heaps
+        side, gain, free, changed, heaps = self._side, self._gain, self._free, self._changed, self._heaps
         moved = side[v]
         free[v] = False
-        for u, w in self._near[v]:
+        for u, w in self._graph.near(v):
             if free[u]:
                 gain[u] += w * moved * side[u]
+                changed[u] = True
                 heappush(heaps[side[u]], (-gain[u], u))
         side[v] = -moved
-        self._first -= moved * self._size[v]
+        self._first -= moved * self._graph.sizes[v]

@@ -9,10 +9,10 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.clock import CutShort, affords, checkpoint, remaining
-from bregopt.linalg import turned
+from bregopt.clock import CutShort, checkpoint, remaining
 from bregopt.problems.cuts.ascent import ascended
 from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.principal import principal
 from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program import LowRank
@@ -21,12 +21,12 @@ from bregopt.threads import threads_for
 
 __all__ = ["Search"]
 
-_CYCLES = 4  # multilevel cycles at first
-_EDGES = 600_000  # edge ends in all rounds: about two seconds
+_CYCLES = 8  # multilevel cycles at first
+_EDGES = 600_000  # edge ends in all rounds: about two seconds; on meshes twice as many
 _MOST_ROUNDS = 30
-_PATIENCE, _PATIENCE_SHARE = 12, 0.02  # rounds without a better partition, and relative to the vertices
+_PATIENCE, _PATIENCE_SHARE = 20, 0.02  # rounds without a better partition, and relative to the vertices
 _RANK = 3  # length of the vectors of relaxed partitions; 2 and 6 end at smaller values
-_AFRESH = 4  # one round in so many begins at random
+_AFRESH, _AFRESH_MESH = 4, 2  # one round in so many begins at random
 _STEPS_AFRESH, _STEPS = 200, 60
 _HYPERPLANES, _REFINED = 10, 3  # roundings of a relaxed partition, and the number of the best to refine
 _HYPERPLANES_SDP, _REFINED_SDP = 50, 8  # the same for the answer of the semidefinite program
@@ -87,13 +87,15 @@ class Search:
         Parameters
         ----------
         cycles : bool
-            Whether multilevel cycles come first; a pool of good partitions needs none.
+            Whether multilevel cycles come first; a pool of good partitions needs none, and half the patience.
         """
         rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
         self._each("cycles", range(min(_CYCLES, rounds) * cycles), lambda k: self.add(self._cycle()))
         self._by_cycles = max(self._values)
-        patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n)
+        patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n) / (1 if cycles else 2)
         self._each("rounds", range(rounds), self._round, patience)
+        if self._mesh:
+            self._each("rounds", range(rounds), self._round, patience)
 
     def round_matrix(self, X: Matrix | None) -> None:
         """Add roundings of the answer to the semidefinite program, and what they combine to.
@@ -103,11 +105,11 @@ class Search:
         if X is None or (isinstance(X, LowRank) and not X.factor.any()) or self._proven(self.best):
             return
         with threads_for(X.shape[0]):
-            F = _principal(X)
+            F = principal(X)
             normals = self._rng.normal(size=(F.shape[1], _HYPERPLANES_SDP)).T
             normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
             best = self._roundings(F, normals, _REFINED_SDP)
-        self._each("roundings", best, lambda side: self._combine(refined(self._graph, side)))
+        self._each("roundings", best, lambda side: self._combine_new(refined(self._graph, side)))
 
     def _each(
         self, name: str, items: Iterable[Any], step: Callable[[Any], None], patience: float = np.inf
@@ -129,14 +131,19 @@ class Search:
 
     def _round(self, k: int) -> None:
         """Make a partition, afresh or from one of the pool, and combine it with another one."""
-        if k % _AFRESH:
-            self._combine(self._ascent(self.best if k % 2 else self._any(), _STEPS))
-        elif k and self._by_cycles > self._by_ascents:
+        if k % (_AFRESH_MESH if self._mesh else _AFRESH):
+            self._combine(self._ascent(self.best if self._rng.random() < 0.5 else self._any(), _STEPS))
+        elif self._mesh:
             self._combine(self._cycle())
         else:
             side = self._ascent(np.zeros(self._graph.n), _STEPS_AFRESH)
             self._by_ascents = max(self._by_ascents, self._graph.value(side))
             self._combine(side)
+
+    @property
+    def _mesh(self) -> bool:
+        """Whether cycles find better partitions than ascents, as they do on meshes."""
+        return -np.inf < self._by_ascents < self._by_cycles
 
     def _ascent(self, start: Array | IntArray, steps: int) -> IntArray:
         """Return the best rounding of unit vectors that begin at `start` plus noise."""
@@ -164,6 +171,11 @@ class Search:
         self.add(side)
         self.add(self._cycle(side, other))
 
+    def _combine_new(self, side: IntArray) -> None:
+        """Combine a partition that is not in the pool, where many roundings of a small graph end."""
+        if all(self._overlap(side, other) < self._graph.n for other in self._sides):
+            self._combine(side)
+
     def _cycle(self, *kept: IntArray) -> IntArray:
         return cycle(self._graph, kept, self._rng)
 
@@ -173,17 +185,3 @@ class Search:
     def _overlap(self, side: IntArray, other: IntArray) -> int:
         same = int(side @ other)
         return abs(same) if self._graph.symmetric else same
-
-
-def _principal(X: Matrix) -> Array:
-    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first.
-
-    If there is no time for the eigendecomposition, ``F`` is ``X`` itself: the hyperplanes then have another
-    distribution.
-    """
-    if isinstance(X, LowRank):
-        return turned(X.factor)
-    if not affords(len(X)):
-        return X
-    eigenvalues, U = np.linalg.eigh(X)
-    return np.asarray((U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1])

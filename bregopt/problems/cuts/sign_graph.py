@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,10 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 
 __all__ = ["SignGraph"]
+
+# Sides of a coarse graph may miss their sizes by so many mean vertices, but by no larger share of the smaller
+# side: exact sizes of heavy vertices would cost more edges than the finer graphs need to mend the sizes.
+_ROOM, _ROOM_SHARE = 2.0, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +64,43 @@ class SignGraph:
         return self.W.tocoo()
 
     @cached_property
-    def near(self) -> list[list[tuple[int, float]]]:
-        """The neighbors of each vertex, and twice the weights of their edges."""
-        edges = list(zip(self.W.indices.tolist(), (2 * self.W.data).tolist(), strict=True))
-        starts = self.W.indptr.tolist()
-        return [edges[a:b] for a, b in pairwise(starts)]
+    def lowest(self) -> int:
+        """The least size of the first side that finer graphs can mend; it is `least` if all sizes are 1."""
+        return self.least - self._room
+
+    @cached_property
+    def highest(self) -> int:
+        """The largest size of the first side that finer graphs can mend."""
+        return self.most + self._room
+
+    @property
+    def _room(self) -> int:
+        smaller = max(min(self.least, self.total - self.most), 0)
+        return min(int(_ROOM * (self.total / self.n - 1)), int(_ROOM_SHARE * smaller))
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The sizes as Python's integers."""
+        sizes: list[int] = self.size.tolist()
+        return sizes
+
+    def near(self, v: int) -> list[tuple[int, float]]:
+        """Return the neighbors of a vertex, and twice the weights of their edges."""
+        found = self._near.get(v)
+        if found is None:
+            begin, end = self._starts[v], self._starts[v + 1]
+            ends, weights = self.W.indices[begin:end], self.W.data[begin:end]
+            found = self._near[v] = list(zip(ends.tolist(), (2 * weights).tolist(), strict=True))
+        return found
+
+    @cached_property
+    def _near(self) -> dict[int, list[tuple[int, float]]]:
+        return {}
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts: list[int] = self.W.indptr.tolist()
+        return starts
 
     @cached_property
     def round_off(self) -> float:
@@ -82,7 +117,7 @@ class SignGraph:
 
     def excess(self, first: int) -> int:
         """Return by how much a first side of this size is too large or too small."""
-        return max(first - self.most, self.least - first, 0)
+        return max(first - self.highest, self.lowest - first, 0)
 
     def rank(self, side: IntArray) -> tuple[int, float]:
         """Return a key by which partitions are compared: allowed sizes first, then large values."""
@@ -105,6 +140,6 @@ class SignGraph:
         change = np.bincount(begin[once] + 1, edges.data[once], self.n + 1)
         change -= np.bincount(end[once] + 1, edges.data[once], self.n + 1)
         first = np.concatenate([[0], np.cumsum(self.size[order])])
-        excess = np.maximum(np.maximum(first - self.most, self.least - first), 0)
+        excess = np.maximum(np.maximum(first - self.highest, self.lowest - first), 0)
         cut = np.where(excess == excess.min(), np.cumsum(change), np.inf)
         return np.where(place < int(np.argmin(cut)), 1, -1)

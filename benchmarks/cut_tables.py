@@ -1,0 +1,129 @@
+"""Tables of `large_cuts.py`: cuts beside METIS, KaHIP and networkx, and parts with their bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bregopt as bo
+
+_SEEDS = 5
+_METIS_RUNS, _KAHIP_RUNS = 20, 3
+
+Graphs = dict[str, Callable[[], Any]]
+
+
+def cut_lines(graphs: Graphs) -> Iterator[str]:
+    """Yield the lines of the table of cuts in two equal sides, by the search alone."""
+    yield _row("graph", "n", "edges", "cuts of 5 seeds", "CPU s", "METIS", "KaHIP", "networkx")
+    yield "|" + "---|" * 8
+    for name, make in graphs.items():
+        graph = make()
+        found, seconds = [], 0.0
+        for seed in range(_SEEDS):
+            begin = time.process_time()
+            found.append(bo.min_balanced_cut(graph, seed=seed, bound=False).cut)
+            seconds += (time.process_time() - begin) / _SEEDS
+        ends = f"{min(found):.5g} to {max(found):.5g}"
+        peers = [_weight(peer(graph, 2)) for peer in (metis, kahip, kernighan_lin)]
+        yield _row(name, f"{graph.shape[0]:,}", f"{graph.nnz // 2:,}", ends, f"{seconds:.1f}", *peers)
+    yield f"\nBalanced cuts at exact sizes with bound=False, beside the best of {_METIS_RUNS} runs of METIS"
+    yield f"and of {_KAHIP_RUNS} of KaHIP (eco) that have these sizes."
+
+
+def part_lines(graphs: Graphs, runs: list[tuple[str, int, str | bool]]) -> Iterator[str]:
+    """Yield the lines of the table of partitions; a run is a graph, its number of parts and a bound."""
+    yield _row("graph", "k", "bound=", "cuts of 5 seeds", "proven", "optimal", "CPU s", "METIS", "KaHIP")
+    yield "|" + "---|" * 9
+    for name, k, bound in runs:
+        graph = graphs[name]()
+        begin = time.process_time()
+        found = bo.partition(graph, k, bound=bound)
+        seconds = time.process_time() - begin
+        cuts = [found.cut, *(bo.partition(graph, k, bound=False, seed=s).cut for s in range(1, _SEEDS))]
+        ends = f"{min(cuts):.5g} to {max(cuts):.5g}"
+        cells = [name, k, bound, ends, f"{found.bound:.5g}", found.optimal, f"{seconds:.1f}"]
+        yield _row(*cells, _weight(metis(graph, k)), _weight(kahip(graph, k)))
+    yield "\nParts whose sizes differ by one at most; the first seed with the bound, the others without."
+
+
+def metis(graph: Any, k: int) -> float | None:
+    """Return the least weight between k parts of exact sizes that METIS finds."""
+    try:
+        import pymetis
+    except ImportError:
+        return None
+    found = []
+    for seed in range(_METIS_RUNS):
+        _, part = pymetis.part_graph(
+            k,
+            xadj=graph.indptr.tolist(),
+            adjncy=graph.indices.tolist(),
+            eweights=_whole(graph),
+            options=pymetis.Options(seed=seed, ufactor=1),
+        )
+        found.append(_cut(graph, np.array(part), k))
+    return min(found)
+
+
+def kahip(graph: Any, k: int) -> float | None:
+    """Return the least weight between k parts of exact sizes that KaHIP finds."""
+    try:
+        import kahip as peer
+    except ImportError:
+        return None
+    ones, eco = [1] * graph.shape[0], 1
+    starts, ends, weights = graph.indptr.tolist(), graph.indices.tolist(), _whole(graph)
+    found = []
+    for seed in range(_KAHIP_RUNS):
+        _, part = peer.kaffpa(ones, starts, weights, ends, k, 0.0, True, seed, eco)
+        found.append(_cut(graph, np.array(part), k))
+    return min(found)
+
+
+def kernighan_lin(graph: Any, k: int) -> float | None:
+    """Return the weight between two halves that networkx finds."""
+    try:
+        import networkx
+    except ImportError:
+        return None
+    sides = networkx.community.kernighan_lin_bisection(networkx.from_scipy_sparse_array(graph), seed=0)
+    part = np.zeros(graph.shape[0], dtype=int)
+    part[list(sides[1])] = 1
+    return _cut(graph, part, k)
+
+
+def mesh_graphs(data: Path, read: Callable[[Path], Any]) -> Graphs:
+    """Return the readers of the meshes and circuits in a folder."""
+    paths = {name: data / "graphs" / f"{name}.graph.gz" for name in ("3elt", "data", "add20")}
+    return {name: lambda path=path: read(path) for name, path in paths.items() if path.exists()}
+
+
+def _whole(graph: Any) -> list[int]:
+    """Return weights as integers, which METIS and KaHIP expect."""
+    weights = graph.data
+    scale = 1 if (weights == np.round(weights)).all() else 1_000
+    whole: list[int] = np.round(scale * weights).astype(int).tolist()
+    return whole
+
+
+def _cut(graph: Any, part: Any, k: int) -> float:
+    """Return the weight between parts, infinite if their sizes differ by more than one."""
+    sizes = np.bincount(part, minlength=k)
+    edges = graph.tocoo()
+    between = edges.data[part[edges.row] != part[edges.col]].sum() / 2
+    return float(between) if sizes.max() - sizes.min() <= 1 else np.inf
+
+
+def _weight(weight: float | None) -> str:
+    if weight is None:
+        return ""
+    return f"{weight:.5g}" if np.isfinite(weight) else "other sizes"
+
+
+def _row(*cells: Any) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
