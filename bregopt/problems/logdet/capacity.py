@@ -23,7 +23,8 @@ from bregopt.threads import threads_for
 
 __all__ = ["ChannelCapacity", "mimo_capacity", "water_filling"]
 
-_FINER = 1e-3  # tolerance of a solve: the tangent's bound is proportional to the distance of the covariance
+_FINER = 0.1  # tolerance of a solve, relative
+_LEAST_PRICE = 1e-12  # of the power of an antenna, relative to the largest one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,11 +197,15 @@ def _filled(g: Array, total: float) -> tuple[Array, float]:
 
 
 def _values(g: Array, p: Array, total: float, level: float) -> tuple[float, float]:
-    """Return the capacity, and the bound by weak duality with the price ``1 / level`` of power."""
-    best = np.maximum(level * g, 1.0)  # 1 + gain times the power that is worth its price
-    bound = total / level + float((np.log(best) - (1 - 1 / best)).sum())
-    capacity = float(np.log1p(g * p).sum())
+    """Return the capacity in bits, and the bound by weak duality with the price ``1 / level`` of power."""
+    capacity, bound = float(np.log1p(g * p).sum()), total / level + _surplus(level * g)
     return capacity / np.log(2), max(bound, capacity) / np.log(2)
+
+
+def _surplus(g: Array) -> float:
+    """Return the largest ``sum(log(1 + g p) - p)``: what channels are worth when power has the price one."""
+    best = np.maximum(g, 1.0)
+    return float((np.log(best) - (1 - 1 / best)).sum())
 
 
 def _exact(capacity: float, bound: float) -> dict[str, Any]:
@@ -237,14 +242,9 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
 
 
 def _proven(H: Any, Q: Any, total: float, bounds: Array, price: float, prices: Array) -> tuple[float, float]:
-    """Return the capacity of a covariance, and the bound that the tangent at it gives, in bits.
-
-    The tangent's gradient ``G`` is below ``price I + Diag(prices)``, once the price is large enough.
-    """
-    M = np.eye(len(H)) + H @ Q @ H.conj().T
-    G = H.conj().T @ np.linalg.solve(M, H)
-    excess = float(np.linalg.eigvalsh(G - np.diag(price + prices))[-1])
-    price = float(price) + max(excess, 0.0)
-    capacity = float(np.linalg.slogdet(M)[1])
-    rise = price * total + float(prices @ bounds) - float(np.vdot(G, Q).real)
-    return capacity / np.log(2), (capacity + max(rise, 0.0)) / np.log(2)
+    """Return the capacity of a covariance, and the bound by weak duality with prices of powers, in bits."""
+    capacity = float(np.linalg.slogdet(np.eye(len(H)) + H @ Q @ H.conj().T)[1])
+    prices = np.maximum(prices, _LEAST_PRICE * (price + prices.max()) - price)  # an antenna may have no gain
+    singular = np.linalg.svd(H / np.sqrt(price + prices), compute_uv=False)
+    bound = price * total + float(prices @ bounds) + _surplus(singular**2)
+    return capacity / np.log(2), max(bound, capacity) / np.log(2)

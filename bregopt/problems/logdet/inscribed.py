@@ -145,8 +145,7 @@ def _largest(A: Array, b: Array, at: Array, back: Array, tol: float) -> _Found:
     round_off = 4 * (d + 1) * EPS * (1 + d * float((np.abs(back) @ np.abs(np.linalg.inv(back))).max()))
     # The unit ball has the root I, whose determinant is one.
     bound = best.bound + log_ellipsoid_volume(np.eye(d)) + float(np.linalg.slogdet(back)[1]) + d * round_off
-    weights = best.multipliers / best.multipliers.sum()
-    return _Found(center, root, log_ellipsoid_volume(root), bound, weights, best.touching, best.steps)
+    return _Found(center, root, log_ellipsoid_volume(root), bound, best.weights, best.touching, best.steps)
 
 
 def _coordinates(near: Array) -> tuple[Array, Array | None]:

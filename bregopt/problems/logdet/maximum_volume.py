@@ -33,8 +33,8 @@ class Inscribed:
     x : array of shape (d,)
     S : array of shape (d, d)
         Shape of an ellipsoid inside.
-    multipliers : array of shape (m,)
-        ``y h`` with ``A'(y h) = 0``, for John's theorem.
+    weights : array of shape (m,)
+        Of John's theorem: the normals ``S^(1/2) a_i / h_i`` have the mean zero, and the covariance ``I / d``.
     touching : bool array of shape (m,)
     value, bound : float
         The logarithm of the determinant of the root of ``S``, and a bound on that of any ellipsoid inside.
@@ -43,7 +43,7 @@ class Inscribed:
 
     x: Array
     S: Array
-    multipliers: Array
+    weights: Array
     touching: Mask
     value: float
     bound: float
@@ -129,14 +129,15 @@ def _proven(A: Array, x: Array, S: Array, y: Array, h: Array, steps: int) -> Ins
     v = y * h
     v = v - v * (A @ np.linalg.solve((A.T * v) @ A, A.T @ v))
     if (v < 0).any():
-        return Inscribed(x, S * factor**2, v, v > 0, value, np.inf, steps)
+        return Inscribed(x, S * factor**2, y * h**2 / d, v > 0, value, np.inf, steps)
     W = (A @ lower) / h[:, None]
     sign, logarithm = np.linalg.slogdet((W.T * v) @ A)
     left = lower.T @ (A.T @ v)  # round-off; the polytope is in 2 d times the ellipsoid
     spread = float(v.sum()) + abs(float(x @ (A.T @ v))) + 2 * d * float(np.linalg.norm(left))
     bound = d * log(spread / d) - float(logarithm) if sign > 0 else np.inf
-    touching = v / v.sum() > room - factor * h  # one of the two is small near the optimum
-    return Inscribed(x, S * max(factor, 0.0) ** 2, v, touching, value, bound, steps)
+    weights = v * h / (v @ h)
+    touching = weights > room - factor * h  # one of the two is small near the optimum
+    return Inscribed(x, S * max(factor, 0.0) ** 2, weights, touching, value, bound, steps)
 
 
 def _root(A: Array, y: Array) -> Array:

@@ -21,7 +21,7 @@ _SHARE = 0.1  # weight of a new candidate, relative to the mean weight
 _LOOSE = 0.05  # tolerance of a round, relative to the inefficiency after the round before
 _TIGHT = 0.4  # the same relative to the tolerance, at least
 _IDLE = 1e-3  # weight of a candidate that may be dropped, relative to the mean weight
-_FINER = 0.01  # tolerance of steps with bounds, relative: weights that move to a bound move others
+_FINER = 0.01  # tolerance of the last steps, relative: weights that move to a bound make the bound larger
 _MAX_ROUNDS = 100
 _NO_PRICES = np.zeros(0)
 
@@ -60,8 +60,7 @@ def optimal_weights(model: Model, inside: Array, tol: float) -> OptimalWeights:
     """
     if len(model.candidates) > max(_FEW, 10 * model.candidates.n) and model.bounds.is_simplex:
         return _in_rounds(model, inside, tol)
-    finer = tol if model.bounds.is_simplex else _FINER * tol
-    at, local, efficiency = minimize(model, start(model, inside), finer)
+    at, local, efficiency = minimize(model, start(model, inside), _FINER * tol)
     return _settled(model, local, OptimalWeights(at.u, efficiency, at.steps, at.prices()), tol)
 
 
@@ -78,16 +77,14 @@ def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights:
     inner = model[work]
     at, bound = start(inner, np.full(len(work), 1 / len(work))), 1.0
     for _ in range(_MAX_ROUNDS):
-        at, _, _ = minimize(inner, at, max(_TIGHT * tol, _LOOSE * bound))
+        last = best.efficiency >= 1 - tol
+        at, _, _ = minimize(inner, at, _FINER * tol if last else max(_TIGHT * tol, _LOOSE * bound))
         local = rest.local(inner.information(at.u))
         assert local is not None
         efficiency = rest.efficiency(local, _NO_PRICES)
         if efficiency > best.efficiency:
             best = OptimalWeights(scattered(work, at.u, m), efficiency, at.steps)
-        if efficiency >= 1 - tol:
-            found = _settled(rest, local, replace(best, u=best.u[others]), tol)
-            return replace(found, u=scattered(others, found.u, m))
-        if clock.remaining() <= 0:
+        if last or clock.remaining() <= 0:
             break
         bound = 1 - efficiency
         least = _least_sensitivity(model, efficiency)
@@ -100,7 +97,12 @@ def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights:
         work = np.concatenate([work[stays], new])
         at = _extended(at, stays, len(new), bound * local.own)
         inner = model[work]
-    return best
+    else:
+        return best
+    found = OptimalWeights(scattered(work, at.u, m)[others], efficiency, at.steps)
+    found = _settled(rest, local, found, tol)
+    enough = found.efficiency >= min(1 - 2 * tol, best.efficiency)
+    return replace(found, u=scattered(others, found.u, m)) if enough else best
 
 
 def _settled(model: Model, local: LocalModel, found: OptimalWeights, tol: float) -> OptimalWeights:
