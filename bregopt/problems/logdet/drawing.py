@@ -14,7 +14,7 @@ __all__ = ["draw_ellipse", "draw_sensitivity"]
 
 # Of the palette of Okabe and Ito, told apart by all eyes.
 _OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
-_MARKER = 150.0  # square points of a marker of weight one
+_MARKER = 70.0  # square points of a marker of weight one
 _SMALLEST = 8.0
 
 
@@ -93,7 +93,7 @@ def draw_sensitivity(
         ax.axhline(level, color=_LEVEL, lw=1, ls="--", label="bound of the theorem")
         ax.scatter(places[used, 0], sensitivity[used], size[used], color=_CONTACT, zorder=3, label="weights")
         ax.set_ylabel("sensitivity")
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, fontsize=8)
         return ax
     shown = ax.scatter(*places.T, c=sensitivity, s=14, cmap="viridis")
     ax.scatter(*places[used].T, s=size[used] + 30, facecolor="none", edgecolor=_CONTACT, lw=1.8)
