@@ -18,6 +18,8 @@ from bregopt.problems.logdet.weight_bounds import WeightBounds
 
 __all__ = ["e_weights"]
 
+_FINE = 1e-9  # largest tolerance of the program: its multipliers are less accurate than its value
+
 
 def e_weights(
     candidates: Candidates, bounds: WeightBounds, prior: Array, tol: float
@@ -58,7 +60,7 @@ def e_weights(
         y = Variable(len(bounds.budget), nonneg=True, name="y")
         price, cost = price + bounds.costs.T @ y, cost + (bounds.budget - bounds.costs @ bounds.lower) @ y
     rows: list[Constraint] = [sensitivity <= price, trace(Z) == 1]
-    sol = Problem(Minimize(cost), rows).solve(tol=tol)
+    sol = Problem(Minimize(cost), rows).solve(tol=min(tol, _FINE))
     if sol.X is None or sol.duals is None:
         return bounds.inside(), np.eye(candidates.n), np.zeros(len(bounds.budget)), sol.iterations
     u = bounds.lower + np.maximum(np.atleast_1d(sol.duals[0]), 0.0)
