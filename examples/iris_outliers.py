@@ -1,4 +1,4 @@
-"""Irises far from their kind: the smallest ellipsoid around most of them, by peeling contact points."""
+"""Irises far from their kind: smallest ellipsoids, peeled at contact points."""
 
 import numpy as np
 from sklearn.datasets import load_iris
@@ -18,7 +18,6 @@ for kind, name in enumerate(iris.target_names):
     core = bo.min_volume_ellipsoid(kept)
     share = np.exp(core.log_volume - whole.log_volume)
     inside = core.contains(iris.data[iris.target != kind]).sum()
-    print(f"{name}: {len(whole.contact)} of {len(flowers)} flowers touch the ellipsoid, gap {whole.gap:.0e}")
-    print(
-        f"  without flowers {left_out} it has {share:.0%} of the volume, and {inside} flowers of other kinds"
-    )
+    print(f"{name}: {len(whole.contact)} of {len(flowers)} flowers touch it")
+    print(f"  without {left_out} it has {share:.0%} of the volume,")
+    print(f"  and {inside} flowers of other kinds inside")
