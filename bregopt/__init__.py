@@ -73,6 +73,12 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.kernel import learn_kernel
+    from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
+    from bregopt.problems.logdet.design import Design
+    from bregopt.problems.logdet.ellipsoid import Ellipsoid
+    from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
+    from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
+    from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
@@ -81,6 +87,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 __all__ = [
     "PSD",
+    "ChannelCapacity",
     "Conflict",
     "Constraint",
     "ConvergenceWarning",
@@ -92,6 +99,8 @@ __all__ = [
     "Cut",
     "CutRows",
     "DataWarning",
+    "Design",
+    "Ellipsoid",
     "Expression",
     "FactorModel",
     "InfeasibleRowError",
@@ -111,14 +120,17 @@ __all__ = [
     "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
+    "a_optimal",
     "abs",
     "between",
     "bmat",
     "bregman_div",
     "cross_check",
     "cut_rows",
+    "d_optimal",
     "diag",
     "dimacs_errors",
+    "e_optimal",
     "factor_correlation",
     "frobenius_div",
     "from_cvxpy",
@@ -135,9 +147,12 @@ __all__ = [
     "lovasz_theta",
     "max",
     "max_cut",
+    "max_volume_inscribed_ellipsoid",
     "maximum",
+    "mimo_capacity",
     "min",
     "min_balanced_cut",
+    "min_volume_ellipsoid",
     "minimum",
     "nearest_correlation",
     "nearest_covariance",
@@ -170,6 +185,7 @@ __all__ = [
     "tuning",
     "von_neumann_div",
     "vstack",
+    "water_filling",
     "write_cbf",
     "write_sdpa",
 ]
@@ -203,6 +219,16 @@ _MODULES = {
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "learn_kernel": "bregopt.problems.kernel",
+    "ChannelCapacity": "bregopt.problems.logdet.capacity",
+    "mimo_capacity": "bregopt.problems.logdet.capacity",
+    "water_filling": "bregopt.problems.logdet.capacity",
+    "Design": "bregopt.problems.logdet.design",
+    "Ellipsoid": "bregopt.problems.logdet.ellipsoid",
+    "min_volume_ellipsoid": "bregopt.problems.logdet.enclosing",
+    "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.inscribed",
+    "a_optimal": "bregopt.problems.logdet.optimal_designs",
+    "d_optimal": "bregopt.problems.logdet.optimal_designs",
+    "e_optimal": "bregopt.problems.logdet.optimal_designs",
     "soft_margin": "bregopt.problems.margin",
 }
 

@@ -17,6 +17,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import LogLocator
 from PIL import Image
 from scipy.io import mmread
+from sklearn.datasets import load_iris
 
 import bregopt as bo
 
@@ -44,6 +45,7 @@ def main(folder=Path(__file__).parent / "figures"):
         ("curves_rows", draw_rows),
         ("central_path", draw_central_path),
         ("generation", draw_generation),
+        ("ellipsoids_and_designs", draw_ellipsoids_and_designs),
     ):
         figure = Figure(layout="constrained")
         draw(figure)
@@ -301,6 +303,23 @@ def draw_generation(figure):
     right.legend(frameon=False, fontsize=9, loc="lower left")
     for ax in (left, right):
         plain(ax)
+
+
+def draw_ellipsoids_and_designs(figure):
+    """Draw the smallest ellipse around irises, the largest one in a polygon, and a cubic D-optimal design."""
+    figure.set_size_inches(9.6, 3.1)
+    around, inside, cubic = figure.subplots(1, 3)
+    sepals = load_iris(as_frame=True).data.iloc[:50, :2]
+    bo.min_volume_ellipsoid(sepals).plot(ax=around)
+    around.set_title("smallest around points")
+    t = np.array([0.0, 0.9, 1.5, 2.6, 3.4, 4.4, 5.3])
+    A, b = np.column_stack([np.cos(t), np.sin(t)]), np.array([1.0, 1.3, 1.1, 1.2, 0.9, 1.3, 1.0])
+    bo.max_volume_inscribed_ellipsoid(A, b).plot(ax=inside)
+    inside.set_title("largest in a polygon")
+    inside.set_aspect("equal")
+    x = np.linspace(-1, 1, 201)
+    bo.d_optimal(np.vander(x, 4)).plot(x, ax=cubic)
+    cubic.set(title="D-optimal for a cubic", xlabel="x")
 
 
 def margin_problem(count=80, order=12):

@@ -1,0 +1,250 @@
+"""The capacity of Gaussian channels: water filling (Shannon 1949; Telatar 1999)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import TINY, Array, complex_array, finite_array, positive_number
+from bregopt.errors import ConvergenceWarning, SolverError
+from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.modeling.atoms import diag, trace
+from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.problems.logdet.proven import ProvenAnswer, verdict
+from bregopt.routes.base import Settings
+from bregopt.threads import threads_for
+
+__all__ = ["ChannelCapacity", "mimo_capacity", "water_filling"]
+
+_FINER = 0.1  # tolerance of a solve, relative
+_LEAST_PRICE = 1e-12  # of the power of an antenna, relative to the largest one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChannelCapacity(ProvenAnswer):
+    """The best use of power, and a proof.
+
+    Attributes
+    ----------
+    capacity, bound : float
+        In bits for each use of complex channels: ``log2 det(I + H Q H')``, and the proven bound on it. Real
+        channels have half of it.
+    gap : float
+        ``bound - capacity``, relative to the bound.
+    power : array or Series of shape (k,)
+        Of each channel; of a channel matrix that of each singular vector, the strongest first, or of each
+        antenna if their powers are bounded.
+    covariance : array of shape (n, n) or None
+        ``Q``, of the signals that a channel matrix transmits.
+    level : float
+        The water level: channels get ``max(level - 1 / gain, 0)``. NaN where powers of antennas are bounded.
+    """
+
+    title: ClassVar[str] = "channel capacity"
+
+    capacity: float
+    bound: float
+    power: Any
+    covariance: Any = None
+    level: float = np.nan
+
+    def _facts(self) -> dict[str, str]:
+        used = int(np.sum(np.asarray(self.power) > 0))
+        return {
+            "capacity": f"{self.capacity:.8g} bits   bound {self.bound:.8g}   gap {self.gap:.1e}",
+            "power": f"{float(np.sum(self.power)):.6g} on {used} of {len(self.power)}",
+        }
+
+
+def water_filling(gains: Any, power: float) -> ChannelCapacity:
+    """Return the powers of parallel Gaussian channels with the largest ``sum(log2(1 + gains * powers))``.
+
+    Parameters
+    ----------
+    gains : array_like or Series of shape (k,)
+        Squared gain over noise power of each channel, none below 0.
+    power : float
+        The sum of all powers, above 0.
+
+    Returns
+    -------
+    ChannelCapacity
+        Exact: `power` is ``max(level - 1 / gains, 0)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the input is bad, or no gain is above 0.
+
+    References
+    ----------
+    Cover, Thomas (2006), Elements of Information Theory, section 9.4.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> bo.water_filling([1.0, 0.5, 0.1], 4.0).power.tolist()
+    [2.5, 1.5, 0.0]
+    """
+    g = finite_array(gains, "gains", ndim=1)
+    total = positive_number(power, "power")
+    if len(g) == 0 or g.min() < 0 or not g.any():
+        raise ValueError(
+            "gains has no value above 0, or one below 0; expected gains of at least 0, not all 0"
+        )
+    p, level = _filled(g, total)
+    labels = gains.index if is_pandas(gains, "Series") else None
+    capacity, bound = _values(g, p, total, level)
+    return ChannelCapacity(
+        **_exact(capacity, bound),
+        iterations=0,
+        capacity=capacity,
+        bound=bound,
+        power=p if labels is None else pandas_module().Series(p, index=labels),
+        level=level,
+    )
+
+
+def mimo_capacity(
+    H: Any,
+    power: float,
+    antenna_power: Any = None,
+    *,
+    tol: float = Settings.tol,
+    time_limit: float | None = None,
+) -> ChannelCapacity:
+    """Return the covariance of signals with the largest ``log2 det(I + H Q H')`` and ``tr(Q) <= power``.
+
+    Parameters
+    ----------
+    H : array_like of shape (r, n)
+        Gains from `n` antennas to `r` receivers over the root of the noise power, real or complex.
+    power : float
+        Above 0.
+    antenna_power : float or array_like of shape (n,), optional
+        Bounds on the power of each antenna, ``Q_ii``; above 0.
+    tol : float
+        Largest `gap` of an "optimal" answer.
+    time_limit : float, optional
+        In seconds, where the powers of antennas are bounded.
+
+    Returns
+    -------
+    ChannelCapacity
+        Without `antenna_power` exact, by water filling on the squared singular values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the input is bad, or `H` is zero.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the gap is above `tol`.
+
+    References
+    ----------
+    Telatar (1999), Capacity of multi-antenna Gaussian channels, European Trans. Telecommunications 10.
+    """
+    settings = Settings(tol=tol, time_limit=time_limit)
+    channel: Any = complex_array(H, "H", ndim=2)
+    total = positive_number(power, "power")
+    if not channel.any():
+        raise ValueError("H is zero; expected a channel with a gain")
+    if np.asarray(H).dtype.kind != "c":
+        channel = channel.real
+    if antenna_power is not None:
+        bounds = finite_array(antenna_power, "antenna_power", ndim=(0, 1))
+        n = channel.shape[1]
+        if bounds.ndim == 1 and bounds.shape != (n,):
+            raise ValueError(f"antenna_power has shape {bounds.shape}; expected a number or {(n,)}")
+        if bounds.min() <= 0:
+            raise ValueError(f"antenna_power has the value {bounds.min():g}; expected numbers above 0")
+        with clock.limited(settings.time_limit), threads_for(n):
+            return _bounded(channel, total, np.broadcast_to(bounds, (n,)), settings.tol)
+    _, singular, V = np.linalg.svd(channel, full_matrices=False)
+    g = singular**2
+    p, level = _filled(g, total)
+    capacity, bound = _values(g, p, total, level)
+    Q = (V.conj().T * p) @ V
+    return ChannelCapacity(
+        **_exact(capacity, bound),
+        iterations=0,
+        capacity=capacity,
+        bound=bound,
+        power=p,
+        covariance=(Q + Q.conj().T) / 2,
+        level=level,
+    )
+
+
+def _filled(g: Array, total: float) -> tuple[Array, float]:
+    """Return the powers and the water level."""
+    depth = np.sort(1 / g[g > 0])
+    levels = (total + np.cumsum(depth)) / np.arange(1, len(depth) + 1)
+    level = float(levels[np.flatnonzero(levels > depth)[-1]])
+    p = np.zeros(len(g))
+    p[g > 0] = np.maximum(level - 1 / g[g > 0], 0.0)
+    return p * (total / p.sum()), level
+
+
+def _values(g: Array, p: Array, total: float, level: float) -> tuple[float, float]:
+    """Return the capacity in bits, and the bound by weak duality with the price ``1 / level`` of power."""
+    capacity, bound = float(np.log1p(g * p).sum()), total / level + _surplus(level * g)
+    return capacity / np.log(2), max(bound, capacity) / np.log(2)
+
+
+def _surplus(g: Array) -> float:
+    """Return the largest ``sum(log(1 + g p) - p)``: what channels are worth when power has the price one."""
+    best = np.maximum(g, 1.0)
+    return float((np.log(best) - (1 - 1 / best)).sum())
+
+
+def _exact(capacity: float, bound: float) -> dict[str, Any]:
+    return verdict((bound - capacity) / bound, Settings.tol, "water_filling")
+
+
+def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity:
+    """Return the capacity when the power of each antenna is bounded."""
+    r, n = H.shape
+    hermitian = H.dtype.kind == "c"
+    unit = min(total, float(bounds.sum()))
+    X: Any = PSD(n, hermitian=hermitian, name="X")
+    F = H * np.sqrt(unit)
+    powers = diag(X.real) if hermitian else diag(X)
+    rows = [trace(X) <= total / unit, powers <= bounds / unit]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate below says it
+        sol = Problem(Maximize(log_det(np.eye(r) + F @ X @ F.conj().T)), rows).solve(tol=_FINER * tol)
+    if sol.X is None:
+        raise SolverError(f"mimo_capacity: {sol.status}. {sol.stop_reason}")
+    Q = unit * np.asarray(sol.X)
+    own = Q.diagonal().real
+    Q = Q * min(1.0, total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
+    price = np.maximum(sol.duals[0], 0.0) / unit, np.maximum(sol.duals[1], 0.0) / unit
+    capacity, bound = _proven(H, Q, total, bounds, *price)
+    return ChannelCapacity(
+        **verdict((bound - capacity) / bound, tol, "mimo_capacity"),
+        iterations=sol.iterations,
+        capacity=capacity,
+        bound=bound,
+        power=Q.diagonal().real.copy(),
+        covariance=Q,
+    )
+
+
+def _proven(H: Any, Q: Any, total: float, bounds: Array, price: float, prices: Array) -> tuple[float, float]:
+    """Return the capacity of a covariance, and the bound by weak duality with prices of powers, in bits."""
+    capacity = float(np.linalg.slogdet(np.eye(len(H)) + H @ Q @ H.conj().T)[1])
+    prices = np.maximum(prices, _LEAST_PRICE * (price + prices.max()) - price)  # an antenna may have no gain
+    singular = np.linalg.svd(H / np.sqrt(price + prices), compute_uv=False)
+    bound = price * total + float(prices @ bounds) + _surplus(singular**2)
+    return capacity / np.log(2), max(bound, capacity) / np.log(2)

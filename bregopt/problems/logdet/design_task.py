@@ -1,0 +1,204 @@
+"""Designs of experiments: arguments checked, optimal weights found, and their efficiency proven."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr
+
+from bregopt import clock
+from bregopt.arrays import EPS, Array, finite_array, scattered, symmetric_matrix, symmetrized
+from bregopt.errors import ConvergenceWarning
+from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.problems.logdet.candidates import Candidates
+from bregopt.problems.logdet.criterion import congruent
+from bregopt.problems.logdet.design import Design, criterion_value
+from bregopt.problems.logdet.e_design import e_weights
+from bregopt.problems.logdet.interior_point import Model
+from bregopt.problems.logdet.proven import verdict
+from bregopt.problems.logdet.weight_bounds import WeightBounds, weight_bounds
+from bregopt.problems.logdet.working_set import optimal_weights
+from bregopt.routes.base import Settings
+from bregopt.threads import threads_for
+
+__all__ = ["DesignTask", "design_task", "solved_design"]
+
+_ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
+
+
+@dataclass(frozen=True, eq=False)
+class DesignTask:
+    """What the arguments of a design say; `given` are the candidates of the user, for their labels."""
+
+    criterion: str
+    given: Any
+    candidates: Candidates
+    bounds: WeightBounds
+    prior: Array | None
+    K: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Weights, sensitivities in the user's units, and the bound on the efficiency."""
+
+    u: Array
+    sensitivity: Array
+    efficiency: float
+    steps: int
+
+
+def design_task(
+    criterion: str, given: Any, lower: Any, upper: Any, costs: Any, budget: Any, prior: Any
+) -> DesignTask:
+    """Check the arguments that all criteria have."""
+    X = finite_array(given, "candidates", ndim=(2, 3))
+    if 0 in X.shape or (X.ndim == 3 and X.shape[1] != X.shape[2]):
+        raise ValueError(
+            f"candidates has shape {X.shape}; expected (m, n), or (m, n, n) with square matrices"
+        )
+    n = X.shape[1]
+    if X.ndim == 3:
+        X = np.array([symmetrized(M, f"candidates[{k}]") for k, M in enumerate(X)])
+        least = np.linalg.eigvalsh(X)[:, 0] + n * _ROUND_OFF * np.linalg.norm(X, axis=(1, 2))
+        if least.min() < 0:
+            k = int(least.argmin())
+            raise ValueError(f"candidates[{k}] has the eigenvalue {least[k]:.3g}; expected no negative one")
+    M0 = None if prior is None else symmetric_matrix(prior, "prior", n)
+    if M0 is not None and np.linalg.eigvalsh(M0)[0] < -n * _ROUND_OFF * np.linalg.norm(M0):
+        raise ValueError(
+            f"prior has the eigenvalue {np.linalg.eigvalsh(M0)[0]:.3g}; expected no negative one"
+        )
+    return DesignTask(criterion, given, Candidates(X), weight_bounds(len(X), lower, upper, costs, budget), M0)
+
+
+def solved_design(task: DesignTask, settings: Settings) -> Design:
+    """Return the design with its certificate."""
+    with clock.limited(settings.time_limit), threads_for(task.candidates.n):
+        L = _root(task)
+        found = _e_found(task, settings) if task.criterion == "E" else _smooth(task, L, settings.tol)
+        M = task.candidates.information(found.u)
+        if task.prior is not None:
+            M += task.prior
+        value = criterion_value(task.criterion, M, task.K)
+        fields = verdict(1 - found.efficiency, settings.tol, f"{task.criterion.lower()}_optimal")
+    bounds = {
+        "D": value - len(M) * np.log(found.efficiency),
+        "A": value * found.efficiency,
+        "E": value / found.efficiency,
+    }
+    return Design(
+        **fields,
+        **_labeled(task.given, found.u, M, found.sensitivity),
+        iterations=found.steps,
+        criterion=task.criterion,
+        value=value,
+        bound=float(bounds[task.criterion]),
+        efficiency=found.efficiency,
+        level=float(found.u @ found.sensitivity),
+        _candidates=task.candidates,
+        _prior=task.prior,
+        _K=task.K,
+    )
+
+
+def _root(task: DesignTask) -> Array:
+    """Return a lower triangular ``L`` with ``L L'`` the information of weights inside the bounds.
+
+    Raises
+    ------
+    ValueError
+        If that is singular.
+    """
+    candidates, u = task.candidates, task.bounds.inside()
+    prior = np.zeros((candidates.n, candidates.n)) if task.prior is None else task.prior
+    eigenvalues, Q = np.linalg.eigh(prior)
+    earlier = (Q * np.sqrt(np.maximum(eigenvalues, 0.0))).T
+    if candidates.are_rows:
+        rows = np.concatenate([np.sqrt(u)[:, None] * candidates.X, earlier])
+    else:
+        eigenvalues, Q = np.linalg.eigh(candidates.information(u))
+        rows = np.concatenate([(Q * np.sqrt(np.maximum(eigenvalues, 0.0))).T, earlier])
+    unit = np.abs(rows).max(axis=0)
+    unit[unit == 0] = 1.0
+    R = qr(rows / unit, mode="r")[0][: candidates.n]
+    spread = np.linalg.svd(R, compute_uv=False)
+    rank = int((spread > candidates.n * _ROUND_OFF * spread[0]).sum())
+    if rank < candidates.n:
+        raise ValueError(
+            f"candidates determine {rank} of {candidates.n} parameters; expected all of them: leave out "
+            "columns that others combine to, or pass a positive definite prior"
+        )
+    return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+
+
+def _smooth(task: DesignTask, L: Array, tol: float) -> _Found:
+    """Return D- or A-optimal weights, found in coordinates in which the information is near the identity."""
+    white = task.candidates.whitened(L)
+    prior = None if task.prior is None else congruent(L, task.prior)
+    K, unit = None, 1.0
+    if task.K is not None:
+        K = congruent(L, task.K)
+        unit = float(K.trace()) / len(K)
+        K = K / unit
+    free = np.flatnonzero(task.bounds.free)
+    rest = task.bounds.fixed()
+    base = white.information(rest) if rest.any() else None
+    fixed = base if prior is None else prior if base is None else prior + base
+    u, prices, steps = rest, np.zeros(len(task.bounds.budget)), 0
+    if len(free):
+        model = Model(white[free], task.bounds.among(free), K, fixed)
+        found = optimal_weights(model, model.bounds.inside(), tol / 2)
+        u = task.bounds.allowed(rest + scattered(free, found.u, len(rest)))
+        prices, steps = found.prices, found.steps
+    whole = Model(white, task.bounds, K, prior)
+    local = whole.local(whole.information(u))
+    assert local is not None
+    return _Found(u, local.g * unit, whole.efficiency(local, prices), steps)
+
+
+def _e_found(task: DesignTask, settings: Settings) -> _Found:
+    """Return E-optimal weights."""
+    n, bounds = task.candidates.n, task.bounds
+    unit = float(Candidates(task.candidates.X).traces().max())
+    X = task.candidates.X / (np.sqrt(unit) if task.candidates.are_rows else unit)
+    scaled = Candidates(X)
+    prior = np.zeros((n, n)) if task.prior is None else task.prior / unit
+    free = np.flatnonzero(bounds.free)
+    rest = bounds.fixed()
+    u, Z, prices, steps = rest, np.zeros((n, n)), np.zeros(len(bounds.budget)), 0
+    if len(free):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate of the weights says it
+            more, Z, prices, steps = e_weights(
+                scaled[free], bounds.among(free), prior + scaled.information(rest), settings.tol / 4
+            )
+        u = bounds.allowed(rest + scattered(free, more, len(rest)))
+        least = float(np.linalg.eigvalsh(prior + scaled.information(u))[0])
+        u = bounds.allowed(bounds.settled(u, scaled.inner(Z) / Z.trace(), prices, least)) if least > 0 else u
+    M = prior + scaled.information(u)
+    if not Z.any():  # no weight is free: the eigenvector proves the eigenvalue
+        vector = np.linalg.eigh(M)[1][:, :1]
+        Z = vector @ vector.T
+    Z = Z / Z.trace()
+    g = scaled.inner(Z)
+    most = float(np.vdot(prior, Z)) + bounds.greatest(g, prices)
+    least = float(np.linalg.eigvalsh(M)[0]) - n * EPS * float(np.linalg.norm(M))
+    return _Found(u, g * unit, min(max(least, 0.0) / most, 1.0), steps)
+
+
+def _labeled(given: Any, u: Array, M: Array, sensitivity: Array) -> dict[str, Any]:
+    """Return weights, support, information and sensitivity, as pandas objects if the candidates are."""
+    support = np.flatnonzero(u)
+    if not is_pandas(given, "DataFrame"):
+        return {"weights": u, "support": support, "information": M, "sensitivity": sensitivity}
+    pandas, rows, columns = pandas_module(), given.index, given.columns
+    return {
+        "weights": pandas.Series(u, index=rows),
+        "support": rows[support],
+        "information": pandas.DataFrame(M, index=columns, columns=columns),
+        "sensitivity": pandas.Series(sensitivity, index=rows),
+    }

@@ -1,0 +1,259 @@
+"""A primal-dual interior-point method for the weights of designs, and so for ellipsoids around points.
+
+It minimizes a convex criterion of ``M(u) = M0 + sum_i u_i M_i`` over the weights of a polytope, by Mehrotra's
+(1992) predictor and corrector. For ``-log det`` over the simplex it is close to the dual reduced Newton
+method of Sun and Freund (2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.clock import remaining
+from bregopt.problems.logdet.candidates import Candidates
+from bregopt.problems.logdet.criterion import LocalModel, local_model
+from bregopt.problems.logdet.weight_bounds import WeightBounds
+
+__all__ = ["Iterate", "Model", "minimize", "start"]
+
+_TO_BOUNDARY = 0.995  # fraction of the way to the boundary
+_MAX_STEPS = 200  # of one call; 10 to 25 are usual
+_PATIENCE = 15  # steps without a better efficiency that end a call
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A criterion over weights.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    bounds : WeightBounds
+    K : array of shape (n, n) or None
+        As for :func:`local_model`.
+    prior : array of shape (n, n) or None
+        ``M0``.
+    """
+
+    candidates: Candidates
+    bounds: WeightBounds
+    K: Array | None = None
+    prior: Array | None = None
+
+    def __getitem__(self, index: IntArray) -> Model:
+        return replace(self, candidates=self.candidates[index], bounds=self.bounds.among(index))
+
+    def information(self, u: Array) -> Array:
+        """Return ``M(u)``."""
+        M = self.candidates.information(u)
+        return M if self.prior is None else M + self.prior
+
+    def local(self, M: Array) -> LocalModel | None:
+        """Return the criterion at an information matrix, None where that is not positive definite."""
+        return local_model(self.candidates, M, self.K, self.prior)
+
+    def efficiency(self, local: LocalModel, prices: Array) -> float:
+        """Return a lower bound on the efficiency, from the sensitivities of all candidates."""
+        return local.own / max(local.given + self.bounds.greatest(local.g, prices), local.own)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """Weights, slacks and multipliers.
+
+    Parameters
+    ----------
+    u : array of shape (m,)
+    s : array of shape (r,)
+        Slacks of the budgets.
+    q : array of shape (m + f + r,)
+        Multipliers of lower bounds, finite upper bounds and budgets.
+    y : float
+        Multiplier of ``sum(u) = 1``.
+    steps : int
+        Newton steps so far.
+    """
+
+    u: Array
+    s: Array
+    q: Array
+    y: float
+    steps: int = 0
+
+    def prices(self) -> Array:
+        """Return the multipliers of the budgets."""
+        return self.q[len(self.q) - len(self.s) :]
+
+
+def start(model: Model, u: Array) -> Iterate:
+    """Return an iterate at weights strictly inside their bounds."""
+    bounds = model.bounds
+    n = model.candidates.n
+    s = np.maximum(bounds.budget - bounds.costs @ u, 0.1 * np.abs(bounds.costs).max(axis=1, initial=0.0))
+    p = _slacks(u, s, bounds, np.isfinite(bounds.upper))
+    q = n * np.mean(p) / p / 2
+    return Iterate(u, s, q, float(n))
+
+
+def minimize(model: Model, at: Iterate, tol: float) -> tuple[Iterate, LocalModel, float]:
+    """Return an iterate whose efficiency among the candidates of the model is ``1 - tol``, or the last one.
+
+    Returns
+    -------
+    Iterate
+    LocalModel
+        The criterion at the iterate.
+    float
+        The bound on its efficiency, which is smaller where steps in floating point gain nothing.
+    """
+    best: tuple[Iterate, LocalModel, float] | None = None
+    since = 0
+    for step in range(_MAX_STEPS + 1):
+        if best is not None and remaining() <= 0:
+            break
+        local = model.local(model.information(at.u))
+        if local is None:
+            break
+        efficiency = model.efficiency(local, at.prices())
+        if best is None or efficiency > best[2]:
+            best, since = (at, local, efficiency), step
+        if efficiency >= 1 - tol or step - since > _PATIENCE:
+            break
+        moved = _step(model, at, local)
+        if moved is None:
+            break
+        at = moved
+    assert best is not None
+    return best
+
+
+def _step(model: Model, at: Iterate, local: LocalModel) -> Iterate | None:
+    """Return the next iterate, None where the Newton matrix has no factor."""
+    newton = _Newton.at(model, at, local)
+    if newton is None:
+        return None
+    p, q = newton.p, at.q
+    mu = float(p @ q) / len(p)
+    predicted = newton.direction(0.0, 0.0)
+    a = min(_length(p, predicted.dp), _length(q, predicted.dq))
+    centering = (float((p + a * predicted.dp) @ (q + a * predicted.dq)) / (len(p) * mu)) ** 3
+    step = newton.direction(centering * mu, predicted.dp * predicted.dq)
+    a = min(_length(p, step.dp), _length(q, step.dq))
+    if not a > 0 or not np.isfinite(step.dp).all():
+        return None
+    k, r = len(at.u), len(at.s)
+    u, s = at.u + a * step.dp[:k], at.s + a * step.dp[len(p) - r :]
+    return replace(at, u=u, s=s, q=q + a * step.dq, y=at.y + a * step.dy, steps=at.steps + 1)
+
+
+class _Direction(NamedTuple):
+    """Changes of the slacks, of their multipliers, and of the multiplier of the sum."""
+
+    dp: Array
+    dq: Array
+    dy: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Newton:
+    """The Newton system of an iterate, with one factorization for both directions.
+
+    Parameters
+    ----------
+    solve : callable
+        Solves with the Hessian and the bounds.
+    capped : bool array of shape (m,)
+        Weights with an upper bound.
+    p, q : arrays of shape (m + f + r,)
+        Slacks and multipliers of lower bounds, upper bounds and budgets.
+    rows : array of shape (1 + r, m)
+        Of the sum and of the budgets.
+    solved : array of shape (m, 1 + r)
+        ``solve(rows.T)``.
+    missing : array of shape (1 + r,)
+        What the rows, with their slacks, lack.
+    residual : array of shape (m,)
+        Minus the gradient of the Lagrangian.
+    """
+
+    solve: Callable[[Array], Array]
+    capped: Mask
+    p: Array
+    q: Array
+    rows: Array
+    solved: Array
+    missing: Array
+    residual: Array
+
+    @classmethod
+    def at(cls, model: Model, at: Iterate, local: LocalModel) -> _Newton | None:
+        """Return the system, None where its matrix has no factor."""
+        bounds, k, q = model.bounds, len(at.u), at.q
+        capped = np.isfinite(bounds.upper)
+        p = _slacks(at.u, at.s, bounds, capped)
+        f = len(p) - k - len(at.s)
+        D = q[:k] / p[:k]
+        D[capped] += q[k : k + f] / p[k : k + f]
+        solve = _solver(local, D)
+        if solve is None:
+            return None
+        rows = np.concatenate([np.ones((1, k)), bounds.costs])
+        missing = np.append(bounds.total - at.u.sum(), bounds.budget - bounds.costs @ at.u - at.s)
+        residual = local.g - np.append(at.y, at.prices()) @ rows + q[:k]
+        residual[capped] -= q[k : k + f]
+        return cls(solve, capped, p, q, rows, solve(rows.T), missing, residual)
+
+    def direction(self, target: float, second: Array | float) -> _Direction:
+        """Return the direction toward complementarity products `target`, less those of second order."""
+        p, q, k, r = self.p, self.q, len(self.capped), len(self.missing) - 1
+        f = len(p) - k - r
+        push = (target - second) / p - q
+        right = self.residual + push[:k]
+        right[self.capped] -= push[k : k + f]
+        give = p[k + f :] / np.maximum(q[k + f :], TINY)
+        lacking = self.missing.copy()
+        lacking[1:] -= give * push[k + f :]
+        schur = self.rows @ self.solved
+        schur[np.arange(1, r + 1), np.arange(1, r + 1)] += give
+        free = self.solve(right[:, None])[:, 0]
+        dy = np.linalg.solve(schur, self.rows @ free - lacking)
+        du = free - self.solved @ dy
+        dp = np.concatenate([du, -du[self.capped], self.missing[1:] - self.rows[1:] @ du])
+        return _Direction(dp, push - q / p * dp, float(dy[0]))
+
+
+def _slacks(u: Array, s: Array, bounds: WeightBounds, capped: Mask) -> Array:
+    """Return the distances to lower bounds, finite upper bounds and budgets."""
+    if bounds.is_simplex:
+        return u
+    return np.concatenate([u - bounds.lower, (bounds.upper - u)[capped], s])
+
+
+def _length(x: Array, dx: Array) -> float:
+    """Return the largest step up to one that keeps `x` positive, with a margin."""
+    falling = dx < 0
+    return min(1.0, _TO_BOUNDARY * float((x[falling] / -dx[falling]).min(initial=np.inf)))
+
+
+def _solver(local: LocalModel, D: Array) -> Callable[[Array], Array] | None:
+    """Return the function that solves with the Hessian plus ``Diag(D)``; None if it has no factor."""
+    m, n = len(D), local.white.n
+    if local.white.are_rows and m <= n * (n + 1) // 2 + n:
+        H = local.hessian()
+        H.ravel()[:: m + 1] += D
+        root, info = lapack.dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
+        return None if info else lambda rhs: lapack.dpotrs(root, rhs, lower=1)[0]
+    F = local.hessian_factor()
+    scaled = F / D[:, None]
+    inner = F.T @ scaled
+    inner.ravel()[:: len(inner) + 1] += 1.0
+    small, info = lapack.dpotrf(inner.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        return None
+    return lambda rhs: rhs / D[:, None] - scaled @ lapack.dpotrs(small, scaled.T @ rhs, lower=1)[0]
