@@ -1,0 +1,1 @@
+"""The log-det family: completions, covariance selection, sparse inverses, ellipsoids and designs."""
