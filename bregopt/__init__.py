@@ -23,6 +23,7 @@ from bregopt.modeling.convex.elementwise import abs, maximum, minimum, pos, squa
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.extremes import max, min
 from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
@@ -72,6 +73,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.kernel import learn_kernel
+    from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
@@ -113,6 +115,7 @@ __all__ = [
     "between",
     "bmat",
     "bregman_div",
+    "covariance_selection",
     "cross_check",
     "diag",
     "dimacs_errors",
@@ -127,11 +130,13 @@ __all__ = [
     "lambda_sum_largest",
     "learn_kernel",
     "load_spec",
+    "log",
     "log_det",
     "logdet_div",
     "lovasz_theta",
     "max",
     "max_cut",
+    "max_det_completion",
     "maximum",
     "min",
     "min_balanced_cut",
@@ -200,6 +205,8 @@ _MODULES = {
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "learn_kernel": "bregopt.problems.kernel",
+    "covariance_selection": "bregopt.problems.logdet.completion",
+    "max_det_completion": "bregopt.problems.logdet.completion",
     "soft_margin": "bregopt.problems.margin",
 }
 

@@ -17,7 +17,7 @@ class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
     gamma: Any  # array of one weight per row, or an Affine of parameters
-    kind: str | None  # "divergence", "hinge" or "square"; None for the default of the objective
+    kind: str | None  # "divergence", "hinge", "square" or "log"; None for the default of the objective
 
 
 class Constraint(Named):
