@@ -34,7 +34,8 @@ _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
     """Return the relaxed bounds at the multipliers, and their derivatives in ``y``, which are never positive.
 
-    Outside the domain of its penalty a multiplier has an infinite relaxed bound.
+    Outside the domain of its penalty a multiplier has an infinite relaxed bound. Of a logarithmic row it is
+    the activity at which the row has the multiplier.
     """
     value, slope = bound.copy(), np.zeros(len(bound))
     if not (kind > _HINGE).any():
@@ -43,6 +44,11 @@ def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tupl
         k = np.flatnonzero(kind == penalty)
         value[k] = scalar.relaxed_bound(y[k] / gamma[k], bound[k])
         slope[k] = -scalar.slope(value[k], value[k]) / gamma[k]
+    log = np.flatnonzero(kind == _LOG)
+    if len(log):
+        slack = np.divide(gamma[log], y[log], out=np.full(len(log), np.inf), where=y[log] > 0)
+        value[log] += slack
+        slope[log] = -(slack**2) / gamma[log]
     return value, slope
 
 
@@ -167,10 +173,11 @@ class Bounds(PickledWithoutCache):
         return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
 
     def missed(self, a: Array) -> Array:
-        """Return the violation of each hard row's bounds; zero for soft rows."""
+        """Return the violation of each required row's bounds; zero for the others."""
         if self.all_hard:
             return self.violation(a)
-        return np.zeros(self.m) if self.all_soft else np.where(self.hard, self.violation(a), 0.0)
+        required = self.required
+        return np.where(required, self.violation(a), 0.0) if required.any() else np.zeros(self.m)
 
     def penalty(self, a: Array) -> Array:
         """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""

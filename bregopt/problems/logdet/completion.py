@@ -94,7 +94,12 @@ def max_det_completion(S: Any, edges: Any = None, **options: Any) -> Solution:
         for row, axis in zip(rows, axes, strict=True):
             row.axes = (axis,)
     objective = log_det(X) + float(np.log(variances).sum())
-    return _in_units(Problem(Maximize(objective), rows).solve(**options), np.outer(s, s), labels)
+    solution = _in_units(Problem(Maximize(objective), rows).solve(**options), np.outer(s, s))
+    if solution.X is not None:
+        kept = np.eye(n, dtype=bool)
+        kept[i, j] = kept[j, i] = True
+        solution = replace(solution, X=np.where(kept, values, solution.X))
+    return labeled(solution, labels)
 
 
 def covariance_selection(S: Any, edges: Any, **options: Any) -> Solution:
@@ -153,14 +158,14 @@ def covariance_selection(S: Any, edges: Any, **options: Any) -> Solution:
     units = np.outer(s, s)
     kept = np.where(outside | outside.T, 0.0, values / units)
     objective = log_det(X) - inner(kept, X) - float(np.log(variances).sum())
-    return _in_units(Problem(Maximize(objective), rows).solve(**options), 1 / units, labels)
+    return labeled(_in_units(Problem(Maximize(objective), rows).solve(**options), 1 / units), labels)
 
 
-def _in_units(solution: Solution, units: Array, labels: Labels) -> Solution:
-    """Return the solution in the units of `S`, with its labels; the problem is solved in correlations."""
+def _in_units(solution: Solution, units: Array) -> Solution:
+    """Return the solution in the units of `S`; the problem is solved in correlations."""
     ray = solution.ray and solution.ray._replace(X=units * solution.ray.X)
     X = None if solution.X is None else units * solution.X
-    return labeled(replace(solution, X=X, ray=ray, _restated=_NO_DERIVATIVES), labels)
+    return replace(solution, X=X, ray=ray, _restated=_NO_DERIVATIVES)
 
 
 def _no_factor(S: Any) -> Any:
