@@ -189,7 +189,7 @@ class Monitor:
                 if step >= limit:
                     return Followed(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                # Multipliers outside the domain of a log-determinant prove nothing, but the point may be fine.
+                # Multipliers outside a log-determinant's domain prove nothing, yet the point may be fine.
                 far = self._tuning.divergence_ratio * least.worst < error.worst < np.inf
                 lost = far and not method.diverges(at)
                 new = None if method.patience and lost else method.advance(at)

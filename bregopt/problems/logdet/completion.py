@@ -158,7 +158,10 @@ def covariance_selection(S: Any, edges: Any, **options: Any) -> Solution:
     units = np.outer(s, s)
     kept = np.where(outside | outside.T, 0.0, values / units)
     objective = log_det(X) - inner(kept, X) - float(np.log(variances).sum())
-    return labeled(_in_units(Problem(Maximize(objective), rows).solve(**options), 1 / units), labels)
+    solution = _in_units(Problem(Maximize(objective), rows).solve(**options), 1 / units)
+    if solution.X is not None:
+        solution = replace(solution, X=np.where(outside | outside.T, 0.0, solution.X))
+    return labeled(solution, labels)
 
 
 def _in_units(solution: Solution, units: Array) -> Solution:

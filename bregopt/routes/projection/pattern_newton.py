@@ -17,7 +17,6 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_farkas, is_ray
-from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.anchor import divergence_of
@@ -28,6 +27,9 @@ from bregopt.routes.projection.sparse_inverse import Pattern, closed_form, newto
 
 __all__ = ["FixedEntries", "fixed_entries", "pattern_newton"]
 
+# Entries of the pattern for each row, up to which conjugate gradients on them are faster than the rows' system
+# (6 times at order 500 with as many of both, benchmarks/logdet.py).
+_MORE_ENTRIES = 4
 _STEPS = 100
 _PATIENCE = 15  # steps without progress: K may diverge
 _LEAST_STEP = 1e-10
@@ -91,28 +93,30 @@ def fixed_entries(program: Program) -> FixedEntries | None:
     if len(program.blocks) > 1 or program.k or not single or not program.bounds.equal.all():
         return None
     block = program.blocks[0]
-    nearness, n = block.nearness, block.n
-    if nearness is None or not nearness.kind.barrier or block.cap is not None:
+    if block.nearness is None or not block.nearness.kind.barrier or block.cap is not None:
         return None
     i, j, weight = np.zeros(program.m, dtype=np.intp), np.zeros(program.m, dtype=np.intp), np.zeros(program.m)
     for term in program.A.terms:
         t = term.rows.coordinates()
-        i[term.at], j[term.at], weight[term.at] = t.i, t.j, t.value
-    i, j = np.minimum(i, j), np.maximum(i, j)
-    if not weight.all() or len(np.unique(i * n + j)) < program.m:
+        i[term.at], j[term.at], weight[term.at] = np.minimum(t.i, t.j), np.maximum(t.i, t.j), t.value
+    on_diagonal, n = i == j, block.n
+    divergence: Any = divergence_of(block.nearness)
+    C = block.C / block.nearness.mu + divergence.inverse
+    completes = (
+        int(on_diagonal.sum()) == n and np.count_nonzero(C) <= n and not C[~np.eye(n, dtype=bool)].any()
+    )
+    selects = not on_diagonal.any() and not program.bounds.lo.any() and bool((C.diagonal() > 0).all())
+    if not (completes or selects) or not weight.all() or len(np.unique(i * n + j)) < program.m:
         return None
-    divergence: Any = divergence_of(nearness)
-    assert isinstance(divergence, LogDet)
-    C = block.C / nearness.mu + divergence.inverse
-    on_diagonal = int((i == j).sum())
-    free = np.ones((n, n), dtype=bool)
+    if completes:
+        positive = (program.bounds.lo / weight)[on_diagonal] > 0
+        pattern = Pattern.of(n, i[~on_diagonal], j[~on_diagonal])
+        return FixedEntries(program, pattern, i, j, weight, C, True) if positive.all() else None
+    free = np.triu(np.ones((n, n), dtype=bool), 1)
     free[i, j] = False
-    if on_diagonal == n and not C[np.triu(free, 1)].any() and (program.bounds.lo / weight > 0)[i == j].all():
-        off = i < j
-        return FixedEntries(program, Pattern.of(n, i[off], j[off]), i, j, weight, C, True)
-    if on_diagonal == 0 and not program.bounds.lo.any() and (C.diagonal() > 0).all():
-        return FixedEntries(program, Pattern.of(n, *np.nonzero(np.triu(free, 1))), i, j, weight, C, False)
-    return None
+    pattern = Pattern.of(n, *np.nonzero(free))
+    few = len(pattern.i) <= _MORE_ENTRIES * program.m
+    return FixedEntries(program, pattern, i, j, weight, C, False) if few else None
 
 
 def pattern_newton(problem: FixedEntries, settings: Any, progress: Progress) -> Answer | None:

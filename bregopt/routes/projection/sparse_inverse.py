@@ -26,6 +26,7 @@ from bregopt.presolve.cliques import chordal_tree
 __all__ = ["Pattern", "closed_form", "newton_direction", "tree_inverse"]
 
 _FORMED = 250  # entries of a pattern up to which Newton's matrix is formed and factorized
+_SPARSE = 0.03  # entries of a pattern, as a fraction of all, up to which single inner products are faster
 _CG_STEPS = 200
 _CG_TOL = 0.1  # largest relative residual of conjugate gradients
 
@@ -169,14 +170,17 @@ def _conjugate_gradients(pattern: Pattern, W: Array, g: Array) -> Array:
     preconditioner = 1 / np.where(i == j, d[i] * d[j], d[i] * d[j] + W[i, j] ** 2)
     size = float(np.linalg.norm(g))
     enough = size * min(_CG_TOL, size)
-    rows = W[i]
+    rows = W[i] if len(g) <= _SPARSE * W.size else None
     x, r = np.zeros(len(g)), g
     z = preconditioner * r
     p, rho = z, float(r @ z)
     for _ in range(_CG_STEPS):
         checkpoint()
-        WP = np.ascontiguousarray((pattern.sparse(p / unit) @ W).T)
-        q = np.einsum("kn,kn->k", rows, WP[j]) * unit
+        PW = pattern.sparse(p / unit) @ W
+        if rows is None:
+            q = (W @ PW)[i, j] * unit
+        else:
+            q = np.einsum("kn,kn->k", rows, np.ascontiguousarray(PW.T)[j]) * unit
         alpha = rho / float(p @ q)
         x, r = x + alpha * p, r - alpha * q
         if float(np.linalg.norm(r)) <= enough:
