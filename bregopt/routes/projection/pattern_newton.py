@@ -27,8 +27,8 @@ from bregopt.routes.projection.sparse_inverse import Pattern, closed_form, newto
 
 __all__ = ["FixedEntries", "fixed_entries", "pattern_newton"]
 
-# Entries of the pattern for each row, up to which conjugate gradients on them are faster than the system of the
-# rows: 2.6 times at order 500 with about as many of both.
+# Entries of the pattern for each row, up to which conjugate gradients on them are faster than the system of
+# the rows: 2.6 times at order 500 with about as many of both.
 _MORE_ENTRIES = 4
 _STEPS = 100
 _PATIENCE = 15  # steps without progress: K may diverge
