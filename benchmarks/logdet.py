@@ -18,6 +18,8 @@ _RESULTS = Path(__file__).parent / "results"
 TABLES: dict[str, str] = {
     "designs": "logdet_designs",
     "ellipsoids": "logdet_ellipsoids",
+    "completion": "logdet_completion",
+    "logarithms": "logdet_logarithms",
 }
 
 

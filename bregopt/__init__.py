@@ -23,6 +23,7 @@ from bregopt.modeling.convex.elementwise import abs, maximum, minimum, pos, squa
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.extremes import max, min
 from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
@@ -79,6 +80,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
+    from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
@@ -125,6 +127,7 @@ __all__ = [
     "between",
     "bmat",
     "bregman_div",
+    "covariance_selection",
     "cross_check",
     "cut_rows",
     "d_optimal",
@@ -142,12 +145,14 @@ __all__ = [
     "lambda_sum_largest",
     "learn_kernel",
     "load_spec",
+    "log",
     "log_det",
     "logdet_div",
     "lovasz_theta",
     "max",
     "max_cut",
     "max_volume_inscribed_ellipsoid",
+    "max_det_completion",
     "maximum",
     "mimo_capacity",
     "min",
@@ -229,6 +234,8 @@ _MODULES = {
     "a_optimal": "bregopt.problems.logdet.optimal_designs",
     "d_optimal": "bregopt.problems.logdet.optimal_designs",
     "e_optimal": "bregopt.problems.logdet.optimal_designs",
+    "covariance_selection": "bregopt.problems.logdet.completion",
+    "max_det_completion": "bregopt.problems.logdet.completion",
     "soft_margin": "bregopt.problems.margin",
 }
 

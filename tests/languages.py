@@ -53,6 +53,7 @@ CVXPY = SimpleNamespace(
     lambda_sum_largest=cp.lambda_sum_largest,
     sigma_max=cp.sigma_max,
     norm_nuc=lambda F: cp.normNuc(F),
+    log=cp.log,
     log_det=cp.log_det,
     bmat=cp.bmat,
 )

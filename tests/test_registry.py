@@ -130,7 +130,9 @@ class TestRouting:
         X = bo.PSD(2)
         assert bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve().solver == "path"
         both = bo.Minimize(X[0, 0] + bo.logdet_div(bo.PSD(2), np.eye(2)))
-        assert bo.Problem(both).solve().solver == "cvxpy"
+        assert bo.Problem(both).solve().solver == "path"
+        both = bo.Minimize(X[0, 0] + bo.frobenius_div(bo.PSD(2), np.eye(2), np.eye(2)))
+        assert bo.Problem(both, [bo.trace(X) == 1]).solve().solver == "cvxpy"
 
     def test_an_option_of_one_route_routes_there(self):
         assert nearness().solve(method="cyclic").solver == "bregman"

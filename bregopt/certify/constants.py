@@ -26,6 +26,9 @@ LARGEST_OPTIMUM = 4.0
 CONE_NOISE = 1e-12
 # Times the largest trace that the bounds state: a proof of infeasibility ignores points of a larger trace.
 LARGEST_TRACE = 1e8
+# Largest relative violation, and largest relative rise of the objective, along a ray on which only logarithms
+# make the objective fall; and the least relative growth of the argument of a logarithm.
+LOG_NOISE, LOG_GROWTH = 64 * EPS, 1e-6
 # Relative difference up to which two numbers of one row family, computed in two ways, are taken as equal.
 FAMILY_NOISE = 1e-9
 # Probability that all random vectors are too near orthogonal to the eigenvector that they should show.

@@ -167,9 +167,7 @@ class PrimalDualPoint:
 
     @cached_property
     def violations(self) -> Array:
-        """The violation of each hard row, an array of shape (m,)."""
-        if self.program.bounds.all_soft:
-            return np.zeros(self.program.m)
+        """The violation of each required row, an array of shape (m,)."""
         return self.program.bounds.missed(self.activity)
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
-from bregopt.certify.constants import LARGEST_TRACE
+from bregopt.certify.constants import LARGEST_TRACE, LOG_GROWTH, LOG_NOISE
 from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import Penalty
@@ -19,7 +19,7 @@ __all__ = ["is_farkas", "is_ray"]
 
 
 def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
-    """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows.
+    """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows and the domains of logarithms.
 
     It does if ``sum_k y_k (A_k(X) + B_k u)`` has an upper bound over psd ``X`` and ``u`` in its box, and the
     rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite up to
@@ -30,12 +30,12 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     ----------
     program : Program
     y : array of shape (m,)
-        Clipped to its range; multipliers of soft rows are ignored.
+        Clipped to its range; multipliers of other rows are ignored.
     tol : float
         Fraction of the sums' terms that counts as round-off.
     """
     bounds = program.bounds
-    y = np.where(bounds.hard, bounds.clip(y), 0.0)
+    y = np.where(bounds.required, bounds.clip(y), 0.0)
     size = float(np.abs(y) @ program.A.norms())
     asked = np.where(y > 0, bounds.lo, bounds.hi)
     used = y != 0
@@ -95,7 +95,9 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     """Whether the objective is unbounded below along the psd direction `X` and the direction `u`.
 
     A divergence with a recession ``R``, such as LogDet, grows at the rate ``mu <R, X>`` along a direction.
-    The others grow faster than any linear term: in their blocks a ray is zero, as in blocks with a cap.
+    The others grow faster than any linear term: in their blocks a ray is zero, as in blocks with a cap. Where
+    the argument of a logarithm grows, the objective need not fall at a linear rate: it is enough that it does
+    not rise. Then rows, cones and rate must hold up to round-off.
 
     Parameters
     ----------
@@ -105,48 +107,80 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
     tol : float
         Largest violation of a homogeneous row, of the box and of the cones, relative to the direction.
     """
-    bounds = program.bounds
     activity = program.activity(X, u)
     size = program.absolute_B @ np.abs(u)
     for term in program.A.terms:
         size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
-    up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)
-    against = np.where(np.isfinite(bounds.hi), up, 0.0) + np.where(np.isfinite(bounds.lo), down, 0.0)
-    blocked = bounds.kind != Penalty.HINGE
-    if (against[blocked] > tol * size[blocked]).any():
-        return False
-    out = np.where(np.isfinite(program.u_hi), np.maximum(u, 0), 0.0)
-    out += np.where(np.isfinite(program.u_lo), np.maximum(-u, 0), 0.0)
-    if (out > tol * np.abs(u).max(initial=0.0)).any():
-        return False
-    direction = u[program.cones.index]
-    if (program.cones.outside(direction) > tol * np.abs(direction).max(initial=0.0)).any():
-        return False
     relative = [float(np.linalg.eigvalsh(X_b)[0]) / float(np.linalg.norm(X_b)) for X_b in X if X_b.any()]
-    if any(least < -tol for least in relative):
+    violation = max(_violation(program, activity, size, u), -min(relative, default=0.0))
+    if violation > tol or _blocked(program, X):
         return False
-    if any(block.cap is not None and X_b.any() for block, X_b in zip(program.blocks, X, strict=True)):
-        return False
-    rates, sizes = [], []
-    for block, X_b in zip(program.blocks, X, strict=True):
-        rates.append(block.cost_value(X_b))
-        sizes.append(float(np.linalg.norm(block.C) * np.linalg.norm(X_b)))
-        if block.nearness is not None and X_b.any():
-            divergence = divergence_of(block.nearness)
-            R = divergence.recession()
-            if R is None:
-                return False
-            growth = max(float(np.vdot(R, X_b)), growth_seen(divergence, X_b, np.eye(block.n)))
-            rates.append(block.nearness.mu * growth)
-    paid = float(bounds.gamma[~blocked] @ against[~blocked])
-    fall = sum(rates) + float(program.c @ u) + paid
+    rates, sizes = _rates(program, X, u)
+    against = _against(program, activity)
+    free = program.bounds.kind == Penalty.HINGE
+    paid = float(program.bounds.gamma[free] @ against[free])
+    fall = sum(rates) + paid
+    exact = violation <= LOG_NOISE and fall <= LOG_NOISE * (sum(sizes) + paid)
+    if exact and _argument_grows(program, X, activity, size):
+        return True
     # The decrease must be far larger than the cost of the tolerated violations. On the boundary of a cone an
     # entry may grow by the root of a violation.
-    curved = bool(direction.any()) or any(least < math.sqrt(tol) for least in relative)
-    sizes.append(float(np.linalg.norm(program.c) * np.linalg.norm(u)))
+    curved = bool(u[program.cones.index].any()) or any(least < math.sqrt(tol) for least in relative)
     if curved and program.k:  # a violation that is small beside X may be large beside u
         column, largest = program.column_sizes, max((float(np.linalg.norm(X_b)) for X_b in X), default=0.0)
         unit = np.divide(largest, column, out=np.zeros(program.k), where=column > 0)
         sizes.append(float(np.abs(program.c) @ unit))
     least = max(1e3 * tol, 10 * math.sqrt(tol)) if curved else 1e3 * tol
     return fall < -least * (sum(sizes) + paid)
+
+
+def _against(program: Program, activity: Array) -> Array:
+    """Return the rate at which each row moves beyond a bound."""
+    bounds = program.bounds
+    up, down = np.maximum(activity, 0.0), np.maximum(-activity, 0.0)
+    return np.where(np.isfinite(bounds.hi), up, 0.0) + np.where(np.isfinite(bounds.lo), down, 0.0)
+
+
+def _violation(program: Program, activity: Array, size: Array, u: Array) -> float:
+    """Return the largest violation of a homogeneous row, the box or a cone, relative to the direction."""
+    blocked = program.bounds.kind != Penalty.HINGE
+    rows = np.where(blocked, _against(program, activity), 0.0)
+    relative = np.divide(rows, size, out=np.where(rows > 0, np.inf, 0.0), where=size > 0)
+    out = np.where(np.isfinite(program.u_hi), np.maximum(u, 0), 0.0)
+    out += np.where(np.isfinite(program.u_lo), np.maximum(-u, 0), 0.0)
+    direction = u[program.cones.index]
+    largest = float(np.abs(u).max(initial=0.0)) or 1.0
+    outside = program.cones.outside(direction) / (float(np.abs(direction).max(initial=0.0)) or 1.0)
+    return max(float(part.max(initial=0.0)) for part in (relative, out / largest, outside))
+
+
+def _blocked(program: Program, X: Sequence[Array]) -> bool:
+    """Whether a matrix may not grow: it has a cap, or a divergence that outgrows every linear term."""
+    blocks = [block for block, X_b in zip(program.blocks, X, strict=True) if X_b.any()]
+    near = [block.nearness for block in blocks if block.nearness is not None]
+    capped = any(block.cap is not None for block in blocks)
+    return capped or any(divergence_of(nearness).recession() is None for nearness in near)
+
+
+def _rates(program: Program, X: Sequence[Array], u: Array) -> tuple[list[float], list[float]]:
+    """Return the growth of the terms of the objective along a direction, and the sizes of these terms."""
+    rates, sizes = [float(program.c @ u)], [float(np.linalg.norm(program.c) * np.linalg.norm(u))]
+    for block, X_b in zip(program.blocks, X, strict=True):
+        rates.append(block.cost_value(X_b))
+        sizes.append(float(np.linalg.norm(block.C) * np.linalg.norm(X_b)))
+        if block.nearness is not None and X_b.any():
+            divergence = divergence_of(block.nearness)
+            R = divergence.recession()
+            assert R is not None
+            growth = max(float(np.vdot(R, X_b)), growth_seen(divergence, X_b, np.eye(block.n)))
+            rates.append(block.nearness.mu * growth)
+    return rates, sizes
+
+
+def _argument_grows(program: Program, X: Sequence[Array], activity: Array, size: Array) -> bool:
+    """Whether the argument of a log-determinant or of a logarithm grows without end along a direction."""
+    for block, X_b in zip(program.blocks, X, strict=True):
+        if block.nearness is not None and block.nearness.kind.barrier and X_b.any():
+            return True
+    log = program.bounds.kind == Penalty.LOG
+    return bool((activity[log] > LOG_GROWTH * size[log]).any())

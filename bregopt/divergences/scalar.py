@@ -26,6 +26,7 @@ class Penalty(IntEnum):
     LOGDET = 2  # gamma * (a/b - log(a/b) - 1)
     VON_NEUMANN = 3  # gamma * (a log(a/b) - a + b)
     SQUARE = 4  # gamma * (a - b)^2
+    LOG = 5  # -gamma * log(a - b), at every activity above the lower bound; it is no divergence
 
 
 class Scalar(NamedTuple):
@@ -183,5 +184,5 @@ SCALARS: dict[Penalty, Scalar] = {
         cvxpy=lambda cp, a, b: cp.square(a - b),
     ),
 }
-# By the values of Penalty: dividing a row by r multiplies its gamma by r to this power.
-PENALTY_DEGREES = np.array([0, 1, *(scalar.degree for scalar in SCALARS.values())])
+# By the values of Penalty: dividing a row by r multiplies its gamma by r to this power, up to a constant.
+PENALTY_DEGREES = np.array([0, 1, *(scalar.degree for scalar in SCALARS.values()), 0])

@@ -17,6 +17,7 @@ from bregopt.modeling.convex import elementwise, extremes
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
 from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
+from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
@@ -78,6 +79,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lambda_min": lambda_min,
     "lambda_sum_largest": lambda_sum_largest,
     "linear_map": linear_map,
+    "log": log,
     "log_det": log_det,
     "named": named,
     "logdet_div": logdet_div,

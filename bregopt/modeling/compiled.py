@@ -39,6 +39,7 @@ from bregopt.program import (
 __all__ = ["Compiled", "slices"]
 
 _NO_INDEX = np.zeros(0, dtype=np.intp)
+_WEIGHTED = {"square": "a sum of squares", "log": "a logarithm"}  # terms of the objective that are soft rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +248,8 @@ def _gamma(c: Constraint) -> Array:
     gamma = c.penalty.gamma
     if not isinstance(gamma, Affine):
         return gamma
-    name = "gamma of soft" if c.penalty.kind != "square" else f"the weight {gamma.label} of a sum of squares"
+    of = _WEIGHTED.get(c.penalty.kind or "")
+    name = f"the weight {gamma.label} of {of}" if of else "gamma of soft"
     return broadcast_gamma(np.asarray(gamma.value), c.shape, name)
 
 
@@ -257,6 +259,8 @@ def _penalty(number: int, c: Constraint, own: Penalty | None, lo: Array, hi: Arr
     asked = c.penalty.kind
     if asked == "square":
         return Penalty.SQUARE
+    if asked == "log":
+        return Penalty.LOG
     if asked == "hinge" or (asked is None and own is None):
         return Penalty.HINGE
     if own is None:

@@ -17,7 +17,7 @@ class SoftPenalty:
     """The weight and the kind of a soft constraint's penalty."""
 
     gamma: Any  # array of one weight per row, or an Affine of parameters
-    kind: str | None  # "divergence", "hinge" or "square"; None for the default of the objective
+    kind: str | None  # "divergence", "hinge", "square" or "log"; None for the default of the objective
 
 
 class Constraint(Named):
@@ -69,6 +69,10 @@ class Constraint(Named):
     @property
     def label(self) -> str:  # type: ignore[override]
         """The constraint as text."""
+        if self.penalty is not None and self.penalty.kind == "log":
+            bound = _text(self.lower)
+            shift = f" + {bound[1:]}" if bound.startswith("-") else f" - {bound}"
+            return f"log({self.body.label}{'' if bound in ('0', '-0') else shift})"
         if self.sense == "between":
             text = f"{_text(self.lower)} <= {self.body.label} <= {_text(self.upper)}"
         else:

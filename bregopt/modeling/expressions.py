@@ -35,7 +35,9 @@ _OWN = {
     **{"transpose": "its attribute T", "add": "the operator +", "subtract": "the operator -"},
     **{"einsum": "the operator @ and bo.inner", "vdot": "bo.inner", "ravel": "e[i, j] with index arrays"},
     **{"mean": "bo.sum and the operator /"},
-    **{name: f"bo.{name}" for name in ("abs", "maximum", "minimum", "max", "min", "square", "log_det")},
+    **{
+        name: f"bo.{name}" for name in ("abs", "maximum", "minimum", "max", "min", "square", "log", "log_det")
+    },
     **{"absolute": "bo.abs", "amax": "bo.max", "amin": "bo.min", "slogdet": "bo.log_det"},
     **{"norm": "bo.norm1, bo.norm2, bo.norm_inf, bo.sigma_max or bo.norm_nuc"},
     **{"eigvalsh": "bo.lambda_max and bo.lambda_min"},

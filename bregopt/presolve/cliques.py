@@ -17,7 +17,7 @@ import numpy as np
 
 from bregopt.arrays import IntArray
 
-__all__ = ["Clique", "CliqueTree", "clique_tree", "eliminate", "entries", "merged"]
+__all__ = ["Clique", "CliqueTree", "chordal_tree", "clique_tree", "eliminate", "entries", "merged"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,38 @@ def clique_tree(pattern: Any, most: float, core: Callable[[IntArray], int]) -> C
     count = min(core(np.array(degrees, dtype=np.intp)), len(eliminated))
     neighbors.update(eliminated[count:])
     return _tree(pattern.shape[0], eliminated[:count], _components(neighbors))
+
+
+def chordal_tree(neighbors: Sequence[set[int]]) -> CliqueTree | None:
+    """Return the cliques of a chordal graph, None for another graph.
+
+    The order of maximum cardinality search is tested for fill (Tarjan, Yannakakis 1984, Simple linear-time
+    algorithms to test chordality of graphs, SIAM J. Comput. 13).
+
+    Parameters
+    ----------
+    neighbors : sequence of set of int
+        Those of each vertex.
+    """
+    n = len(neighbors)
+    numbered, count = [-1] * n, [0] * n  # the places in the order, and the number of earlier neighbors
+    queue = [(0, v) for v in range(n)]
+    eliminated: list[tuple[int, set[int]]] = []
+    while queue:
+        earlier, v = heapq.heappop(queue)
+        if numbered[v] >= 0 or -earlier != count[v]:
+            continue
+        before = {u for u in neighbors[v] if numbered[u] >= 0}
+        if before:
+            last = max(before, key=numbered.__getitem__)
+            if not before - {last} <= neighbors[last]:
+                return None
+        numbered[v] = len(eliminated)
+        eliminated.append((v, before))
+        for u in neighbors[v] - before:
+            count[u] += 1
+            heapq.heappush(queue, (-count[u], u))
+    return _tree(n, eliminated[::-1], [])
 
 
 def eliminate(neighbors: dict[int, set[int]], most: float) -> list[tuple[int, set[int]]]:

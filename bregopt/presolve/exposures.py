@@ -47,12 +47,16 @@ class Exposure:
 def exposures_of(program: Program) -> tuple[Exposure, ...]:
     """Return the exposures, one after the other, until no row exposes a smaller face.
 
-    Only rows that depend on one matrix alone expose faces.
+    Only rows that depend on one matrix alone expose faces. A matrix with a divergence that is infinite on the
+    boundary of the cone is on no face.
     """
     removed = [np.zeros((block.n, 0)) for block in program.blocks]
     exposures: list[Exposure] = []
     used = np.zeros(program.m, dtype=bool)
-    searched = sorted({t.block for t in program.A.terms if program.in_one_matrix[t.place].any()})
+    near = [block.nearness for block in program.blocks]
+    interior = {b for b, own in enumerate(near) if own is not None and not own.kind.finite_on_boundary}
+    alone = {t.block for t in program.A.terms if program.in_one_matrix[t.place].any()}
+    searched = sorted(alone - interior)
     while searched:
         b = searched.pop()
         exposure = _exposure(program, b, removed[b], used)

@@ -227,17 +227,18 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
         if not checked[at].any():
             continue
         zero, lo, hi = vanishing[at], bounds.lo[at], bounds.hi[at]
-        excludes_zero = (lo > 0) | (hi < 0) | (interior & ((lo == 0) | (hi == 0)))
+        log = (bounds.kind[at] == Penalty.LOG) & (lo == 0)  # it asks for more than its bound
+        excludes_zero = (lo > 0) | (hi < 0) | log | (interior & ((lo == 0) | (hi == 0)))
         sign = np.where(zero, 0.0, term.rows.definite_signs(excludes_zero & checked[at]))
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
-        missed = (lo > noise[at]) | (hi < -noise[at])
+        missed = (lo > noise[at]) | (hi < -noise[at]) | log
         kept = f"0 for every X with the range of X0, which {_class_name(nearness)} keeps"
         reasons = {
             "has no effect on matrices in the range of X0, where it is always 0": zero & missed,
             "is never negative for psd X": (sign > 0) & (hi < 0),
-            "is never positive for psd X": (sign < 0) & (lo > 0),
+            "is never positive for psd X": (sign < 0) & ((lo > 0) | log),
             f"is above {kept}": interior & (sign > 0) & (hi == 0),
             f"is below {kept}": interior & (sign < 0) & (lo == 0),
         }
@@ -255,6 +256,11 @@ def _class_name(nearness: Nearness | None) -> str:
 def _why_impossible(program: Program, k: int, reason: str) -> str:
     lo, hi = program.bounds.lo[k], program.bounds.hi[k]
     asked = f"== {hi:g}" if lo == hi else f">= {lo:g}" if np.isinf(hi) else f"<= {hi:g}"
+    if program.bounds.kind[k] == Penalty.LOG:
+        return (
+            f"{program.row_name(k)} needs an argument above 0, which asks for a value > {lo:g}, but it "
+            f"{reason}: the logarithm is minus infinity for every X"
+        )
     return (
         f"{program.row_name(k)} asks for a value {asked}, but it {reason}: no X can meet it. "
         "Make it soft with bo.soft(...), change the bound, or change X0"

@@ -33,10 +33,20 @@ class Recession:
     program : Program
     U : tuple of arrays of shape (n_b, r_b)
         Orthonormal bases of the range of ``D`` in each block.
+    vector : array
+        ``D`` and ``d`` as one vector.
     """
 
     program: Program
     U: tuple[Array, ...]
+    vector: Array
+
+    @property
+    def direction(self) -> tuple[tuple[Array, ...], Array]:
+        """``D``, without parts outside its range, and ``d``."""
+        stacks, u = Svec.of(self.program).points(self.vector[None])
+        D = [U @ (U.T @ stack[0] @ U) @ U.T for stack, U in zip(stacks, self.U, strict=True)]
+        return tuple((D_b + D_b.T) / 2 for D_b in D), u[0]
 
     @property
     def rank(self) -> int:
@@ -91,7 +101,21 @@ def recession(program: Program, X: Sequence[Array]) -> Recession | None:
         return None
     stacks, _ = Svec(vectors.orders, 0).points(directions)
     found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
-    return None if found is None else Recession(program, found.U)
+    return (
+        None
+        if found is None
+        else Recession(program, found.U, _whole(program, unchanged, directions, found.w))
+    )
+
+
+def _whole(program: Program, unchanged: Array, directions: Array, w: Array) -> Array:
+    """Return ``D``, a combination of directions of matrices, and a ``d`` as one vector."""
+    matrices = directions.shape[1]
+    weights = np.linalg.lstsq(unchanged[:, :matrices].T, w @ directions, rcond=None)[0]
+    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
+    whole: Array = np.zeros(len(kept))
+    whole[kept] = weights @ unchanged
+    return whole
 
 
 def _null_space(M: Array) -> Array:

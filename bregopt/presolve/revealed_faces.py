@@ -118,13 +118,15 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     Parameters
     ----------
     program : Program
+        With a divergence it reveals none.
     y : array of shape (m,)
     """
     cached: OnRevealedFaces | None = program.reductions.get(_KEY)
     if cached is not None:
         return cached
     rows = np.flatnonzero(program.bounds.equal & program.alone & (program.A.norms() > 0))
-    if len(rows) * sum(n**2 for n in program.A.orders) > LARGEST_EXPOSING or not np.isfinite(y).all():
+    large = len(rows) * sum(n**2 for n in program.A.orders) > LARGEST_EXPOSING
+    if large or any(program.divergences) or not np.isfinite(y).all():
         return None
     removed = [np.zeros((n, 0)) for n in program.A.orders]
     exposures: list[Exposure] = []

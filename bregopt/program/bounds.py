@@ -2,10 +2,12 @@
 
 A hard row requires ``lo <= a <= hi`` of its activity ``a``. A soft row relaxes the bound that it violates to
 ``b`` and pays ``gamma * d(b, bound)``, minimized over ``b`` (Kulis et al. 2009, eq. 22), with a divergence
-``d`` of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge).
+``d`` of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge). A
+logarithmic row pays ``-gamma log(a - lo)`` at every activity, and requires ``a > lo``.
 
 The multiplier ``y`` of a row is positive where the lower bound is active, negative where the upper one is.
-A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function, ``y * bound`` for a hard row.
+A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function: ``y * bound`` for a hard row, and
+``y * lo + gamma (1 - log(gamma / y))`` for a logarithmic one.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ __all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]
 Subset = IntArray | slice
 
 
-_HINGE = int(Penalty.HINGE)  # members of an enumeration are slow to look up and to compare with arrays
+# Members of an enumeration are slow to look up and to compare with arrays.
+_HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
 
 def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
     """Return the relaxed bounds at the multipliers, and their derivatives in ``y``, which are never positive.
 
-    Outside the domain of its penalty a multiplier has an infinite relaxed bound.
+    Outside the domain of its penalty a multiplier has an infinite relaxed bound. Of a logarithmic row it is
+    the activity at which the row has the multiplier.
     """
     value, slope = bound.copy(), np.zeros(len(bound))
     if not (kind > _HINGE).any():
@@ -40,6 +44,11 @@ def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tupl
         k = np.flatnonzero(kind == penalty)
         value[k] = scalar.relaxed_bound(y[k] / gamma[k], bound[k])
         slope[k] = -scalar.slope(value[k], value[k]) / gamma[k]
+    log = np.flatnonzero(kind == _LOG)
+    if len(log):
+        slack = np.divide(gamma[log], y[log], out=np.full(len(log), np.inf), where=y[log] > 0)
+        value[log] += slack
+        slope[log] = -(slack**2) / gamma[log]
     return value, slope
 
 
@@ -117,6 +126,11 @@ class Bounds(PickledWithoutCache):
         return mask
 
     @cached_property
+    def required(self) -> Mask:
+        """Mask of the rows whose bounds hold wherever the objective is finite: hard and logarithmic rows."""
+        return self.hard | (self.kind == _LOG) if len(self._log) else self.hard
+
+    @cached_property
     def equal(self) -> Mask:
         """Mask of the hard equalities."""
         mask: Mask = self.hard & (self.lo == self.hi)
@@ -135,7 +149,8 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def finite_at_zero(self) -> Mask:
         """Mask of the soft rows whose penalty is finite at the activity zero."""
-        mask: Mask = np.array([False, True, *(s.finite_at_zero for s in SCALARS.values())])[self.kind]
+        finite = [False, True, *(s.finite_at_zero for s in SCALARS.values()), False]
+        mask: Mask = np.array(finite)[self.kind]
         return mask
 
     @cached_property
@@ -158,10 +173,11 @@ class Bounds(PickledWithoutCache):
         return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
 
     def missed(self, a: Array) -> Array:
-        """Return the violation of each hard row's bounds; zero for soft rows."""
+        """Return the violation of each required row's bounds; zero for the others."""
         if self.all_hard:
             return self.violation(a)
-        return np.zeros(self.m) if self.all_soft else np.where(self.hard, self.violation(a), 0.0)
+        required = self.required
+        return np.where(required, self.violation(a), 0.0) if required.any() else np.zeros(self.m)
 
     def penalty(self, a: Array) -> Array:
         """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""
@@ -174,6 +190,11 @@ class Bounds(PickledWithoutCache):
             paid[k] = self.gamma[k] * np.abs(a[k] - nearest[k])
         for kind, rows in self._curved:
             paid[rows] = self.gamma[rows] * SCALARS[kind].value(a[rows], nearest[rows])
+        if len(self._log):
+            k = self._log
+            inside = a[k] > self.lo[k]
+            slack = np.where(inside, a[k] - self.lo[k], 1.0)
+            paid[k] = np.where(inside, -self.gamma[k] * np.log(slack), np.inf)
         return paid
 
     def conjugate(self, y: Array) -> Array:
@@ -189,6 +210,11 @@ class Bounds(PickledWithoutCache):
         for kind, rows in self._curved:
             gamma = self.gamma[rows]
             term[rows] = gamma * SCALARS[kind].conjugate(y[rows] / gamma, acting[rows])
+        if len(self._log):
+            k = self._log
+            gamma, paying = self.gamma[k], y[k] > 0
+            ratio = np.where(paying, y[k], 1.0) / gamma
+            term[k] = np.where(paying, term[k] + gamma * (1 + np.log(ratio)), -np.inf)
         return term
 
     def response(self, a: Array) -> Array:
@@ -263,6 +289,10 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def _hinge(self) -> IntArray:
         return np.flatnonzero(self.kind == _HINGE)
+
+    @cached_property
+    def _log(self) -> IntArray:
+        return np.flatnonzero(self.kind == _LOG)
 
     @cached_property
     def _curved(self) -> tuple[tuple[Penalty, Subset], ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,7 +18,7 @@ from bregopt.divergences import BUILT_IN, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
-from bregopt.program.program import Nearness, Program
+from bregopt.program.program import Block, Nearness, Program
 
 __all__ = ["Scale", "pays", "scale_of"]
 
@@ -42,9 +43,9 @@ class Scale:
         column of ``u_j``, and the slopes of squared rows. If those are zero and there is no divergence, the
         least price of a soft row; zero without one.
     objective : float
-        The larger of ``mu`` times the scale of each divergence and of `dual` times the size that the rows
-        demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the trace, demands nothing. Such
-        bounds count only where nothing is demanded.
+        The largest of ``mu`` times the scale of each divergence, the weight of each logarithm, and `dual`
+        times the size that the rows demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the
+        trace, demands nothing. Such bounds count only where nothing is demanded.
     """
 
     primal: float
@@ -75,6 +76,7 @@ def _scale(program: Program) -> Scale:
     primal = min(max(demand, allowed) or below_caps or 1.0, largest)
     dual = _dual_size(program, primal)
     units = [b.nearness.mu * _unit(b.nearness) for b in program.blocks if b.nearness is not None]
+    units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
     return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
 
 
@@ -110,10 +112,11 @@ def _norm_below_caps(program: Program) -> float:
 def _dual_size(program: Program, primal: float) -> float:
     """Return the largest magnitude of a cost, or the least price of a soft row where there is none.
 
-    A squared penalty has the cost of its slope at the activity zero. Its price is that at the scale of ``X``.
+    A squared penalty has the cost of its slope at the activity zero. Its price, and that of a logarithm, is
+    the slope at the scale of ``X``.
     """
     bounds, row_units = program.bounds, program.row_units
-    sizes = [float(b.cost.norms()[0]) for b in program.blocks if b.cost is not None]
+    sizes = [_linear_size(block) for block in program.blocks]
     if program.k:
         column = program.column_sizes
         used = column > 0
@@ -125,8 +128,24 @@ def _dual_size(program: Program, primal: float) -> float:
     if largest > 0 or any(program.divergences):
         return largest
     soft = ~bounds.hard & (row_units > 0)
-    price = bounds.gamma[soft] * row_units[soft] * np.where(square, 2 * row_units * primal, 1.0)[soft]
-    return float(price.min()) if soft.any() else 0.0
+    slope = np.where(square, 2 * row_units * primal, row_units)
+    slope = np.where(bounds.kind == int(Penalty.LOG), 1 / primal, slope)
+    return float((bounds.gamma * slope)[soft].min()) if soft.any() else 0.0
+
+
+def _linear_size(block: Block) -> float:
+    """Return the norm of the linear term of a block.
+
+    Beside LogDet it is the smaller one of ``C`` and ``C + mu inv(X0)``: the objective is also
+    ``<C + mu inv(X0), X> - mu logdet X``, with any ``X0``.
+    """
+    size = 0.0 if block.cost is None else float(block.cost.norms()[0])
+    if not size or block.nearness is None or not block.nearness.kind.barrier:
+        return size
+    if isinstance(block.nearness.X0, LowRank):
+        return size
+    inverse: Any = divergence_of(block.nearness).recession()
+    return min(size, float(np.linalg.norm(block.C + block.nearness.mu * inverse)))
 
 
 def _norm(X0: Array | LowRank) -> float:

@@ -15,6 +15,7 @@ from bregopt.clock import CutShort
 from bregopt.presolve.recession import Recession, recession
 from bregopt.program import Answer, LowRank, Program, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.routes.logarithmic_rays import logarithmic_ray
 
 __all__ = ["with_attainment"]
 
@@ -39,7 +40,12 @@ def with_attainment(
 
     An answer that meets the tolerance gets the sentence only if that direction exists up to round-off.
     """
-    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED) or not _is_linear(program, answer):
+    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
+        return answer, certificate
+    ray = None if certificate.meets(tol) else logarithmic_ray(program, answer.X)
+    if ray is not None:
+        return replace(answer, X=ray[0], u=ray[1], stop=StopReason.UNBOUNDED), certificate
+    if not _is_linear(program, answer):
         return answer, certificate
     sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
     if divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) > 1:

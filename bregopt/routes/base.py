@@ -64,7 +64,7 @@ class Capabilities:
     objectives: frozenset[str]
     blocks: int | None = None
     variables: bool = True
-    penalties: frozenset[Penalty] = frozenset(Penalty)
+    penalties: frozenset[Penalty] = frozenset(Penalty) - {Penalty.LOG}
     caps: bool = False
     cones: bool = False
     needs_trace_bound: bool = False
@@ -86,6 +86,8 @@ class Capabilities:
         if program.cones.count and not self.cones:
             return f"it does not take second-order cones (the problem has {program.cones.count})"
         for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
+            if penalty is Penalty.LOG and penalty in program.bounds.kinds:
+                return "it does not take logarithms of affine expressions"
             if penalty in program.bounds.kinds:
                 paid = "a hinge" if penalty is Penalty.HINGE else SCALARS[penalty].name
                 return f"it does not take soft rows with {paid}"

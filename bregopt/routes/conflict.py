@@ -61,7 +61,7 @@ def find_conflict(
     feasibility = _feasibility(program)
     everything = parts_of(feasibility, declarations)
     search = _Filter(feasibility, solver, {**options, "time_limit": None, "progress": False})
-    y = np.where(program.bounds.hard, program.bounds.clip(y), 0.0)
+    y = np.where(program.bounds.required, program.bounds.clip(y), 0.0)
     with clock.limited(time_limit(options)):
         if not is_farkas(feasibility, y):
             proven = search.contradiction(everything)

@@ -131,7 +131,7 @@ class Conflict:
 
 def parts_of(program: Program, declarations: Sequence[Declaration]) -> list[Part]:
     """Return the parts of a program that may be left out: its hard rows, and whole constraints."""
-    hard, none = program.bounds.hard, np.zeros(0, dtype=np.intp)
+    hard, none = program.bounds.required, np.zeros(0, dtype=np.intp)
     parts = []
     for d in declarations:
         if d.shape is None:

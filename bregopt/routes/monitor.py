@@ -189,7 +189,9 @@ class Monitor:
                 if step >= limit:
                     return Followed(best, StopReason.MAX_ITER, step)
                 checkpoint()
-                lost = error.worst > self._tuning.divergence_ratio * least.worst and not method.diverges(at)
+                # Multipliers outside a log-determinant's domain prove nothing, yet the point may be fine.
+                far = self._tuning.divergence_ratio * least.worst < error.worst < np.inf
+                lost = far and not method.diverges(at)
                 new = None if method.patience and lost else method.advance(at)
                 waited = step - progressed
                 if (new is None or self._is_slow(waited, least.worst)) and method.fall_back():

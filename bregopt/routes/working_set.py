@@ -304,7 +304,8 @@ class _Rounds:
         own = active_set.of(program)
         falls = float(own.c @ ray.u) + sum(b.cost_value(X) for b, X in zip(own.blocks, ray.X, strict=True))
         enough = np.searchsorted(np.cumsum(opposing[order]), 2 * abs(falls)) + 1
-        joining: IntArray = order[: max(int(enough), int(active_set.working.sum()))]
+        order_of_X = max((block.n for block in program.blocks), default=0)
+        joining: IntArray = order[: max(int(enough), int(active_set.working.sum()), order_of_X)]
         return joining
 
     def _nearest(self, active_set: ActiveSet, answer: Answer) -> IntArray:

@@ -148,14 +148,8 @@ def _minimum(atom: Any, elements: Elements) -> AtomTerms:
 
 
 def _log(atom: Any, elements: Elements) -> AtomTerms:
-    """Use ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
     (x,) = atom.args
-    gamma = elements.times(-1.0)
-    return AtomTerms(
-        penalties=[_penalty(Penalty.LOGDET, x, gamma, bound=1.0)],
-        affine=[(x, elements)],
-        constant=float(gamma.weight.sum()),
-    )
+    return AtomTerms(penalties=[_penalty(Penalty.LOG, x, elements.times(-1.0))])
 
 
 def _entropy(atom: Any, elements: Elements) -> AtomTerms:

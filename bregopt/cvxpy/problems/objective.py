@@ -7,6 +7,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine_reader import rows_of
@@ -18,7 +19,8 @@ from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint, SoftPenalty
-from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.convex.expression import CurvedExpression, as_curved
+from bregopt.modeling.convex.log import log
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     as_objective,
@@ -111,7 +113,19 @@ def objective_of(
     objective = as_objective(affine)
     for more in terms:
         objective = objective + more
-    return objective, [_soft(penalty, forms, objective) for penalty in rest]
+    own = {DIVERGENCES[name].penalty for name in objective.divergences}
+    penalties = []
+    for penalty in rest:
+        if penalty.kind is Penalty.LOG:
+            body = _body(penalty, forms)
+            if own == {Penalty.LOGDET} and not body.constant.any():
+                objective = objective + _beside_soft_rows(penalty, body)
+                penalties.append(replace(penalty, kind=Penalty.LOGDET, bound=penalty.bound + 1))
+            else:
+                objective = objective + _weighted(log(body), -penalty.weight)
+        else:
+            penalties.append(penalty)
+    return objective, [_soft(penalty, forms, objective) for penalty in penalties]
 
 
 # --- Spectral terms -----------------------------------------------------------------------------------
@@ -219,6 +233,26 @@ def _distance(X: PSD, square: _Square) -> CurvedExpression:
 # --- Soft rows ----------------------------------------------------------------------------------------
 
 
+def _body(penalty: ElementPenalty, forms: dict[Any, VariableForm]) -> Expression:
+    """Return the elements that pay a penalty."""
+    m = len(penalty.at)
+    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
+    body = expression_of(rows, forms, "penalty")
+    if body.is_constant:
+        raise UnsupportedProblemError("the objective has a penalty of constants")
+    return body
+
+
+def _beside_soft_rows(penalty: ElementPenalty, body: Expression) -> Any:
+    """Return the rest of ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
+    return _weighted(body, -penalty.weight) + float(penalty.weight.sum())
+
+
+def _weighted(e: Any, weight: Array) -> Any:
+    """Return a weighted sum of the elements of an expression."""
+    return as_curved(e).combined(sp.csr_array(weight[None]), ())
+
+
 def _soft(penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: CurvedExpression) -> Constraint:
     """Return a penalty as soft rows; refuse one that they cannot have."""
     own = {DIVERGENCES[name].penalty for name in objective.divergences}
@@ -229,11 +263,7 @@ def _soft(penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: Cu
             f"the objective has a {SCALARS[penalty.kind].atom} of other things than the entries of one psd "
             f"matrix, which only {beside} divergences of matrices can stand beside"
         )
-    m = len(penalty.at)
-    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
-    body = expression_of(rows, forms, "penalty")
-    if body.is_constant:
-        raise UnsupportedProblemError("the objective has a penalty of constants")
+    body = _body(penalty, forms)
     left, bound = body.variable_part(), penalty.bound - body.constant
     hinge = penalty.kind is Penalty.HINGE
     if not hinge and SCALARS[penalty.kind].of_ratios and body.constant.any():

@@ -164,7 +164,7 @@ def leaves(e: Any) -> Iterable[Any]:
 def soft_rows(
     e: Expression, sense: str, weights: Array, parameter: Expression | None, kind: str
 ) -> Constraint:
-    """Return rows ``e sense 0`` whose violations, or their squares, are paid by weights above 0.
+    """Return rows ``e sense 0`` whose violations, their squares, or minus logarithms, are paid by weights.
 
     Mirrored elements of a symmetric matrix are one row.
     """
@@ -179,8 +179,8 @@ def soft_rows(
     if parameter is not None:
         gamma = parameter.times(gamma)
     bound = e.constant_part().times(-1.0)
-    lower = bound if sense == "==" else None
-    return Constraint(e.variable_part(), lower, bound, sense, SoftPenalty(gamma, kind))
+    lower, upper = None if sense == "<=" else bound, None if sense == ">=" else bound
+    return Constraint(e.variable_part(), lower, upper, sense, SoftPenalty(gamma, kind))
 
 
 def replaced(e: Affine, u: Any, value: Expression) -> Affine:

@@ -61,6 +61,7 @@ def _over(s: Style, x: Sequence[Piece]) -> Piece:
 ATOMS: dict[str, Written] = {
     "trace": _applied("tr"),
     "sum": _sum,
+    "log": _applied("log"),
     "log_det": _applied("log det"),
     "inner": lambda s, x: Piece(s.grouped(", ".join(piece.text for piece in x), "⟨", "⟩")),
     "quad_form": _quad_form,

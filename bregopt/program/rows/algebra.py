@@ -183,6 +183,9 @@ def dense_stack(rows: Rows) -> Array:
     """Return the matrices ``A_k`` of a family as one array of shape ``(m, n, n)``."""
     if isinstance(rows, DenseRows):
         return rows.stack
+    if isinstance(rows, RankOnePairs):
+        first, second = map(dense_stack, rows.parts)
+        return first + second
     forms = rows.products()
     if forms is not None:
         half = (forms.weight[:, None] * dense(forms.U))[:, :, None] * dense(forms.W)[:, None, :]
@@ -204,6 +207,9 @@ def upper_triangles(rows: Rows) -> Array:
     array of shape (n (n + 1) / 2, m)
         Row by row of the matrices.
     """
+    if isinstance(rows, RankOnePairs):
+        first, second = map(upper_triangles, rows.parts)
+        return first + second
     forms, n = rows.products(), rows.n
     i, j = np.triu_indices(n)
     if forms is None:

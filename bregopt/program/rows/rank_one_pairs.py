@@ -12,6 +12,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, eigen_factor
 from bregopt.program.rows.rank_one import (
+    RankOne,
     dense_row,
     outer_coordinates,
     outer_count,
@@ -41,6 +42,11 @@ class RankOnePairs(RowFamily):
     @property
     def n(self) -> int:
         return int(self.U.shape[1])
+
+    @property
+    def parts(self) -> tuple[RankOne, RankOne]:
+        """The families of the two forms."""
+        return RankOne(self.U, self.weight), RankOne(self.W, self.weight)
 
     def apply(self, X: Matrix) -> Array:
         return self.weight * (paired(self.U, self.U, X) + paired(self.W, self.W, X))

@@ -19,7 +19,7 @@ from bregopt.program.bounds import relaxed_bounds
 
 __all__ = ["ActiveRows", "Units", "active_rows", "free_variables"]
 
-_HINGE = int(Penalty.HINGE)
+_HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
 
 class Units(NamedTuple):
@@ -113,7 +113,7 @@ class ActiveRows:
         size = y * side / units.multiplier
         inequality = (side != 0) & ~self.paid & ((bounds.lo < bounds.hi) & (bounds.kind <= _HINGE))
         violation = (self.acting - a) * side / units.activity
-        curved = (side != 0) & (bounds.lo < bounds.hi) & (bounds.kind > _HINGE)
+        curved = (side != 0) & (bounds.lo < bounds.hi) & (bounds.kind > _HINGE) & (bounds.kind != _LOG)
         hinge = (bounds.kind == _HINGE) & (side != 0) & ~self.paid
         multipliers = [size[inequality], violation[curved]]
         multipliers.append((bounds.gamma[hinge] - np.abs(y[hinge])) / units.multiplier[hinge])
@@ -140,8 +140,8 @@ def active_rows(bounds: Bounds, a: Array, y: Array, units: Units) -> ActiveRows:
     room = (np.where(hinge, bounds.gamma, 0.0) - np.abs(y)) / units.multiplier
     paid = hinge & (side != 0) & (outside > room)
     side = np.where(equal & ~paid & (bounds.kind <= _HINGE), 1.0, side)
-    curved_equality = equal & (bounds.kind > _HINGE)
-    side = np.where(curved_equality, 1.0, side)
+    always = (equal & (bounds.kind > _HINGE)) | (bounds.kind == _LOG)
+    side = np.where(always, 1.0, side)
     return ActiveRows(bounds, side, paid)
 
 

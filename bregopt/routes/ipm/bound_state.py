@@ -6,7 +6,8 @@ a lower bound and -1 at an upper one. The equations of a bound ``b`` in the acti
     sign (a - b) = s,        s p = nu                  for a hard bound,
     sign (a - b) = s - t,    t (gamma - p) = nu        for a hinge, violated by ``t`` at the price gamma,
     a = b(y), the relaxed bound                        for a soft bound with a scalar divergence (Kulis et al.
-                                                       2009, eq. 22-23).
+                                                       2009, eq. 22-23),
+    a - b = s,   s p = gamma                           for a logarithmic row, which pays -gamma log(a - b).
 
 An equality is one bound without slack, whose ``p`` may have either sign. The relaxed bound of LogDet is an
 unknown of its own, with ``b (gamma / b0 + sign p) = gamma``. All unknowns besides the multipliers thus have
@@ -43,7 +44,7 @@ class BoundStep:
 
 @dataclass(frozen=True, eq=False)
 class Slacks:
-    """Slacks and their finite bounds: first of hard bounds, then of hinges, then relaxed bounds.
+    """Slacks and their finite bounds: of hard bounds, hinges, relaxed bounds, and logarithmic rows.
 
     Parameters
     ----------
@@ -113,24 +114,29 @@ class FiniteBounds:
     @cached_property
     def slacks(self) -> Slacks:
         """The slacks of the finite bounds."""
-        slacked, hinge, harmonic = self.slacked, self.hinge, self.harmonic
+        slacked, hinge, harmonic, log = self.slacked, self.hinge, self.harmonic, self.log
         ratio = self.gamma[harmonic] / self.bound[harmonic]
-        price_constant = [np.zeros(len(slacked)), self.gamma[hinge], ratio]
-        price_slope = [np.ones(len(slacked)), -np.ones(len(hinge)), self.sign[harmonic]]
-        bound_index = np.concatenate([slacked, hinge, harmonic])
+        price_constant = [np.zeros(len(slacked)), self.gamma[hinge], ratio, np.zeros(len(log))]
+        price_slope = [np.ones(len(slacked)), -np.ones(len(hinge)), self.sign[harmonic], np.ones(len(log))]
+        bound_index = np.concatenate([slacked, hinge, harmonic, log])
         centered = len(slacked) + len(hinge)
         return Slacks(
             bound_index,
             np.concatenate(price_slope),
             np.concatenate(price_constant),
             centered,
-            self.gamma[harmonic],
+            self.gamma[bound_index[centered:]],
         )
 
     @cached_property
     def slacked(self) -> IntArray:
-        """The finite bounds with a slack."""
-        return np.flatnonzero(~self.free)
+        """The finite bounds with a slack whose product with the multiplier vanishes."""
+        return np.flatnonzero(~self.free & (self.kind != Penalty.LOG))
+
+    @cached_property
+    def log(self) -> IntArray:
+        """The bounds of logarithmic rows."""
+        return np.flatnonzero(self.kind == Penalty.LOG)
 
     @cached_property
     def hinge(self) -> IntArray:
@@ -150,7 +156,8 @@ class FiniteBounds:
     @cached_property
     def relaxed(self) -> IntArray:
         """The bounds relaxed under another divergence, without a pair of slack and price."""
-        return np.flatnonzero((self.kind > Penalty.HINGE) & ~self._is_harmonic)
+        own = (self.kind > Penalty.HINGE) & (self.kind != Penalty.LOG)
+        return np.flatnonzero(own & ~self._is_harmonic)
 
     @cached_property
     def slack_origin(self) -> Array:
@@ -236,7 +243,9 @@ class BoundState:
         # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
         limited = finite.harmonic[~free[finite.harmonic]]
         p[limited] = np.minimum(p[limited], 0.5 * gamma[limited] / bound[limited])
-        return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.harmonic]]))
+        log = finite.log
+        p[log] = np.where(multiplier[log] > 0, multiplier[log], gamma[log] / s[log])
+        return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.harmonic], s[log]]))
 
     @cached_property
     def multipliers(self) -> Array:

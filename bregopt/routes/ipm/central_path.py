@@ -1,9 +1,10 @@
-"""Mehrotra's predictor and corrector on the central path of a semidefinite program.
+"""Mehrotra's predictor and corrector on the central path of a semidefinite program, with log-determinants.
 
 At each step the same factorized system gives a predictor, towards ``mu = 0``, and a corrector, towards
 ``sigma mu``. The step length of the predictor determines ``sigma``; the corrector includes its second-order
 terms (HKM direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Todd, Toh, Tütüncü 1998). Each point of the
-path solves a LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4).
+path solves a LogDet nearness problem at ``mu`` (Kulis et al. 2009, §6.4). A matrix with a LogDet term of its
+own keeps ``X Z = w I`` at the weight ``w`` of that term, while ``mu`` vanishes for the others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import symmetrize
-from bregopt.program import Answer, Program, Start, StopReason, pays
+from bregopt.program import Answer, Block, Program, Start, StopReason, pays
+from bregopt.program.anchor import divergence_of
 from bregopt.routes.ipm.groups import split
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
@@ -35,14 +37,15 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     Parameters
     ----------
     program : Program
-        Without divergences.
+        Without divergences but LogDet's.
     settings : Settings
         Its tuning is an :class:`InteriorPointTuning`.
     start : Start, optional
     progress : Progress
     """
     tuning: InteriorPointTuning = settings.tuning
-    engine = PrimalDual(program, [block.C for block in program.blocks], tuning, program.faces, direct=True)
+    C, weights = zip(*map(_with_barrier, program.blocks), strict=True)
+    engine = PrimalDual(program, C, tuning, program.faces, direct=True, weights=weights)
     at = None if start is None else warm_iterate(engine, program, start, tuning)
     if at is None:
         at = first_iterate(engine, program, tuning)
@@ -64,13 +67,13 @@ class _CentralPath(Method):
 
     def certificate(self, at: Iterate) -> Certificate:
         X, y = self._engine.matrices(at), 0 * at.y if self._has_no_objective else at.y
-        smallest = 0.0 if self._has_no_objective or _dual_feasible(at) else -at.dual_residual
-        known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=(smallest,) * len(X))
+        least = 0.0 if self._has_no_objective or _dual_feasible(at) else -at.dual_residual
+        smallest = tuple(0.0 if block.nearness else least for block in self._program.blocks)
+        known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=smallest)
         if len(at.pairs) < len(X):  # one pass over the groups instead of one over the blocks
             arrays = [pair.X for pair in at.pairs]
             known |= Known(
                 magnitudes=self._engine.magnitudes(arrays),
-                costs=self._engine.costs(arrays),
                 traces=self._engine.traces(arrays),
             )
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
@@ -84,7 +87,7 @@ class _CentralPath(Method):
         return in_rows is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
-        pairs = range(len(at.pairs))
+        pairs = [g for g, group in enumerate(self._engine.groups) if not group.weight]
         mu = at.complementarity(pairs) / max(at.order(pairs), 1)
         return {"mu": mu, "order": self._engine.order}
 
@@ -110,7 +113,8 @@ class _CentralPath(Method):
                 if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
         decreases = certificate.primal < program.offset
-        if certificate.dual_residual > tol and decreases and self._primal_diverges(at):
+        no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
+        if no_bound and decreases and self._primal_diverges(at):
             X, u = self._ray(at)
             if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
@@ -154,6 +158,14 @@ class _CentralPath(Method):
         w = DefiniteFactor(H, self._tuning).solve(violation)
         corrected = [X_g - X_g @ group.rows.adjoint(w) @ X_g for group, X_g in zip(groups, X, strict=True)]
         return split(groups, [symmetrize(X_g) for X_g in corrected]), u - u**2 * (B.T @ w)
+
+
+def _with_barrier(block: Block) -> tuple[Array, float]:
+    """Return ``C`` and ``w`` of the terms ``<C, X> - w logdet X`` of a block, constants apart."""
+    if block.nearness is None:
+        return block.C, 0.0
+    divergence: Any = divergence_of(block.nearness)
+    return block.C + block.nearness.mu * divergence.inverse, block.nearness.mu
 
 
 def _dual_feasible(at: Iterate) -> bool:

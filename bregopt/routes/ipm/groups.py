@@ -1,6 +1,6 @@
 """The groups of a program's blocks: a group is one array in the method.
 
-Small blocks of equal order form a stack. Every other block is a group of its own.
+Small blocks of equal order and weight form a stack. Every other block is a group of its own.
 """
 
 from __future__ import annotations
@@ -69,12 +69,15 @@ class Group:
     rows : GroupRows
     C : array of shape (n, n) or (B, n, n)
         The cost matrices of the blocks.
+    weight : float
+        Of the ``-logdet X`` of each block.
     """
 
     blocks: tuple[int, ...]
     cone: Cone
     rows: GroupRows
     C: Array
+    weight: float = 0.0
 
     @cached_property
     def cost_norm(self) -> float:
@@ -114,7 +117,12 @@ def rows_of_blocks(A: LinearMap, tuning: InteriorPointTuning) -> list[GroupRows]
 
 
 def groups_of(
-    A: LinearMap, C: Sequence[Array], faces: Sequence[Face], tuning: InteriorPointTuning, stacked: bool
+    A: LinearMap,
+    C: Sequence[Array],
+    faces: Sequence[Face],
+    tuning: InteriorPointTuning,
+    stacked: bool,
+    weights: Sequence[float] | None = None,
 ) -> tuple[Group, ...]:
     """Return the groups of a program.
 
@@ -126,26 +134,33 @@ def groups_of(
     tuning : InteriorPointTuning
     stacked : bool
         Whether there are stacks; otherwise each block is a group.
+    weights : sequence of float, optional
+        Of the ``-logdet X`` of each block; zero by default.
     """
-    stacks = list(_stacks(A, faces, tuning)) if stacked else []
+    weights = (0.0,) * len(faces) if weights is None else weights
+    stacks = list(_stacks(A, faces, weights, tuning)) if stacked else []
     inside = {b for blocks, _ in stacks for b in blocks}
     groups = [
-        Group((b,), FaceCone(face, tuning), RowAction(A, tuning, b), C[b])
+        Group((b,), FaceCone(face, tuning), RowAction(A, tuning, b), C[b], weights[b])
         for b, face in enumerate(faces)
         if b not in inside
     ]
     for blocks, terms in stacks:
-        cone = StackCone(len(blocks), terms.n)
-        groups.append(Group(blocks, cone, StackRows(terms, tuning), np.stack([C[b] for b in blocks])))
+        cone, own = StackCone(len(blocks), terms.n), np.stack([C[b] for b in blocks])
+        groups.append(Group(blocks, cone, StackRows(terms, tuning), own, weights[blocks[0]]))
     return tuple(groups)
 
 
 def _stacks(
-    A: LinearMap, faces: Sequence[Face], tuning: InteriorPointTuning
+    A: LinearMap, faces: Sequence[Face], weights: Sequence[float], tuning: InteriorPointTuning
 ) -> Iterator[tuple[tuple[int, ...], StackTerms]]:
-    """Yield the blocks of each stack and their terms."""
+    """Yield the blocks of each stack, of equal order and weight, and their terms."""
+
+    def kind(b: int) -> tuple[int, float]:
+        return faces[b].n, weights[b]
+
     whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= tuning.stack_order]
-    for _, blocks in groupby(sorted(whole, key=lambda b: faces[b].n), key=lambda b: faces[b].n):
+    for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
         if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= tuning.stack_terms:
             found = StackTerms.of(A, own)

@@ -128,7 +128,7 @@ class _RowNewton(Method):
     @cached_property
     def _engine(self) -> PrimalDual:
         problem = self._problem
-        return PrimalDual(problem.program, problem.C, self._tuning, weights=problem.mu)
+        return PrimalDual(problem.program, problem.C, self._tuning, weights=problem.mu, stacked=False)
 
     def starts(self) -> Iterator[_Iterate]:
         """Yield a first iterate at the unconstrained minimizer, then one far above the weights."""

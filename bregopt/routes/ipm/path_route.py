@@ -1,4 +1,4 @@
-"""The route `path`: semidefinite programs by following their central path."""
+"""The route `path`: semidefinite programs, with LogDet terms, by following their central path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.presolve.revealed_faces import revealed_faces, shortfall
-from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
@@ -45,17 +45,22 @@ class PathSettings(base.Settings):
 
 
 class Path:
-    """A primal-dual interior-point method for linear objectives: the LogDet problem for ``mu`` to zero."""
+    """A primal-dual interior-point method for linear objectives and LogDet: the latter for ``mu`` to zero."""
 
     name: ClassVar[str] = "path"
-    summary: ClassVar[str] = "linear objectives over matrices of order up to a few thousand (any SDP)"
+    summary: ClassVar[str] = (
+        "linear objectives and LogDet over matrices of order up to a few thousand (any SDP)"
+    )
     citation: ClassVar[str] = (
         "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
         "Helmberg, Rendl, Vanderbei, Wolkowicz (1996), An Interior-Point Method for Semidefinite "
         "Programming, SIAM J. Optim. 6"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
-        objectives=frozenset({"linear"}), cones=True, reductions=("slacks",)
+        objectives=frozenset({"linear", "barrier"}),
+        penalties=frozenset(Penalty),
+        cones=True,
+        reductions=("slacks",),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 
@@ -163,10 +168,10 @@ def _on_working_set(program: Program, settings: Any, start: Start | None, progre
 
 def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the ray if a feasible point exists; otherwise the proof that none does, or the nearest point."""
-    hard = ActiveSet(program.bounds.hard, np.zeros(program.m))
+    hard = ActiveSet(program.bounds.required, np.zeros(program.m))
     feasibility = replace(
         hard.of(program),
-        blocks=tuple(replace(block, cost=None) for block in program.blocks),
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
         c=np.zeros(program.k),
         offset=0.0,
     )

@@ -68,8 +68,9 @@ class PrimalDual:
     direct : bool
         Whether the system is factorized at any size.
     weights : sequence of float, optional
-        ``w`` of each block; zero by default, as for a semidefinite program. Without weights, small blocks of
-        equal order are stacked.
+        ``w`` of each block; zero by default, as for a semidefinite program.
+    stacked : bool
+        Whether small blocks of equal order and weight are stacked.
 
     Attributes
     ----------
@@ -85,14 +86,15 @@ class PrimalDual:
         faces: Sequence[Face] | None = None,
         direct: bool = False,
         weights: Sequence[float] | None = None,
+        stacked: bool = True,
     ) -> None:
         self._tuning = tuning
         self._A, self._c = program.A, program.c
         self._program, self._Bt = program, program.Bt
         self._finite = FiniteBounds.of(_with_box(program))
         faces = tuple(Face.whole(n) for n in self._A.orders) if faces is None else faces
-        self.groups = groups_of(self._A, C, faces, tuning, stacked=weights is None)
-        self._weights = (0.0,) * len(self.groups) if weights is None else tuple(weights)
+        self.groups = groups_of(self._A, C, faces, tuning, stacked, weights)
+        self._weights = tuple(group.weight for group in self.groups)
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         in_rows = fixed or bool(program.cones.count) or any(face.codimension for face in faces)

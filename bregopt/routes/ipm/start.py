@@ -48,9 +48,10 @@ def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTun
     if at is not None:
         return at
     X = least.X or _identity_multiples(engine, program, tuning)
-    d = tuning.first_dual_scale * _dual_size(engine, program)
+    mean = _mean_eigenvalue(engine, program, X, tuning)
+    d = max(tuning.first_dual_scale * _dual_size(engine, program), _largest_weight(engine, program) / mean)
     Z = [d * group.identity for group in engine.groups]
-    nu = _mean_eigenvalue(engine, program, X, tuning) * d
+    nu = mean * d
     at = engine.begin(X, _interior_variables(program, tuning), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
@@ -132,8 +133,10 @@ def _interior_point(
     Z = [group.cone.compressed(group.Z(y)) for group in engine.groups]
     shift = max(_shift_to_psd(Z_g) for Z_g in Z)
     size = max(_mean_size(Z_g) for Z_g in Z)
+    mean = _mean_eigenvalue(engine, program, X, tuning)
     t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(engine, program))
-    nu = t * _mean_eigenvalue(engine, program, X, tuning)
+    t = max(t, _largest_weight(engine, program) / mean)
+    nu = t * mean
     u = _central_variables(engine, program, X, _interior_variables(program, tuning), y, nu)
     return _InteriorPoint(X, u, y - t * least.y, nu)
 
@@ -234,6 +237,13 @@ def _dual_size(engine: PrimalDual, program: Program) -> float:
     """Return the size of the costs, one if all are zero."""
     norms = [group.cost_norm for group in engine.groups]
     return max([*norms, scale_of(program).dual]) or 1.0
+
+
+def _largest_weight(engine: PrimalDual, program: Program) -> float:
+    """Return the largest weight of a log-determinant or logarithm; the path begins no lower."""
+    weights = [group.weight for group in engine.groups]
+    logarithms = program.bounds.gamma[program.bounds.kind == Penalty.LOG]
+    return max(*weights, float(logarithms.max(initial=0.0)))
 
 
 def _primal_size(program: Program, tuning: InteriorPointTuning) -> float:

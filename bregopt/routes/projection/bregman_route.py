@@ -24,6 +24,7 @@ from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.hildreth import dykstra_hildreth
+from bregopt.routes.projection.pattern_newton import fixed_entries, pattern_newton
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.row_passes import after_row_passes, suits_row_passes
 from bregopt.routes.projection.stacked_answer import StackedAnswer
@@ -43,6 +44,10 @@ _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman M
 _QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
     "SIAM J. Matrix Anal. Appl. 28"
+)
+_DEMPSTER = (
+    "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
+    "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
 )
 _DYKSTRA = (
     "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
@@ -215,6 +220,10 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     method = _method(program, settings)
     found = _algorithm(_kinds(program), len(program.blocks) > 1, method)
     assert found is not None
+    fixed = None if settings.method == "cyclic" or start is not None else fixed_entries(program)
+    answer = None if fixed is None else pattern_newton(fixed, settings, progress)
+    if answer is not None:
+        return replace(answer, citation=_DEMPSTER)
     run = found.run
     if _begins_with_passes(program, settings):
         answer = after_row_passes(run)(program, settings, start, progress)

@@ -26,8 +26,8 @@ def elastic(program: Program) -> Program:
         program,
         blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
         bounds=Bounds(
-            np.where(bounds.hard, bounds.lo, -np.inf),
-            np.where(bounds.hard, bounds.hi, np.inf),
+            np.where(bounds.required, bounds.lo, -np.inf),
+            np.where(bounds.required, bounds.hi, np.inf),
             np.full(program.m, int(Penalty.HINGE)),
             1 / np.where(norms > 0, norms, 1.0),
         ),

@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.clock import CutShort, checkpoint
-from bregopt.program import Answer, Block, Program, Start, StopReason, pays
+from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -69,6 +69,7 @@ class Reference:
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"linear", "cvxpy_expression"}),
+        penalties=frozenset(Penalty),
         caps=True,
         cones=True,
         matrices=20,

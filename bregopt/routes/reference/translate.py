@@ -229,6 +229,9 @@ def _relaxed(bounds: Bounds, rows: IntArray, bound: Array, end: Any) -> tuple[An
     kind, gamma = Penalty(int(bounds.kind[rows[0]])), bounds.gamma[rows]
     if kind is Penalty.HARD:
         return end, []
+    if kind is Penalty.LOG:
+        slack = cp.Variable(len(rows), name="slack")
+        return end + slack, [-gamma @ cp.log(slack)]
     relaxed = cp.Variable(len(rows), name="relaxed_bound")
     hinge = kind is Penalty.HINGE
     if end is bound or (not hinge and SCALARS[kind].of_ratios):
