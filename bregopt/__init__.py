@@ -75,12 +75,12 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.kernel import learn_kernel
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
+    from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.design import Design
     from bregopt.problems.logdet.ellipsoid import Ellipsoid
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
-    from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
@@ -151,8 +151,8 @@ __all__ = [
     "lovasz_theta",
     "max",
     "max_cut",
-    "max_volume_inscribed_ellipsoid",
     "max_det_completion",
+    "max_volume_inscribed_ellipsoid",
     "maximum",
     "mimo_capacity",
     "min",
