@@ -72,6 +72,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.kernel import learn_kernel
+    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
+    from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
+    from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
     from bregopt.problems.margin import soft_margin
 
 __version__ = "0.1.0"
@@ -92,6 +95,8 @@ __all__ = [
     "DataWarning",
     "Expression",
     "FactorModel",
+    "GraphicalLassoPath",
+    "GraphicalLassoSolution",
     "InfeasibleRowError",
     "LowRank",
     "MatrixInequality",
@@ -119,6 +124,8 @@ __all__ = [
     "factor_correlation",
     "frobenius_div",
     "from_cvxpy",
+    "graphical_lasso",
+    "graphical_lasso_path",
     "hstack",
     "inner",
     "kron",
@@ -200,6 +207,10 @@ _MODULES = {
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "learn_kernel": "bregopt.problems.kernel",
+    "graphical_lasso": "bregopt.problems.logdet.lasso",
+    "graphical_lasso_path": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
 }
 

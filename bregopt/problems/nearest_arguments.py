@@ -85,52 +85,52 @@ def row_and_entry_weights(
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 
-def fixed_pairs(value: Any, n: int, labels: Labels = None) -> Pairs:
-    """Return the indices ``i < j`` of the fixed entries, each pair once, in the order of the rows.
+def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", matrix: str = "A") -> Pairs:
+    """Return the indices ``i < j`` of entries, each pair once, in the order of the rows.
 
     Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
     """
     if value is None:
         return _NO_PAIRS
-    given = rectangular(value, "fixed")
+    given = rectangular(value, name)
     if labels is not None and given.dtype.kind in "OUS":
-        given = _positions(given, labels)
+        given = _positions(given, labels, name, matrix)
     if given.size == 0:
         return _NO_PAIRS
     if given.dtype == bool:
-        return _pairs_of_mask(given, n)
+        return _pairs_of_mask(given, n, name)
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"fixed has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of the labels "
-            "of a DataFrame"
+            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of "
+            "the labels of a DataFrame"
         )
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(
-            f"fixed holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
+            f"{name} holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
             "mask.astype(bool)"
         )
-    i, j = index_array(given[:, 0], "fixed", n), index_array(given[:, 1], "fixed", n)
+    i, j = index_array(given[:, 0], name, n), index_array(given[:, 1], name, n)
     pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
     return pairs // n, pairs % n
 
 
-def _positions(pairs: Any, labels: Any) -> IntArray:
+def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
     """Return the positions of labels, in an array of the same shape."""
     places = labels.get_indexer(pairs.ravel())
     if (places < 0).any():
         unknown = str(pairs.ravel()[int(np.argmax(places < 0))])
         raise ValueError(
-            f"fixed has {unknown!r}, which is no label of A{did_you_mean(unknown, map(str, labels))}"
+            f"{name} has {unknown!r}, which is no label of {matrix}{did_you_mean(unknown, map(str, labels))}"
         )
     return np.asarray(places).reshape(pairs.shape)
 
 
-def _pairs_of_mask(mask: Mask, n: int) -> Pairs:
+def _pairs_of_mask(mask: Mask, n: int, name: str) -> Pairs:
     if mask.shape != (n, n):
-        raise ValueError(f"fixed has shape {mask.shape}; expected a mask of shape {(n, n)}")
+        raise ValueError(f"{name} has shape {mask.shape}; expected a mask of shape {(n, n)}")
     if (mask != mask.T).any():
         a, b = (int(k) for k in np.argwhere(mask != mask.T)[0])
-        raise ValueError(f"fixed is not symmetric: entries {a, b} and {b, a} differ")
+        raise ValueError(f"{name} is not symmetric: entries {a, b} and {b, a} differ")
     i, j = np.nonzero(np.triu(mask, 1))
     return i, j
 

@@ -1,0 +1,1 @@
+"""Problems of the log-determinant family, one file each."""
