@@ -21,6 +21,8 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["LassoAnswer", "falling_direction", "solve_lasso"]
 
+Restated = Callable[[int, float, float], Certificate]
+
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
 _REPEATS = 3  # the parts together may miss a tolerance that each of them meets
 
@@ -66,6 +68,7 @@ def solve_lasso(
     tuning: LassoTuning,
     progress: Progress,
     start: Array | None = None,
+    restated: Restated = lasso_certificate,
 ) -> LassoAnswer:
     """Solve a problem; see :mod:`bregopt.certify.graphical_lasso`.
 
@@ -80,13 +83,15 @@ def solve_lasso(
     progress : Progress
     start : array of shape (n, n), optional
         Positive definite: the answer for a similar problem.
+    restated : callable
+        Returns the certificate of an order and two values, in other units than those of `data`.
     """
     direction = falling_direction(data)
     if direction is not None:
         return _unbounded(data, direction)
     parts = connected_parts(data)
     units = 1 / np.sqrt(data.S.diagonal() + data.penalty.diagonal())
-    solver = _Parts(data, parts, units, start, limit or tuning.steps, tuning, progress)
+    solver = _Parts(data, parts, units, start, limit or tuning.steps, tuning, progress, restated)
     certificate = lasso_certificate(data.n, math.inf, -math.inf)
     stop, share = StopReason.CONVERGED, _SHARE
     for _ in range(_REPEATS):
@@ -95,7 +100,8 @@ def solve_lasso(
             return _unbounded(data, solver.direction)
         X, U = solver.assembled()
         with clock.finishing():
-            certificate = certify_lasso(data, X, U, parts)
+            proven = certify_lasso(data, X, U, parts)
+            certificate = restated(data.n, proven.primal, proven.dual)
         if stop is not StopReason.CONVERGED or certificate.meets(tol):
             break
         share *= min(0.5, _SHARE * tol / certificate.gap)
@@ -116,9 +122,10 @@ class _Parts:
         limit: int,
         tuning: LassoTuning,
         progress: Progress,
+        restated: Restated,
     ) -> None:
         self._data, self._n, self._units, self._limit = data, data.n, units, limit
-        self._tuning, self._progress = tuning, progress
+        self._tuning, self._progress, self._restated = tuning, progress, restated
         self._parts = [_part(data, rows, units, start) for rows in parts if len(rows) > 1]
         self._constant = -2 * float(np.log(units).sum())  # of the objective, by the change of units
         self.steps = 0
@@ -153,7 +160,7 @@ class _Parts:
             part.at = at
             self.steps += 1
             primal, dual = self._total(lambda p: p.value), self._total(lambda p: p.bound)
-            self._progress.record(self.steps, lasso_certificate(self._n, primal, dual))
+            self._progress.record(self.steps, self._restated(self._n, primal, dual))
             return self._progress.stop()
 
         part.at, stop = solve_part(part.data, part.at, target, self._limit, self._tuning, watch)

@@ -13,11 +13,12 @@ from bregopt.divergences import SCALARS, Divergence
 from bregopt.divergences.stacks import StackedLogDet
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
-from bregopt.program import Answer, Block, LowRank, Program, Start
+from bregopt.program import ENDED, Answer, Block, LowRank, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
+from bregopt.routes.graphical_lasso import as_lasso
 from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.cyclic import cyclic_projection
@@ -37,6 +38,7 @@ __all__ = ["Bregman", "BregmanSettings"]
 
 _FEWER_ROWS = ("redundant equalities",)
 _WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
+_FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
 _METHODS = ("auto", "newton", "cyclic")
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
@@ -163,6 +165,8 @@ class Bregman:
         method = _method(program, settings)
         if _weighted(program):
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
+        if method == "newton" and as_lasso(program) is not None:
+            return "method 'newton', for sparse inverse covariances"
         single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
@@ -208,6 +212,11 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     method = _method(program, settings)
     found = _algorithm(_kinds(program), len(program.blocks) > 1, method)
     assert found is not None
+    lasso = as_lasso(program) if method == "newton" else None
+    if lasso is not None:
+        answer = lasso.solve(settings.tol, settings.max_iter, settings.tuning.lasso, start, progress)
+        if answer.stop in _FINAL:
+            return answer
     run = found.run
     if method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):
         begin = None if start is None else Start((), start.u, program.bounds.clip(start.y))
