@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,16 @@ from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.threads import threads_for
 
-__all__ = ["LinearMetric", "Solved", "forget", "map_of", "psd_root", "softened", "validated"]
+__all__ = [
+    "LinearMetric",
+    "Solved",
+    "forget",
+    "labeled_features",
+    "map_of",
+    "psd_root",
+    "softened",
+    "validated",
+]
 
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
@@ -192,3 +202,11 @@ def psd_root(A: Array) -> Array:
     with threads_for(len(A)):
         eigenvalues, V = np.linalg.eigh(A)
         return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
+
+
+def labeled_features(matrix: Array, X: Any) -> Any:
+    """Return a matrix with the columns of `X` as labels if `X` is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
+    if pandas is None or not isinstance(X, pandas.DataFrame):
+        return matrix
+    return pandas.DataFrame(matrix, index=X.columns, columns=X.columns)
