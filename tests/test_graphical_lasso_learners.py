@@ -30,7 +30,7 @@ def test_the_estimator_is_scikit_learns():
     points = samples()
     ours, theirs = (
         GraphicalLasso(0.2, tol=1e-9).fit(points),
-        covariance.GraphicalLasso(0.2, tol=1e-5, enet_tol=1e-9).fit(points),
+        covariance.GraphicalLasso(0.2, tol=1e-6, enet_tol=1e-9).fit(points),
     )
     np.testing.assert_allclose(ours.precision_, theirs.precision_, atol=1e-4)
     np.testing.assert_allclose(ours.covariance_, theirs.covariance_, atol=1e-4)

@@ -102,3 +102,17 @@ def test_a_warm_start_and_limits_of_a_declared_problem():
         short = problem.solve(tol=1e-8, max_iter=1)
     assert short.status == "user_limit"
     assert short.dual_value <= sol.value <= short.value
+
+
+def test_a_latent_variable_form_by_cvxpy():
+    """Sparse minus low rank (Chandrasekaran, Parrilo, Willsky 2012): the language declares it."""
+    S, alpha, tau = covariance(5, 20), 0.1, 0.3
+    R, L = bo.PSD(5, name="R"), bo.PSD(5, name="L")  # R = sparse - L
+    likelihood = bo.logdet_div(R, np.eye(5)) + bo.inner(S - np.eye(5), R)
+    objective = likelihood + alpha * bo.norm1(R + L) + tau * bo.trace(L)
+    sol = bo.Problem(bo.Minimize(objective)).solve("cvxpy", tol=1e-5)
+    assert sol.status == "optimal"
+    R, L = sol.X
+    U, inverse = np.linalg.inv(R) - S, np.linalg.inv(R)
+    assert (np.abs(U) <= alpha + 1e-3).all()  # the gradient in the sparse part
+    assert np.linalg.eigvalsh(tau * np.eye(5) + S + U - inverse + U)[0] >= -1e-3

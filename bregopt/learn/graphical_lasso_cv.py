@@ -175,8 +175,7 @@ def _decreasing(alphas: Any, S: Array, weights: Any) -> Array:
     )
     off = (W > 0) & ~np.eye(len(S), dtype=bool)
     largest = float((np.abs(S[off]) / W[off]).max(initial=0.0))
-    if largest == 0:
-        raise ValueError("the samples have no covariances to penalize: alphas has no range; pass an array")
+    largest = largest or float(S.diagonal().max())  # without covariances all weights give the same answer
     return np.geomspace(largest, _LEAST_ALPHA * largest, count)
 
 

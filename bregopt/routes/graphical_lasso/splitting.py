@@ -42,6 +42,8 @@ class Splitting:
         self._number = kind
         self._S, self._penalty = self._data.S.astype(kind), self._data.penalty.astype(kind)
         self._Z, self._V = at.X.astype(kind), (at.U / self._rho).astype(kind)
+        if np.count_nonzero(at.X) == self._data.n:  # the multipliers of a diagonal matrix lead astray
+            self._V = np.zeros_like(self._Z)
 
     def advance(self, at: LassoPoint) -> LassoPoint:
         """Return the point after some iterations: the better of old and new, primal and dual apart."""

@@ -58,20 +58,20 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    model_decrease: float = 0.3
+    model_decrease: float = 0.1
     model_products: int = 40
-    face_decrease: float = 0.3
+    face_decrease: float = 0.1
     face_steps: int = 12
     changed_signs: float = 0.1
     least_decrease: float = 1e-4
     shortest_step: float = 1e-8
     single_order: int = 150
     small_order: int = 100
-    rough_gap: float = 1e-2
+    rough_gap: float = 0.1
     small_rough_gap: float = 1e-3
-    splitting_steps: int = 5
+    splitting_steps: int = 3
     balance: float = 2.0
-    newton_ratio: float = 0.5
+    newton_ratio: float = 0.7
     slow_steps: int = 2
     handover_factor: float = 30.0
     idle_steps: int = 30
