@@ -55,7 +55,7 @@ def solve_part(
             before = at.error
             if before > handover:
                 if not running:
-                    splitting.start(at, single)
+                    splitting.start(at, handover >= tuning.single_gap * size)
                     running = True
                 at = splitting.advance(at)
             else:

@@ -39,6 +39,8 @@ class LassoTuning(Tuning):
         Order from which splitting ends at `rough_gap`; below it an eigendecomposition costs little.
     rough_gap, small_rough_gap : float
         Relative gap at which Newton's method takes over from splitting.
+    single_gap : float
+        Relative gap to which splitting leads in single precision.
     splitting_steps : int
         Iterations of splitting between two certificates.
     balance : float
@@ -66,9 +68,10 @@ class LassoTuning(Tuning):
     least_decrease: float = 1e-4
     shortest_step: float = 1e-8
     single_order: int = 150
-    small_order: int = 100
+    small_order: int = 150
     rough_gap: float = 0.1
     small_rough_gap: float = 1e-3
+    single_gap: float = 1e-4
     splitting_steps: int = 3
     balance: float = 2.0
     newton_ratio: float = 0.7
