@@ -35,6 +35,7 @@ def minimize_model(X: Array, W: Array, G: Array, penalty: Array, tuning: LassoTu
     X, W : array of shape (n, n)
         A positive definite matrix and its inverse.
     G, penalty : array of shape (n, n)
+    tuning : LassoTuning
 
     Raises
     ------
@@ -86,9 +87,10 @@ class _Model:
         slope, tuning = self._gradient, self._tuning
         zero = self.Y == 0
         face = ~zero | (np.abs(slope) > self._penalty)
-        signs = np.where(zero, -np.sign(slope), np.sign(self.Y))
         on_face = face.astype(slope.dtype)
-        g = np.where(face, slope + np.where(face, self._penalty, 0) * signs, 0)
+        signs = np.where(zero, -np.sign(slope), np.sign(self.Y)) * on_face
+        g = slope * on_face
+        g += np.where(face, self._penalty, 0) * signs
         product = self._face_product(face)
         size, count = float(np.vdot(g, g)), int(np.count_nonzero(face))
         r, D, QD = -g, np.zeros_like(g), np.zeros_like(g)
@@ -101,15 +103,21 @@ class _Model:
             if not curvature > 0:
                 break
             step = self._number(rz / curvature)
-            D, QD, r = D + step * p, QD + step * q, r - step * (q * on_face)
-            changed = face & ((self.Y + D) * signs < 0)
+            D += step * p
+            QD += step * q
+            q *= on_face
+            q *= step
+            r -= q
+            changed = (self.Y + D) * signs < 0
             if np.count_nonzero(changed) > tuning.changed_signs * count:
                 break
             if float(np.vdot(r, r)) <= tuning.face_decrease**2 * size:
                 break
-            z = self._precondition(r) * on_face
+            z = self._precondition(r)
+            z *= on_face
             before, rz = rz, float(np.vdot(r, z))
-            p = z + self._number(rz / before) * p
+            p *= self._number(rz / before)
+            p += z
         if changed.any():
             D = np.where(changed, -self.Y, D)
             if float(np.vdot(g, D)) >= 0:  # the projection of a descent direction need not be one
