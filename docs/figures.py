@@ -99,14 +99,14 @@ def draw_precision_graph(figure):
     """Graph of partial correlations of the breast cancer data, as on the page."""
     cancer = load_breast_cancer(as_frame=True)
     graph = bo.graphical_lasso(cancer.data.corr(), 0.2, tol=1e-8).to_networkx()
-    figure.set_size_inches(9, 6)
+    figure.set_size_inches(7.5, 4.8)
     ax = figure.subplots()
     place = networkx.kamada_kawai_layout(graph, weight=None)
     weights = np.array([weight for _, _, weight in graph.edges(data="weight")])
     colors = np.where(weights > 0, SIDES[1], CROSSING)
     networkx.draw_networkx_edges(graph, place, ax=ax, width=8 * np.abs(weights), edge_color=colors)
     networkx.draw_networkx_nodes(graph, place, ax=ax, node_size=60, node_color="0.3")
-    networkx.draw_networkx_labels(graph, place, ax=ax, font_size=7, verticalalignment="bottom")
+    networkx.draw_networkx_labels(graph, place, ax=ax, font_size=6, verticalalignment="bottom")
     ax.margins(0.1)
     ax.set_axis_off()
 
