@@ -23,9 +23,9 @@ print(path)
 path.plot()
 
 # %%
-# A penalty of 0.4 leaves few edges. The width of an edge is its partial
+# A penalty of 0.7 leaves few edges. The width of an edge is its partial
 # correlation.
-sol = bo.graphical_lasso(S, 0.4)
+sol = bo.graphical_lasso(S, 0.7)
 graph = sol.to_networkx()
 print(sol.n_edges, "edges,", len(sol.components), "components")
 
