@@ -80,6 +80,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.ellipsoid import Ellipsoid
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
+    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
+    from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
+    from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
 
@@ -105,6 +108,8 @@ __all__ = [
     "Ellipsoid",
     "Expression",
     "FactorModel",
+    "GraphicalLassoPath",
+    "GraphicalLassoSolution",
     "InfeasibleRowError",
     "LowRank",
     "MatrixInequality",
@@ -137,6 +142,8 @@ __all__ = [
     "factor_correlation",
     "frobenius_div",
     "from_cvxpy",
+    "graphical_lasso",
+    "graphical_lasso_path",
     "hstack",
     "inner",
     "kron",
@@ -236,6 +243,10 @@ _MODULES = {
     "e_optimal": "bregopt.problems.logdet.optimal_designs",
     "covariance_selection": "bregopt.problems.logdet.completion",
     "max_det_completion": "bregopt.problems.logdet.completion",
+    "graphical_lasso": "bregopt.problems.logdet.lasso",
+    "graphical_lasso_path": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.errors import require
 
-__all__ = ["plot_convergence", "plot_correlation"]
+__all__ = ["plot_convergence", "plot_correlation", "plot_path", "plot_scores"]
 
 _NAMED = 30  # order up to which the rows of a drawn matrix have their labels
 _BEFORE, _AFTER = "#c44e52", "#4c72b0"
@@ -116,3 +116,60 @@ def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
+
+
+def plot_path(alphas: Array, curves: Array, label: str, ax: Any = None) -> Any:
+    """Draw curves against the weight of a penalty on a logarithmic axis, the largest weight first.
+
+    Parameters
+    ----------
+    alphas : array of shape (k,)
+    curves : array of shape (k, m)
+        Curves that are zero throughout are left out.
+    label : str
+        Of the vertical axis.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    pyplot = require("matplotlib.pyplot", "plot")
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
+    order = np.argsort(-alphas)
+    shown = curves[order][:, np.any(curves != 0, axis=0)]
+    ax.semilogx(alphas[order], shown, linewidth=1)
+    ax.invert_xaxis()
+    ax.set_xlabel("alpha")
+    ax.set_ylabel(label)
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def plot_scores(
+    alphas: Array, mean: Array, deviation: Array | None, chosen: float, label: str, ax: Any = None
+) -> Any:
+    """Draw scores against the weight of a penalty on a logarithmic axis, with the chosen weight.
+
+    Parameters
+    ----------
+    alphas, mean : array of shape (k,)
+    deviation : array of shape (k,), optional
+        Drawn as a band.
+    chosen : float
+    label : str
+        Of the vertical axis.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    ax = plot_path(alphas, mean[:, None], label, ax)
+    if deviation is not None:
+        ax.fill_between(alphas, mean - deviation, mean + deviation, alpha=0.2)
+    ax.axvline(chosen, color=_BEFORE, linestyle="--", linewidth=1)
+    return ax

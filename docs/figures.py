@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib.cbook
+import networkx
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,7 +18,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import LogLocator
 from PIL import Image
 from scipy.io import mmread
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 
 import bregopt as bo
 
@@ -46,6 +47,7 @@ def main(folder=Path(__file__).parent / "figures"):
         ("central_path", draw_central_path),
         ("generation", draw_generation),
         ("ellipsoids_and_designs", draw_ellipsoids_and_designs),
+        ("precision_graph", draw_precision_graph),
     ):
         figure = Figure(layout="constrained")
         draw(figure)
@@ -92,6 +94,22 @@ def draw_convergence(figure):
     end = history["primal"][-1]
     right.set(title="psdboost: the bound closes in", xlabel="round", ylim=(0.8 * end, 1.6 * end))
     right.legend(frameon=False)
+
+
+def draw_precision_graph(figure):
+    """Graph of partial correlations of the breast cancer data, as on the page."""
+    cancer = load_breast_cancer(as_frame=True)
+    graph = bo.graphical_lasso(cancer.data.corr(), 0.2, tol=1e-8).to_networkx()
+    figure.set_size_inches(7.5, 4.8)
+    ax = figure.subplots()
+    place = networkx.kamada_kawai_layout(graph, weight=None)
+    weights = np.array([weight for _, _, weight in graph.edges(data="weight")])
+    colors = np.where(weights > 0, SIDES[1], CROSSING)
+    networkx.draw_networkx_edges(graph, place, ax=ax, width=8 * np.abs(weights), edge_color=colors)
+    networkx.draw_networkx_nodes(graph, place, ax=ax, node_size=60, node_color="0.3")
+    networkx.draw_networkx_labels(graph, place, ax=ax, font_size=6, verticalalignment="bottom")
+    ax.margins(0.1)
+    ax.set_axis_off()
 
 
 def draw_orders(figure):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels", "pandas_module"]
 
+Answered = TypeVar("Answered", bound=Solution)
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
 
@@ -55,7 +56,7 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
     return value
 
 
-def labeled(solution: Solution, labels: Labels) -> Solution:
+def labeled(solution: Answered, labels: Labels) -> Answered:
     """Return the solution with its matrix as a DataFrame with these labels; unchanged without labels."""
     if labels is None or solution.X is None:
         return solution

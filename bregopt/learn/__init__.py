@@ -1,4 +1,4 @@
-"""Metrics, kernels and correlations as scikit-learn estimators.
+"""Metrics, kernels, correlations and sparse inverse covariances as scikit-learn estimators.
 
 They need ``pip install 'bregopt[learn]'``; ``import bregopt`` alone never imports scikit-learn.
 """
@@ -10,6 +10,8 @@ require("sklearn", "learn")
 from bregopt.learn.constraints import pairs_from_labels, triplets_from_labels  # noqa: E402
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
 from bregopt.learn.distance_bounds import idealized_bounds, percentile_bounds  # noqa: E402
+from bregopt.learn.graphical_lasso import GraphicalLasso  # noqa: E402
+from bregopt.learn.graphical_lasso_cv import GraphicalLassoCV  # noqa: E402
 from bregopt.learn.grid_search import GridSearchCV  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
@@ -17,6 +19,8 @@ from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  #
 from bregopt.learn.pairs import PairDefiniteBoost  # noqa: E402
 
 __all__ = [
+    "GraphicalLasso",
+    "GraphicalLassoCV",
     "GridSearchCV",
     "KernelLearner",
     "LogDetMetricLearner",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -22,6 +23,7 @@ __all__ = [
     "OfProblem",
     "Solved",
     "forget",
+    "labeled_features",
     "map_of",
     "psd_root",
     "softened",
@@ -220,3 +222,11 @@ def psd_root(A: Array) -> Array:
     with threads_for(len(A)):
         eigenvalues, V = np.linalg.eigh(A)
         return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
+
+
+def labeled_features(matrix: Array, X: Any) -> Any:
+    """Return a matrix with the columns of `X` as labels if `X` is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
+    if pandas is None or not isinstance(X, pandas.DataFrame):
+        return matrix
+    return pandas.DataFrame(matrix, index=X.columns, columns=X.columns)

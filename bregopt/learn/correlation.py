@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from bregopt import nearest_correlation, pairwise_correlation
 from bregopt.arrays import Array, symmetric_matrix
-from bregopt.learn.base import Solved
+from bregopt.learn.base import Solved, labeled_features
 
 __all__ = ["NearestCorrelation"]
 
@@ -128,7 +127,7 @@ class NearestCorrelation(Solved):
         )
         variances, raw, of_counts = self._estimated(points)
         solution: Any = nearest_correlation(
-            _labeled(raw, X),
+            labeled_features(raw, X),
             divergence=self.divergence,
             fixed=self.fixed,
             lower=self.lower,
@@ -144,8 +143,8 @@ class NearestCorrelation(Solved):
         nearest = np.asarray(self._keep(solution, "Loosen the bounds."))
         scale = np.sqrt(variances)
         self.raw_correlation_ = raw
-        self.correlation_ = _labeled(nearest, X)
-        self.covariance_ = _labeled(nearest * np.outer(scale, scale), X)
+        self.correlation_ = labeled_features(nearest, X)
+        self.covariance_ = labeled_features(nearest * np.outer(scale, scale), X)
         return self
 
     def _takes_gaps(self) -> bool:
@@ -194,11 +193,3 @@ def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:
 
 def _names(estimator: Any) -> Any:
     return getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
-
-
-def _labeled(matrix: Array, X: Any) -> Any:
-    """Return a matrix with the columns of `X` as labels if `X` is a pandas DataFrame."""
-    pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
-    if pandas is None or not isinstance(X, pandas.DataFrame):
-        return matrix
-    return pandas.DataFrame(matrix, index=X.columns, columns=X.columns)

@@ -85,8 +85,8 @@ def row_and_entry_weights(
     return np.ones(n), symmetric_matrix(weights, "weights")
 
 
-def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed") -> Pairs:
-    """Return the indices ``i < j`` of the given entries, each pair once, in the order of the rows.
+def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", matrix: str = "A") -> Pairs:
+    """Return the indices ``i < j`` of entries, each pair once, in the order of the rows.
 
     Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
     """
@@ -94,15 +94,15 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed") 
         return _NO_PAIRS
     given = rectangular(value, name)
     if labels is not None and given.dtype.kind in "OUS":
-        given = _positions(given, labels, name)
+        given = _positions(given, labels, name, matrix)
     if given.size == 0:
         return _NO_PAIRS
     if given.dtype == bool:
         return _pairs_of_mask(given, n, name)
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of the "
-            "labels of a DataFrame"
+            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of "
+            "the labels of a DataFrame"
         )
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(
@@ -114,13 +114,14 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed") 
     return pairs // n, pairs % n
 
 
-def _positions(pairs: Any, labels: Any, name: str) -> IntArray:
+def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
     """Return the positions of labels, in an array of the same shape."""
     places = labels.get_indexer(pairs.ravel())
     if (places < 0).any():
         unknown = str(pairs.ravel()[int(np.argmax(places < 0))])
-        hint = did_you_mean(unknown, map(str, labels))
-        raise ValueError(f"{name} has {unknown!r}, which is no label of A{hint}")
+        raise ValueError(
+            f"{name} has {unknown!r}, which is no label of {matrix}{did_you_mean(unknown, map(str, labels))}"
+        )
     return np.asarray(places).reshape(pairs.shape)
 
 

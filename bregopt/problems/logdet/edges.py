@@ -33,7 +33,7 @@ def read_edges(edges: Any, n: int, labels: Labels) -> Pairs:
         return fixed_pairs(_of_graph(edges, n, labels), n, None, "edges")
     if sp.issparse(edges):
         edges = edges.toarray() != 0
-    return fixed_pairs(aligned(edges, labels, "edges"), n, labels, "edges")
+    return fixed_pairs(aligned(edges, labels, "edges"), n, labels, "edges", "S")
 
 
 def _of_graph(graph: Any, n: int, labels: Labels) -> Any:

@@ -13,11 +13,12 @@ from bregopt.divergences import SCALARS, Divergence
 from bregopt.divergences.stacks import StackedLogDet
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
-from bregopt.program import Answer, Block, LowRank, Program, Start
+from bregopt.program import ENDED, Answer, Block, LowRank, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
+from bregopt.routes.graphical_lasso import as_lasso
 from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.cyclic import cyclic_projection
@@ -39,6 +40,7 @@ __all__ = ["Bregman", "BregmanSettings"]
 
 _FEWER_ROWS = ("redundant equalities",)
 _WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
+_FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
 _METHODS = ("auto", "newton", "cyclic")
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 _QI_SUN = (
@@ -170,6 +172,8 @@ class Bregman:
         method = _method(program, settings)
         if _weighted(program):
             return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
+        if method == "newton" and as_lasso(program) is not None:
+            return "method 'newton', for sparse inverse covariances"
         single = settings.method == "auto" and method == "cyclic" and program.m == 1
         on_some = method == "newton" and _many_inactive(program, settings.tuning)
         why = ", for one row alone" if single else ", on a working set of rows" if on_some else ""
@@ -217,13 +221,12 @@ def _reduced(program: Program, settings: Any) -> Program:
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables."""
+    special = _of_special_form(program, settings, start, progress)
+    if special is not None:
+        return special
     method = _method(program, settings)
     found = _algorithm(_kinds(program), len(program.blocks) > 1, method)
     assert found is not None
-    fixed = None if settings.method == "cyclic" or start is not None else fixed_entries(program)
-    answer = None if fixed is None else pattern_newton(fixed, settings, progress)
-    if answer is not None:
-        return replace(answer, citation=_DEMPSTER)
     run = found.run
     if _begins_with_passes(program, settings):
         answer = after_row_passes(run)(program, settings, start, progress)
@@ -238,6 +241,21 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
 
 def _begins_with_passes(program: Program, settings: Any) -> bool:
     return settings.method == "auto" and suits_row_passes(program, settings.tuning)
+
+
+def _of_special_form(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
+    """Return the answer of a method for fixed entries or a graphical lasso, None where none fits or ends."""
+    if settings.method == "cyclic":
+        return None
+    fixed = None if start is not None else fixed_entries(program)
+    answer = None if fixed is None else pattern_newton(fixed, settings, progress)
+    if answer is not None:
+        return replace(answer, citation=_DEMPSTER)
+    lasso = as_lasso(program) if _method(program, settings) == "newton" else None
+    if lasso is None:
+        return None
+    answer = lasso.solve(settings.tol, settings.max_iter, settings.tuning.lasso, start, progress)
+    return answer if answer.stop in _FINAL else None
 
 
 def _kind(block: Block) -> type[Divergence]:

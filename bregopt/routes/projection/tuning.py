@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.tuning import WorkingSetTuning
 
@@ -21,6 +22,8 @@ class ProjectionTuning(WorkingSetTuning):
     ----------
     interior : InteriorPointTuning
         Constants of the interior-point method for LogDet.
+    lasso : LassoTuning
+        Constants of sparse inverse covariance estimation.
     working_set_rows : int
         Number of rows that can be inactive above which a method runs on a working set. With fewer rows the
         steps of one run on all rows cost less than the rounds.
@@ -169,6 +172,7 @@ class ProjectionTuning(WorkingSetTuning):
     """
 
     interior: InteriorPointTuning = InteriorPointTuning()
+    lasso: LassoTuning = LassoTuning()
     # The route.
     working_set_rows: int = 300
     working_set_ratio: int = 3

@@ -1,0 +1,120 @@
+"""Values and certificates of sparse inverse covariance estimation.
+
+The primal problem is, with ``P_ij >= 0`` the penalty of the entry ``X_ij``,
+
+    minimize  <S, X> - logdet X + sum_ij P_ij |X_ij|   over positive definite X.
+
+Its dual is to maximize ``logdet(S + U) + n`` over the box ``|U_ij| <= P_ij`` (Banerjee, El Ghaoui,
+d'Aspremont 2008, Model Selection Through Sparse Maximum Likelihood Estimation, JMLR 9, eq. 3). Each point of
+the box with ``S + U`` positive definite proves a lower bound. An infinite penalty requires a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.certify.certificate import Certificate
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.linalg import log_det, root_of
+
+__all__ = ["LassoData", "certify_lasso", "lasso_certificate"]
+
+
+@dataclass(frozen=True, eq=False)
+class LassoData:
+    """The data of a problem, or of some of its rows and columns.
+
+    Parameters
+    ----------
+    S : array of shape (n, n)
+        Symmetric.
+    penalty : array of shape (n, n)
+        Symmetric, from zero; infinite for entries that are zero.
+    """
+
+    S: Array
+    penalty: Array
+
+    @property
+    def n(self) -> int:
+        """The order."""
+        return len(self.S)
+
+    def block(self, rows: IntArray) -> LassoData:
+        """Return the problem of some rows and columns."""
+        square = np.ix_(rows, rows)
+        return LassoData(self.S[square], self.penalty[square])
+
+    def linear_part(self, X: Array) -> float:
+        """Return ``<S, X> + sum P_ij |X_ij|``; infinite if an entry is not zero that must be."""
+        paid = np.abs(X)
+        np.multiply(paid, self.penalty, out=paid, where=paid > 0)
+        return float(np.vdot(self.S, X)) + float(paid.sum())
+
+    def loss(self, X: Array) -> float:
+        """Return ``<S, X> - logdet X``."""
+        root = root_of(X)
+        return math.inf if root is None else float(np.vdot(self.S, X)) - log_det(root)
+
+    def value(self, X: Array, root: Array) -> float:
+        """Return the objective at a matrix with its Cholesky factor."""
+        return self.linear_part(X) - log_det(root)
+
+    def clip(self, U: Array) -> Array:
+        """Return the nearest point of the box, ``|U_ij| <= P_ij``."""
+        nearest: Array = np.clip(U, -self.penalty, self.penalty)
+        return nearest
+
+    def bound(self, U: Array) -> float:
+        """Return the lower bound of a point of the box; ``-inf`` if ``S + U`` is not positive definite."""
+        root = root_of(self.S + U)
+        return -math.inf if root is None else log_det(root) + self.n
+
+
+def lasso_certificate(n: int, primal: float, dual: float) -> Certificate:
+    """Return the certificate of two values of a problem of order `n`.
+
+    At the solution the linear part of the objective is `n`, which is its scale.
+    """
+    error = abs(primal - dual)
+    if not math.isfinite(error):
+        return Certificate(primal, dual, math.inf, 0.0, 0.0, math.inf)
+    gap = error / max(abs(primal), abs(dual), NEGLIGIBLE_OBJECTIVE * n)
+    return Certificate(primal, dual, gap, 0.0, 0.0, error)
+
+
+def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]) -> Certificate:
+    """Return the certificate of a primal and a dual point, from the data alone.
+
+    Parameters
+    ----------
+    data : LassoData
+    X : array of shape (n, n)
+        Zero outside the blocks of the parts.
+    U : array of shape (n, n)
+        In the box. Outside these blocks ``U = -S`` counts, if the box has that.
+    parts : sequence of int arrays
+        Rows of each block; together all rows, each once.
+    """
+    primals, duals = [], []
+    outside = np.abs(data.S) > data.penalty
+    for rows in parts:
+        if len(rows) == 1:
+            k = rows[0]
+            block = LassoData(data.S[k : k + 1, k : k + 1], data.penalty[k : k + 1, k : k + 1])
+            X_k, U_k = X[k : k + 1, k : k + 1], U[k : k + 1, k : k + 1]
+            outside[k, k] = False
+        else:
+            whole, square = len(rows) == data.n, np.ix_(rows, rows)
+            block, X_k, U_k = (data, X, U) if whole else (data.block(rows), X[square], U[square])
+            outside[square] = False
+        root = root_of(X_k)
+        primals.append(math.inf if root is None else block.value(X_k, root))
+        duals.append(block.bound(U_k))
+    dual = -math.inf if outside.any() else math.fsum(duals)
+    return lasso_certificate(data.n, math.fsum(primals), dual)

@@ -1,0 +1,188 @@
+"""Sparse inverse covariances with the weight of the penalty chosen by cross-validation or a criterion."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.covariance import empirical_covariance, log_likelihood
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bregopt import graphical_lasso_path
+from bregopt.arrays import Array, IntArray, finite_array, positive_integer
+from bregopt.executors import Crew
+from bregopt.learn.base import labeled_features
+from bregopt.learn.graphical_lasso import SparsePrecision
+from bregopt.plotting import plot_scores
+
+__all__ = ["GraphicalLassoCV"]
+
+_LEAST_ALPHA = 1e-2  # of a number of weights, relative to the largest one
+_CRITERIA = ("cv", "bic", "ebic")
+
+
+class GraphicalLassoCV(SparsePrecision):
+    """Sparse inverse covariance whose weight of the penalty is chosen by the data.
+
+    Parameters
+    ----------
+    alphas : int or array_like of shape (k,)
+        Weights of the penalty, or their number: see :func:`bregopt.graphical_lasso_path`.
+    criterion : {"cv", "bic", "ebic"}
+        "cv" is the mean log-likelihood of samples left out. The (extended) Bayesian information criterion
+        takes one path, and no cross-validation.
+    ebic_gamma : float, from 0 to 1
+        Of the extended criterion.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; 5 folds by default.
+    weights, pattern, penalize_diagonal, assume_centered, tol, max_iter, solver_options
+        As for :class:`GraphicalLasso`.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen weight of the penalty.
+    alphas_ : array of shape (k,)
+        All weights, in decreasing order.
+    cv_results_ : dict from str to array of shape (k,)
+        "alphas", "mean_test_score" and "std_test_score", and "split0_test_score" and so on; for a criterion
+        "alphas" and "mean_test_score", which is minus the criterion.
+    precision_, covariance_, location_, solution_
+        As for :class:`GraphicalLasso`, of the fit to all samples.
+    n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.learn import GraphicalLassoCV
+    >>> points = np.random.default_rng(0).normal(size=(60, 4))
+    >>> GraphicalLassoCV(alphas=[0.5, 0.1, 0.02]).fit(points).alpha_
+    0.5
+    """
+
+    def __init__(
+        self,
+        alphas: Any = 20,
+        *,
+        criterion: str = "cv",
+        ebic_gamma: float = 0.5,
+        cv: Any = None,
+        weights: Any = None,
+        pattern: Any = None,
+        penalize_diagonal: bool = False,
+        assume_centered: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.criterion = criterion
+        self.ebic_gamma = ebic_gamma
+        self.cv = cv
+        self.weights = weights
+        self.pattern = pattern
+        self.penalize_diagonal = penalize_diagonal
+        self.assume_centered = assume_centered
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+
+    def fit(self, X: Any, y: Any = None, executor: Any = None) -> Self:
+        """Choose the weight of the penalty and estimate the sparse inverse covariance.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+        y : None
+            Ignored.
+        executor : concurrent.futures.Executor, optional
+            Runs the paths of the folds; None runs them in this thread.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If input or parameters are bad, or the likelihood is unbounded.
+        """
+        if self.criterion not in _CRITERIA:
+            raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
+        points = self._samples(X)
+        S = empirical_covariance(points, assume_centered=self.assume_centered)
+        if self.criterion == "cv":
+            self.alphas_ = _decreasing(self.alphas, S, self.weights)
+            scores = self._fold_scores(points, y, executor)
+            mean = scores.mean(axis=0)
+            self.cv_results_ = {
+                "alphas": self.alphas_,
+                "mean_test_score": mean,
+                "std_test_score": scores.std(axis=0),
+                **{f"split{k}_test_score": own for k, own in enumerate(scores)},
+            }
+            best = int(np.nanargmax(mean))
+            self._fit_alpha(X, S, self.alphas_[best])
+            return self
+        path = self._path_of(X, S, self.alphas)
+        self.alphas_ = path.alphas
+        mean = -path.ebic(len(points), 0.0 if self.criterion == "bic" else self.ebic_gamma)
+        self.cv_results_ = {"alphas": self.alphas_, "mean_test_score": mean}
+        best = int(np.nanargmax(mean))
+        self._fit_alpha(X, S, self.alphas_[best], path[best])
+        return self
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the scores against `alpha`, with the chosen one; returns the matplotlib axes."""
+        check_is_fitted(self)
+        results = self.cv_results_
+        label = "log-likelihood" if self.criterion == "cv" else f"minus {self.criterion.upper()}"
+        deviation = results.get("std_test_score")
+        return plot_scores(results["alphas"], results["mean_test_score"], deviation, self.alpha_, label, ax)
+
+    def plot_path(self, X: Any, ax: Any = None) -> Any:
+        """Draw the partial correlations of samples against `alpha`; returns the matplotlib axes."""
+        check_is_fitted(self)
+        points = validate_data(self, X, dtype=np.float64, reset=False)
+        S = empirical_covariance(points, assume_centered=self.assume_centered)
+        return self._path_of(X, S, self.alphas_).plot(ax)
+
+    def _fold_scores(self, points: Array, y: Any, executor: Any) -> Array:
+        """Return the scores of each fold and weight."""
+        folds = list(check_cv(self.cv, y, classifier=False).split(points, y))
+        crew = Crew(executor)
+        try:
+            shared = points, self.alphas_, self.assume_centered, self._asked()
+            return np.array(list(crew.map(_scores, folds, *shared)))
+        finally:
+            crew.close()
+
+    def _path_of(self, X: Any, S: Array, alphas: Any) -> Any:
+        path = graphical_lasso_path(labeled_features(S, X), alphas, **self._asked())
+        order = np.argsort(-path.alphas, kind="stable")
+        return type(path)(path.alphas[order], [path[k] for k in order])
+
+
+def _decreasing(alphas: Any, S: Array, weights: Any) -> Array:
+    """Return the weights in decreasing order; a number asks for the range of the whole sample."""
+    if np.ndim(alphas) > 0:
+        return np.sort(finite_array(alphas, "alphas", ndim=1))[::-1]
+    count, W = (
+        positive_integer(alphas, "alphas"),
+        np.ones(S.shape) if weights is None else np.asarray(weights),
+    )
+    off = (W > 0) & ~np.eye(len(S), dtype=bool)
+    largest = float((np.abs(S[off]) / W[off]).max(initial=0.0))
+    largest = largest or float(S.diagonal().max())  # without covariances all weights give the same answer
+    return np.geomspace(largest, _LEAST_ALPHA * largest, count)
+
+
+def _scores(
+    fold: tuple[IntArray, IntArray], points: Array, alphas: Array, centered: bool, asked: dict[str, Any]
+) -> Array:
+    """Return the log-likelihood of the samples that one fold leaves out, for each weight."""
+    train, test = (empirical_covariance(points[rows], assume_centered=centered) for rows in fold)
+    path = graphical_lasso_path(train, alphas, **asked)
+    return np.array([np.nan if s.X is None else log_likelihood(test, s.X) for s in path])

@@ -1,0 +1,272 @@
+"""Sparse inverse covariance estimation: the graphical lasso and its path."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array, finite_array, positive_integer
+from bregopt.bars import digits_bar, items_bar
+from bregopt.certify.graphical_lasso import LassoData
+from bregopt.io.pandas_labels import aligned, labeled
+from bregopt.problems.logdet.lasso_arguments import (
+    LassoProblem,
+    LassoSettings,
+    lasso_problem,
+    lasso_settings,
+    penalty_weight,
+)
+from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
+from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
+from bregopt.program import ENDED, StopReason
+from bregopt.routes.driver import warn_unproven
+from bregopt.routes.graphical_lasso import LassoAnswer, solve_lasso
+from bregopt.routes.progress import CallbackError, Progress
+from bregopt.routes.solution import Ray, Solution, Status
+
+__all__ = ["graphical_lasso", "graphical_lasso_path"]
+
+_NAME = "graphical_lasso"
+_CITATION = (
+    "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
+    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
+    "Inverse Covariance Estimation, JMLR 15"
+)
+_SINGULAR = (
+    "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
+    "or the zero weights."
+)
+_NEAR = 1e-2  # tolerance of an inaccurate answer
+_LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
+_NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
+
+
+def graphical_lasso(
+    S: Any,
+    alpha: float,
+    weights: Any = None,
+    pattern: Any = None,
+    *,
+    penalize_diagonal: bool = False,
+    warm_start: Any = None,
+    **options: Any,
+) -> GraphicalLassoSolution:
+    """Estimate a sparse inverse covariance matrix.
+
+    Minimizes ``<S, X> - logdet X + alpha * sum_ij w_ij |X_ij|`` over positive definite ``X``.
+
+    Parameters
+    ----------
+    S : array_like or DataFrame of shape (n, n)
+        Symmetric: a covariance or correlation matrix.
+    alpha : float, from 0
+        Weight of the penalty, in the units of `S`.
+    weights : array_like or DataFrame of shape (n, n), optional
+        Weights ``w_ij`` of the entries, from 0. An infinite weight requires a zero. All are 1 by default.
+    pattern : array_like of bool, shape (n, n), or pairs of indices or labels, shape (k, 2); optional
+        The entries off the diagonal that need not be zero. By default all.
+    penalize_diagonal : bool
+        Whether the penalty includes the diagonal.
+    warm_start : Solution or array_like of shape (n, n), optional
+        An answer for a similar problem. It changes the time only.
+    **options
+        `tol` (relative gap, 1e-6), `max_iter`, `time_limit`, `callback`, `progress` and `verbose`, as for
+        :meth:`bregopt.Problem.solve`.
+
+    Returns
+    -------
+    GraphicalLassoSolution
+        ``X`` is the precision matrix with exact zeros, a DataFrame if `S` is one. The status is "unbounded"
+        if there is a direction in which `S` and the penalty do not grow, such as for a singular `S` and
+        ``alpha=0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the input is bad; the message names the argument.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the certificate does not meet `tol`.
+
+    Notes
+    -----
+    Maximizing the objective's negative is maximum likelihood with a penalty. The dual is to maximize
+    ``logdet(S + U) + n`` over ``|U_ij| <= alpha w_ij``, and each such ``U`` proves a bound.
+
+    References
+    ----------
+    Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso,
+    Biostatistics 9, eq. 1.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> S = [[1.0, 0.6, 0.1], [0.6, 1.0, 0.3], [0.1, 0.3, 1.0]]
+    >>> sol = bo.graphical_lasso(S, alpha=0.2)
+    >>> sol.status, sol.n_edges, sol.X.round(4).tolist()[0]
+    ('optimal', 2, [1.1905, -0.4762, 0.0])
+    """
+    settings = lasso_settings(_NAME, options)
+    problem = lasso_problem(S, weights, pattern, penalize_diagonal)
+    start = _start(warm_start, problem)
+    solution = _solved(problem, penalty_weight(alpha), settings, start)
+    warn_unproven(solution, settings.tol)
+    return solution
+
+
+def graphical_lasso_path(
+    S: Any,
+    alphas: Any = 20,
+    weights: Any = None,
+    pattern: Any = None,
+    *,
+    penalize_diagonal: bool = False,
+    **options: Any,
+) -> GraphicalLassoPath:
+    """Estimate sparse inverse covariance matrices for several weights of the penalty.
+
+    Each starts at the answer for the next larger weight.
+
+    Parameters
+    ----------
+    S, weights, pattern, penalize_diagonal
+        As for :func:`bregopt.graphical_lasso`.
+    alphas : int or array_like of shape (k,)
+        Weights of the penalty; or their number, equally spaced in the logarithm from the least weight with a
+        diagonal answer down to a hundredth of it.
+    **options
+        As for :func:`bregopt.graphical_lasso`; `time_limit` is that of the whole path, and `progress` counts
+        its answers.
+
+    Returns
+    -------
+    GraphicalLassoPath
+        A sequence of answers, in the order of `alphas`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the input is bad; the message names the argument.
+
+    Examples
+    --------
+    >>> import bregopt as bo
+    >>> S = [[1.0, 0.6, 0.1], [0.6, 1.0, 0.3], [0.1, 0.3, 1.0]]
+    >>> [sol.n_edges for sol in bo.graphical_lasso_path(S, [0.7, 0.4, 0.2, 0.01])]
+    [0, 1, 2, 3]
+    """
+    settings = lasso_settings("graphical_lasso_path", options)
+    problem = lasso_problem(S, weights, pattern, penalize_diagonal)
+    values = _alphas(alphas, problem)
+    order = np.argsort(-values, kind="stable")
+    answers: list[Any] = [None] * len(values)
+    start: Array | None = None
+    inside = replace(settings, progress=False)
+    with clock.limited(settings.time_limit):
+        for k in items_bar(order, "graphical_lasso_path", settings.progress):
+            answers[k] = _solved(problem, float(values[k]), inside, start)
+            start = start if answers[k].X is None else np.asarray(answers[k].X)
+    worst = max(answers, key=lambda answer: answer.gap)
+    warn_unproven(worst, settings.tol)
+    return GraphicalLassoPath(values, answers)
+
+
+def _alphas(value: Any, problem: LassoProblem) -> Array:
+    """Return the weights of a path."""
+    if np.ndim(value) == 0:
+        count, largest = positive_integer(value, "alphas"), problem.largest_alpha
+        if largest == 0:
+            raise ValueError(
+                "S has no penalized entry off its diagonal, so alphas has no range; give an array"
+            )
+        return np.geomspace(largest, _LEAST_ALPHA * largest, count)
+    alphas = finite_array(value, "alphas", ndim=1)
+    if len(alphas) == 0:
+        raise ValueError("alphas is empty; expected at least one number")
+    if (alphas < 0).any():
+        raise ValueError(f"alphas has the value {alphas.min():g}; expected numbers from 0")
+    return alphas
+
+
+def _start(value: Any, problem: LassoProblem) -> Array | None:
+    """Return the matrix of a warm start."""
+    given = value.X if isinstance(value, Solution) else value
+    if given is None:
+        return None
+    start = finite_array(aligned(given, problem.labels, "warm_start"), "warm_start", ndim=2)
+    if start.shape != problem.S.shape:
+        raise ValueError(f"warm_start has shape {start.shape}; expected {problem.S.shape}")
+    return start
+
+
+def _solved(
+    problem: LassoProblem, alpha: float, settings: LassoSettings, start: Array | None
+) -> GraphicalLassoSolution:
+    """Return the answer for one weight of the penalty."""
+    begin = time.perf_counter()
+    data, n = problem.data(alpha), len(problem.S)
+    if start is not None:
+        start = np.where(np.isinf(data.penalty), 0.0, (start + start.T) / 2)
+    with clock.limited(settings.time_limit), digits_bar(_NAME, settings.tol, settings.progress) as bar:
+        watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
+        progress = Progress(f"bregopt {_NAME}: {n} x {n}", settings.verbose, False, watchers)
+        try:
+            with clock.stoppable():
+                answer = solve_lasso(data, settings.tol, settings.max_iter, settings.tuning, progress, start)
+        except CallbackError as failed:
+            raise failed.error from failed.error.__cause__
+    seconds = time.perf_counter() - begin
+    solution = _solution(problem, data, answer, progress, settings.tol)
+    solution = replace(solution, alpha=alpha, timings={"total": seconds})
+    return labeled(solution, problem.labels)
+
+
+def _solution(
+    problem: LassoProblem, data: LassoData, answer: LassoAnswer, progress: Progress, tol: float
+) -> GraphicalLassoSolution:
+    """Return the answer with its status."""
+    certificate, status = answer.certificate, _status(answer, tol)
+    bounded = status is not Status.UNBOUNDED
+    names = list(range(len(problem.S))) if problem.labels is None else list(problem.labels)
+    claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
+    stop = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
+    return GraphicalLassoSolution(
+        status=status.value,
+        stop_reason=stop.value if bounded else f"{stop.value} {_SINGULAR}",
+        value=certificate.primal,
+        X=answer.X if bounded else None,
+        u={},
+        duals=(answer.U,) if bounded else None,
+        dual_value=certificate.dual,
+        gap=certificate.gap if bounded else np.nan,
+        primal_residual=certificate.primal_residual if bounded else np.nan,
+        dual_residual=certificate.dual_residual if bounded else np.nan,
+        error=certificate.error if bounded else np.nan,
+        iterations=answer.iterations,
+        timings={},
+        solver=_NAME,
+        history=progress.history(),
+        citation=_CITATION,
+        loss=data.loss(answer.X) if bounded else np.nan,
+        components=tuple([names[k] for k in part] for part in answer.parts),
+        _stop=stop,
+        _restated=_NO_DERIVATIVE,
+        ray=None if bounded else Ray(answer.X, {}),
+    )
+
+
+def _status(answer: LassoAnswer, tol: float) -> Status:
+    """Return the status, by the certificate."""
+    if answer.stop is StopReason.UNBOUNDED:
+        return Status.UNBOUNDED
+    if answer.certificate.meets(tol):
+        return Status.OPTIMAL
+    cut_short = answer.stop in (StopReason.MAX_ITER, *ENDED)
+    near = answer.certificate.meets(max(tol, _NEAR))
+    return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
