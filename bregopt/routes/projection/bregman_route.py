@@ -221,7 +221,7 @@ def _reduced(program: Program, settings: Any) -> Program:
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables."""
-    special = _of_special_form(program, settings, start, progress)
+    special = _special(program, settings, start, progress)
     if special is not None:
         return special
     method = _method(program, settings)
@@ -243,7 +243,7 @@ def _begins_with_passes(program: Program, settings: Any) -> bool:
     return settings.method == "auto" and suits_row_passes(program, settings.tuning)
 
 
-def _of_special_form(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
+def _special(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
     """Return the answer of a method for fixed entries or a graphical lasso, None where none fits or ends."""
     if settings.method == "cyclic":
         return None
