@@ -15,6 +15,7 @@ from bregopt.arrays import Array
 from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
+from bregopt.plotting import plot_intervals
 from bregopt.program import LowRank, Matrix
 from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
@@ -103,6 +104,27 @@ class CrossCheck:
         """
         pandas = require("pandas", "pandas")
         return pandas.DataFrame([asdict(row) for row in self.rows])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the interval that each route proves for the optimum, and the routes' times.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib axes, optional
+            The default is a new figure.
+
+        Returns
+        -------
+        array of two matplotlib axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        names = [row.solver for row in self.rows]
+        values, errors, seconds = np.array([(row.value, row.error, row.seconds) for row in self.rows]).T
+        return plot_intervals(names, values, errors, seconds, ax)
 
     def __str__(self) -> str:
         return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._verdict()])

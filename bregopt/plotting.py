@@ -98,6 +98,97 @@ def plot_correlation(before: Array, after: Array, labels: Sequence[Any] | None =
     return axes
 
 
+def plot_intervals(names: Sequence[str], values: Array, errors: Array, seconds: Array, ax: Any = None) -> Any:
+    """Draw the intervals that hold the optimum, as several routes prove them, and the routes' times.
+
+    Parameters
+    ----------
+    names : sequence of length k
+        Of the routes.
+    values, errors, seconds : array of shape (k,)
+        An error is the largest distance of the optimum from the value.
+    ax : sequence of two matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    array of two matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    pyplot = require("matplotlib.pyplot", "plot")
+    if ax is None:
+        _, ax = pyplot.subplots(1, 2, figsize=(8, 0.9 + 0.4 * len(names)), sharey=True, layout="constrained")
+    axes, place = np.asarray(ax).ravel(), np.arange(len(names))
+    if len(axes) != 2:
+        raise ValueError(f"ax holds {len(axes)} axes; expected 2")
+    shown = np.flatnonzero(np.isfinite(values) & np.isfinite(errors))
+    first = float(values[shown[0]]) if len(shown) else 0.0
+    apart = values[shown] - first
+    axes[0].errorbar(apart, place[shown], xerr=errors[shown], fmt="o", capsize=4, color=_AFTER)
+    axes[0].set_yticks(place, names)
+    axes[0].invert_yaxis()
+    axes[0].set_xlabel(f"value less {first:.8g}, and its error")
+    bars = axes[1].barh(place, seconds, height=0.5, color=_AFTER)
+    axes[1].bar_label(bars, fmt=" %.2g")
+    axes[1].set_xlim(0, 1.2 * float(np.max(seconds, initial=1e-3)))
+    axes[1].set_xlabel("seconds")
+    return axes
+
+
+def plot_points(before: Array, after: Array, label: Any = None, ax: Any = None) -> Any:
+    """Draw points before and after a map, each in the two directions in which they differ most.
+
+    Parameters
+    ----------
+    before, after : array of shape (n, d), (n, k)
+    label : array_like of shape (n,), optional
+        Classes, which are drawn in colors of their own.
+    ax : sequence of two matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    array of two matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    pyplot = require("matplotlib.pyplot", "plot")
+    if ax is None:
+        _, ax = pyplot.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+    axes = np.asarray(ax).ravel()
+    if len(axes) != 2:
+        raise ValueError(f"ax holds {len(axes)} axes; expected 2")
+    label = np.zeros(len(before)) if label is None else np.asarray(label)
+    if label.shape != (len(before),):
+        raise ValueError(f"y has shape {label.shape}; expected ({len(before)},), a class for each point")
+    for each, points, title in zip(axes, (before, after), ("before", "after"), strict=True):
+        place = _principal(points)
+        for name in np.unique(label):
+            each.scatter(*place[label == name].T, s=14, label=str(name))
+        each.set_title(title)
+        each.set_xticks([])
+        each.set_yticks([])
+    if len(np.unique(label)) > 1:
+        axes[1].legend(frameon=False)
+    return axes
+
+
+def _principal(points: Array) -> Array:
+    """Return the coordinates of points in the two directions in which they differ most, shape (n, 2)."""
+    centered = points - points.mean(axis=0)
+    _, _, V = np.linalg.svd(centered, full_matrices=False)
+    place = np.zeros((len(points), 2))
+    place[:, : len(V[:2])] = centered @ V[:2].T
+    return place
+
+
 def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     """Draw eigenvalues by rank; the axis is linear around zero, such that small negative ones are seen."""
     rank = np.arange(1, len(after) + 1)

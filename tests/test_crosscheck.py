@@ -385,3 +385,20 @@ def test_bad_problem_and_option_are_refused(problem):
         bo.cross_check(problem.program())
     with pytest.raises(TypeError, match="tolerance"):
         bo.cross_check(problem, solvers=("cvxpy",), tolerance=1e-3)
+
+
+def test_the_plot_shows_each_value_with_its_error_and_the_seconds():
+    pytest.importorskip("matplotlib").use("agg")
+    X = bo.PSD(3)
+    A = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])
+    check = checked(bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1]), ["bregman", "cvxpy"])
+    intervals, seconds = check.plot()
+    drawn = intervals.containers[0]
+    apart = [row.value - check.rows[0].value for row in check.rows]
+    np.testing.assert_allclose(drawn.lines[0].get_xdata(), apart)
+    (segments,) = drawn.lines[2]
+    lengths = [np.ptp(segment[:, 0]) / 2 for segment in segments.get_segments()]
+    np.testing.assert_allclose(lengths, [row.error for row in check.rows], rtol=1e-6)
+    assert [bar.get_width() for bar in seconds.patches] == [row.seconds for row in check.rows]
+    with pytest.raises(ValueError, match="expected 2"):
+        check.plot(intervals)

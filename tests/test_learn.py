@@ -411,3 +411,19 @@ def test_fits_without_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         LogDetMetricLearner().fit(POINTS, LABEL)
+
+
+@pytest.mark.parametrize("learner", [LogDetMetricLearner(), KernelLearner()])
+def test_the_plot_shows_points_before_and_after_the_map(learner):
+    pytest.importorskip("matplotlib").use("agg")
+    learner.fit(POINTS, LABEL)
+    for ax, points in zip(learner.plot(POINTS, LABEL), (POINTS, learner.transform(POINTS)), strict=True):
+        assert len(ax.collections) == 3
+        drawn = np.concatenate([np.asarray(group.get_offsets()) for group in ax.collections])
+        # The two directions of largest variance: the sum of squares is that of two singular values.
+        largest = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[:2]
+        np.testing.assert_allclose((drawn**2).sum(), (largest**2).sum(), rtol=1e-9)
+    (alone,) = learner.plot(POINTS)[0].collections
+    assert len(alone.get_offsets()) == len(POINTS)
+    with pytest.raises(ValueError, match="a class for each point"):
+        learner.plot(POINTS, LABEL[:-1])

@@ -15,9 +15,11 @@ from bregopt import Problem, RowChunks, Solution, soft
 from bregopt.arrays import Array, positive_number
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
+from bregopt.plotting import plot_points
 from bregopt.threads import threads_for
 
 __all__ = [
+    "Drawn",
     "Fitting",
     "LinearMetric",
     "OfProblem",
@@ -96,7 +98,34 @@ class OfProblem(Solved):
         return self
 
 
-class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
+class Drawn:
+    """A transformer that draws points before and after its map."""
+
+    def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
+        """Draw points before and after the map, each in the two directions in which they differ most.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, n_features)
+        y : array_like of shape (n,), optional
+            Classes, which are drawn in colors of their own.
+        ax : sequence of two matplotlib axes, optional
+            The default is a new figure.
+
+        Returns
+        -------
+        array of two matplotlib axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        after = self.transform(X)  # type: ignore[attr-defined]
+        return plot_points(np.asarray(X, dtype=np.float64), after, y, ax)
+
+
+class LinearMetric(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
     """A learned metric ``A = L'L``: ``components_`` holds ``L``, of shape (n_components, n_features)."""
 
     components_: Array

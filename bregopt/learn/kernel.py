@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import Fitting, OfProblem, psd_root, validated
+from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, validated
 from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
 from bregopt.learn.kernel_rows import KernelRows
 from bregopt.threads import threads_for
@@ -25,7 +25,7 @@ _UNLABELED = -1
 _KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=", "rows=")
 
 
-class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfProblem):
+class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfProblem):
     """The low-rank kernel nearest to a given one that satisfies constraints on some of the points.
 
     :meth:`fit` gets all points, with or without constraints (transductive learning). With features ``G0``,
