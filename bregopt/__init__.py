@@ -73,6 +73,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.kernel import learn_kernel
     from bregopt.problems.margin import soft_margin
+    from bregopt.problems.verify import verify
+    from bregopt.rigorous.certificate import BoundCertificate
+    from bregopt.rigorous.verification import Verification
 
 __version__ = "0.1.0"
 
@@ -80,6 +83,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 __all__ = [
     "PSD",
+    "BoundCertificate",
     "Conflict",
     "Constraint",
     "ConvergenceWarning",
@@ -109,6 +113,7 @@ __all__ = [
     "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
+    "Verification",
     "abs",
     "between",
     "bmat",
@@ -165,6 +170,7 @@ __all__ = [
     "sum_squares",
     "trace",
     "tuning",
+    "verify",
     "von_neumann_div",
     "vstack",
     "write_cbf",
@@ -201,6 +207,9 @@ _MODULES = {
     "partition": "bregopt.problems.cuts.partition",
     "learn_kernel": "bregopt.problems.kernel",
     "soft_margin": "bregopt.problems.margin",
+    "verify": "bregopt.problems.verify",
+    "BoundCertificate": "bregopt.rigorous.certificate",
+    "Verification": "bregopt.rigorous.verification",
 }
 
 
