@@ -75,7 +75,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.verify import verify
     from bregopt.rigorous.certificate import BoundCertificate
-    from bregopt.rigorous.verification import Verification
+    from bregopt.rigorous.verification import ProvenBound, Verification
 
 __version__ = "0.1.0"
 
@@ -105,6 +105,7 @@ __all__ = [
     "Partition",
     "PluginWarning",
     "Problem",
+    "ProvenBound",
     "RowChunks",
     "Solution",
     "Solutions",
@@ -209,6 +210,7 @@ _MODULES = {
     "soft_margin": "bregopt.problems.margin",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",
+    "ProvenBound": "bregopt.rigorous.verification",
     "Verification": "bregopt.rigorous.verification",
 }
 

@@ -60,4 +60,5 @@ def verify(
     if orders not in (None, [block.n for block in program.blocks]):
         own = [block.n for block in program.blocks]
         raise ValueError(f"the solution has matrices of orders {orders}; expected {own}")
-    return verified(program, raw, resolve, trace_bound, eigenvalue_bound)
+    source = problem._compiled.proof_data(program)
+    return verified(program, raw, resolve, trace_bound, eigenvalue_bound, source)

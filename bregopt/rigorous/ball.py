@@ -206,12 +206,13 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
     Parameters
     ----------
     A : csr_array of shape (m, n)
-        Entries may repeat; they are added.
     A_rad : csr_array of shape (m, n) or None
         Radii of the entries; None for exact ones.
     x : Ball of shape (n,)
     """
     counts: IntArray = np.diff(A.indptr)
+    if not x._nonzero.any():
+        return Ball(np.zeros(A.shape[0]), np.zeros(A.shape[0]))
     k = int(counts.max(initial=0))
     size = abs(A)
     rad = gamma(k + 2) * (size @ np.abs(x.mid))

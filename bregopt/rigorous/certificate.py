@@ -25,7 +25,7 @@ from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.refutation import feasibility, homogeneous
 from bregopt.rigorous.upper import Point, upper_bound
 
-__all__ = ["BoundCertificate"]
+__all__ = ["BoundCertificate", "stated"]
 
 _FORMAT = "bregopt bounds 1"
 
@@ -97,6 +97,12 @@ class BoundCertificate:
             if not better and not _same(found, claim):
                 raise ValueError(f"the data prove the {name} bound {found!r}; the file claims {claim!r}")
 
+    @property
+    def proven(self) -> str:
+        """What is claimed, as one sentence, in the user's sign of the objective."""
+        lower, upper = self.claims
+        return stated(-upper, -lower, True) if self.data.maximize else stated(lower, upper, False)
+
     def save(self, path: str | Path) -> None:
         """Write the certificate to a file ``.npz``.
 
@@ -133,6 +139,17 @@ class BoundCertificate:
             return _unpacked(arrays)
         except (KeyError, EOFError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} is not a certificate of bounds: {error!r}") from None
+
+
+def stated(lower: float, upper: float, maximize: bool) -> str:
+    """Return what bounds say of the optimum, as one sentence."""
+    if math.isinf(lower) and lower == upper:
+        return f"the problem is {'infeasible' if (lower > 0) != maximize else 'unbounded'}"
+    if math.isfinite(lower) and math.isfinite(upper):
+        return f"the optimum is between {lower:.17g} and {upper:.17g}"
+    if math.isfinite(lower):
+        return f"the optimum is at least {lower:.17g}"
+    return f"the optimum is at most {upper:.17g}" if math.isfinite(upper) else "nothing"
 
 
 def _same(a: float, b: float) -> bool:

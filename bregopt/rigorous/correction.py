@@ -163,9 +163,11 @@ def _factorized(G: Array, error: float) -> tuple[float, Any]:
         return -math.inf, None
     v = np.random.default_rng(0).normal(size=len(G))
     for _ in range(_POWER_STEPS):
-        v /= float(np.linalg.norm(v))
+        v /= float(np.abs(v).max())
         v = scipy.linalg.cho_solve(root, v)
-    estimate = 1 / max(float(np.linalg.norm(v)), TINY)
+        if not np.isfinite(v).all():
+            return -math.inf, None
+    estimate = 1 / max(float(np.abs(v).max()), TINY)
     for share in (0.5, 0.1):
         found = proven_shift(G, share * estimate)
         if found is not None:

@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.program import LowRank, Program
 from bregopt.program.cones import SecondOrderCones
 from bregopt.program.rows import DenseRows, Distances, Entries, Rows, SparseRows
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["LARGEST_LISTED", "Anchor", "Data", "MatrixData", "data_of"]
+__all__ = ["LARGEST_LISTED", "Anchor", "Data", "MatrixData", "Spread", "data_of"]
 
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
 _EXACT = (DenseRows, Distances, Entries, SparseRows)
@@ -52,10 +52,10 @@ class MatrixData:
     i, j : int array of shape (p,)
         The entries ``X_ij``, ``i <= j``, that occur.
     A : csr_array of shape (m, p)
-        Coefficients of the rows; those beside the diagonal count both ``X_ij`` and ``X_ji``. Entries may
-        repeat: they are added.
+        Coefficients of the rows, with sorted indices; those beside the diagonal count both ``X_ij`` and
+        ``X_ji``.
     A_rad : csr_array of shape (m, p) or None
-        Radii of the coefficients; None for exact ones.
+        Radii of the coefficients, at the same places; None for exact ones.
     C : Ball of shape (p,)
         Coefficients of the objective.
     cap : float or None
@@ -208,8 +208,16 @@ def entries_of(block: MatrixData, X: Any) -> Ball:
     return Ball(x, inflated((terms + 4) * 2 * UNIT * reach) + terms * TINY)
 
 
-def data_of(program: Program) -> Data:
-    """Return the data of a program.
+class Spread(NamedTuple):
+    """Radii of the coefficients of a matrix, in `row` (that after the last is the cost) at ``i n + j``."""
+
+    row: IntArray
+    place: IntArray
+    rad: Array
+
+
+def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) -> Data:
+    """Return the data of a program, with radii of the coefficients of each block besides those of rounding.
 
     Raises
     ------
@@ -222,8 +230,10 @@ def data_of(program: Program) -> Data:
     bounds = program.bounds
     none = np.zeros(program.m)
     return Data(
-        matrices=tuple(_matrix(program, b) for b in range(len(program.blocks))),
-        B=sp.csr_array(program.B),
+        matrices=tuple(
+            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
+        ),
+        B=_canonical(program.B),
         B_rad=None,
         c=Ball.exact(program.c),
         u_lo=program.u_lo,
@@ -240,7 +250,7 @@ def data_of(program: Program) -> Data:
     )
 
 
-def _matrix(program: Program, b: int) -> MatrixData:
+def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
     block, n = program.blocks[b], program.blocks[b].n
     if block.face is not None:
         raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
@@ -254,16 +264,41 @@ def _matrix(program: Program, b: int) -> MatrixData:
         places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
         values.append(t.value)
         radii.append(_radii(family, t.value))
+    if spread is not None:
+        i, j = np.divmod(spread.place, n)
+        rows.append(spread.row)
+        places.append(np.minimum(i, j) * n + np.maximum(i, j))
+        values.append(np.zeros(len(i)))
+        radii.append(spread.rad)
     row, place, value, rad = map(np.concatenate, (rows, places, values, radii))
     present, column = np.unique(place, return_inverse=True)
-    order = np.argsort(row, kind="stable")
-    row, column, value, rad = row[order], column[order], value[order], rad[order]
+    row, column, value, rad = _added(row, column, value, rad, len(present))
     ends = np.searchsorted(row, [program.m])[0]
     A = _csr(row[:ends], column[:ends], value[:ends], (program.m, len(present)))
     A_rad = _csr(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
     i, j = np.divmod(present, n)
-    C = _gathered(column[ends:], value[ends:], rad[ends:], len(present))
+    C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
     return MatrixData(block.name, n, i, j, A, A_rad, C, block.cap, _anchor(block.nearness))
+
+
+def _added(
+    row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
+) -> tuple[IntArray, IntArray, Array, Array]:
+    """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
+    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
+    total, spread, size = (
+        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
+    )
+    if len(keys) < len(row):
+        order = np.argsort(where, kind="stable")
+        first = np.cumsum(count) - count
+        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
+        lost = total - a  # Knuth's exact error of a sum of two
+        lost = (a - (total - lost)) + (b - lost)
+        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
+    row, column = np.divmod(keys, columns) if columns else (row, column)
+    return row, column, total, spread
 
 
 def _radii(rows: Rows, value: Array) -> Array:
@@ -280,25 +315,20 @@ def _anchor(nearness: Any) -> Anchor | None:
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
 
 
-def _gathered(place: IntArray, value: Array, rad: Array, size: int) -> Ball:
-    """Return sums of values at equal places."""
-    most = int(np.bincount(place, minlength=1).max(initial=0))
-    mid, total, magnitude = (
-        np.bincount(place, part, size).astype(float) for part in (value, rad, np.abs(value))
-    )
-    if most > 1:
-        total = total + 2 * most * UNIT * (magnitude + total)
-    return Ball(mid, np.asarray(inflated(total)))
-
-
 def _csr(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
-    """Return the array of entries sorted by rows; entries that repeat stay apart, so that none is rounded."""
+    """Return the array of entries sorted by rows and columns."""
     indptr = np.searchsorted(row, np.arange(shape[0] + 1))
     return sp.csr_array((value, column, indptr), shape)
 
 
+def _canonical(B: Any) -> Any:
+    B = sp.csr_array(B, copy=True)
+    B.sum_duplicates()
+    return B
+
+
 def _transposed(A: Any) -> Any:
-    """Return the transpose in CSR form; entries that repeat stay apart."""
+    """Return the transpose in CSR form, with explicit zeros."""
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     order = np.argsort(A.indices, kind="stable")
     return _csr(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))

@@ -62,6 +62,9 @@ def least_eigenvalue(W: Ball, at_least: float | None = None) -> float:
     n = len(W.mid)
     if n == 0:
         return math.inf
+    occupied = (W.mid != 0).any(axis=0) | (W.rad != 0).any(axis=0)
+    if not occupied.all():  # the others have the eigenvalue zero
+        return min(0.0, least_eigenvalue(W[np.ix_(occupied, occupied)], at_least))
     spread = Ball(np.zeros_like(W.mid), W.rad).symmetric_norm()
     size = float(np.abs(W.mid).max())
     if not (math.isfinite(spread) and math.isfinite(size)):

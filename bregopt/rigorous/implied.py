@@ -55,7 +55,7 @@ def implied_bounds(data: Data) -> Implied:
             np.minimum.at(largest[b], at, np.where(weight > 0, share, np.inf))
             # A row with all of the diagonal bounds the trace by its supply over the least weight.
             count = np.bincount(row[weight > 0], minlength=data.m)
-            if (count == block.n).any() and _each_once(block.A):
+            if (count == block.n).any():
                 least = np.full(data.m, np.inf)
                 np.minimum.at(least, row, weight)
                 whole = count == block.n
@@ -113,13 +113,6 @@ def _bound_variables(data: Data, sign: float, supply: Array, row: IntArray, u_lo
 
 def _lowered(value: Array, rad: Any) -> Array:
     return value if rad is None else np.nextafter(value - rad.data, -np.inf)
-
-
-def _each_once(A: Any) -> bool:
-    """Whether no row has an entry twice."""
-    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    place = row * A.shape[1] + A.indices
-    return len(np.unique(place)) == len(place)
 
 
 def _quotient(a: Array, b: Array) -> Array:

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from bregopt.rigorous.certificate import BoundCertificate
+from bregopt.rigorous.certificate import BoundCertificate, stated
 from bregopt.tables import html_table
 
-__all__ = ["Verification"]
+__all__ = ["ProvenBound", "Verification"]
 
 _NAMES = ("lower", "upper")
+
+
+class ProvenBound(NamedTuple):
+    """A bound of a problem that counts all rounding.
+
+    Parameters
+    ----------
+    value : float
+        A lower bound of a minimization, an upper bound of a maximization.
+    reason : str
+        Why nothing is proven; empty where something is.
+    X : array, or a tuple of those, or None
+        The matrices of the answer that led to it, for heuristics and the choice of branches.
+    u : dict from str to float or array
+        Its ordinary variables by name.
+    """
+
+    value: float
+    reason: str
+    X: Any
+    u: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,6 +49,8 @@ class Verification:
         For each side that is not proven, "lower" or "upper", the reason and the next step.
     given : tuple of str
         Bounds that the caller stated and the proof uses: it holds if they do.
+    intervals : tuple of str
+        The parameters for every value of which, in their intervals, the bounds hold.
     seconds : float
         The time of the proof, with that of further solves.
     solves : int
@@ -40,6 +64,7 @@ class Verification:
     upper: float
     reasons: dict[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
+    intervals: tuple[str, ...] = ()
     seconds: float = 0.0
     solves: int = 0
     certificate: BoundCertificate | None = field(default=None, repr=False)
@@ -59,31 +84,21 @@ class Verification:
     @property
     def infeasible(self) -> bool:
         """Whether the problem is proven infeasible."""
-        return self.lower == self.upper and self._no_answer == "infeasible"
+        return self.lower == self.upper == (-math.inf if self._maximize else math.inf)
 
     @property
     def unbounded(self) -> bool:
         """Whether the problem is proven unbounded."""
-        return self.lower == self.upper and self._no_answer == "unbounded"
+        return self.lower == self.upper == (math.inf if self._maximize else -math.inf)
 
     @property
     def proven(self) -> str:
         """What is proven, as one sentence."""
-        if math.isinf(self.lower) and self.lower == self.upper:
-            return f"the problem is {self._no_answer}"
-        sides = [not math.isinf(self.lower), not math.isinf(self.upper)]
-        if all(sides):
-            return f"the optimum is between {self.lower:.17g} and {self.upper:.17g}"
-        if sides[0]:
-            return f"the optimum is at least {self.lower:.17g}"
-        return f"the optimum is at most {self.upper:.17g}" if sides[1] else "nothing"
+        return stated(self.lower, self.upper, self._maximize)
 
     @property
-    def _no_answer(self) -> str:
-        if not math.isinf(self.lower):
-            return ""
-        maximize = self.certificate is not None and self.certificate.data.maximize
-        return "infeasible" if (self.lower > 0) != maximize else "unbounded"
+    def _maximize(self) -> bool:
+        return self.certificate is not None and self.certificate.data.maximize
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("lower", f"{self.lower:.16g}"), ("upper", f"{self.upper:.16g}")]
@@ -91,6 +106,8 @@ class Verification:
             facts.append(("width", f"{self.width:.1e}, relative {self.relative_width:.1e}"))
         facts += [(f"no {name}", self.reasons[name]) for name in _NAMES if name in self.reasons]
         facts += [("given", text) for text in self.given]
+        if self.intervals:
+            facts.append(("for all", f"values of {', '.join(self.intervals)} in their intervals"))
         return [*facts, ("effort", f"{self.seconds:.3g} s, {self.solves} further solves")]
 
     def __repr__(self) -> str:

@@ -306,7 +306,8 @@ class Solution:
         The certificate of an answer is computed in floating point. Here every rounding is bounded: a lower
         bound by multipliers whose slack matrices are proven psd (Rump 2006), an upper one by a matrix that is
         proven to be near an exactly feasible one (Jansson, Chaykin and Keil 2007). The numbers of the
-        compiled problem are exact as they stand in floating point.
+        compiled problem are exact as they stand in floating point. If parameters have intervals, the bounds
+        hold for every value in them.
 
         Parameters
         ----------
@@ -331,7 +332,8 @@ class Solution:
         raw = self if self._raw is None else self._raw
         if raw._program is None:
             raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
-        return verified(raw._program, raw, resolve, trace_bound, eigenvalue_bound)
+        source = None if self._compiled is None else self._compiled.proof_data(raw._program)
+        return verified(raw._program, raw, resolve, trace_bound, eigenvalue_bound, source)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +18,18 @@ from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.lower import Side, lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
 from bregopt.rigorous.refutation import feasibility, homogeneous
 from bregopt.rigorous.verification import Verification
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
-__all__ = ["verified"]
+__all__ = ["NodeBound", "node_bound", "verified"]
 
 LARGEST_DENSE = 5000  # order up to which a LowRank answer is formed
 _SHIFTS = (1e-7, 1e-5)  # of the cone, relative to the mean eigenvalue, in further solves
+_KEPT = 3  # answers of nodes whose multipliers bound the next one
 _TOL = 1e-7  # of further solves
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
@@ -41,12 +42,20 @@ _STATED = "the caller states that the trace of {} is at most {:g}"
 
 
 def verified(
-    program: Program, raw: Solution, resolve: bool, trace_bound: Any, eigenvalue_bound: Any
+    program: Program,
+    raw: Solution,
+    resolve: bool,
+    trace_bound: Any,
+    eigenvalue_bound: Any,
+    source: tuple[Program, Data, tuple[str, ...]] | None = None,
 ) -> Verification:
-    """Return proven bounds of a program's optimum, in the user's sign; see :meth:`Solution.verify`."""
+    """Return proven bounds of a program's optimum, in the user's sign; see :meth:`Solution.verify`.
+
+    `source` has the program, its data, and the names of parameters with intervals, if they are known.
+    """
     start = time.perf_counter()
+    program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    data = data_of(program)
     search = _Search(program, data, raw, traces, resolve)
     certificate = search.refuted() if raw.X is None else search.bounded()
     lower, upper = certificate.claims
@@ -57,7 +66,53 @@ def verified(
     stated = zip(program.blocks, traces, strict=True)
     given = tuple(_STATED.format(block.name, t) for block, t in stated if math.isfinite(t))
     seconds = time.perf_counter() - start
-    return Verification(lower, upper, reasons, given, seconds, search.solves, certificate)
+    return Verification(lower, upper, reasons, given, intervals, seconds, search.solves, certificate)
+
+
+class NodeBound(NamedTuple):
+    """The bound of a minimization at a node of branch and bound, and the answer that led to it."""
+
+    value: float
+    reason: str
+    answer: Candidate | None
+
+
+def node_bound(
+    program: Program, earlier: tuple[Solution, ...], options: dict[str, Any]
+) -> tuple[NodeBound, tuple[Solution, ...]]:
+    """Return a proven bound of a node and its answers for later nodes, the last one first.
+
+    Parameters
+    ----------
+    program : Program
+    earlier : tuple of Solution
+        Answers of other nodes. The solve starts from the first one, and the multipliers of all prove bounds.
+    options : dict
+        Of the solve.
+    """
+    data = data_of(program)
+    implied = implied_bounds(data)
+    ours = [lower_bound(data, raw.duals, implied, _candidate(raw).X) for raw in earlier]
+    best = max(
+        ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
+    )
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            raw = routing.solve(program, start=earlier[0] if earlier else None, warn=False, **options)
+    except (InfeasibleRowError, SolverError):
+        return NodeBound(best.value, best.reason, None), earlier
+    search = _Search(program, data, raw, np.full(len(program.blocks), np.inf), True)
+    if raw.X is None:
+        if raw.duals is not None and search.farkas() is not None:
+            return NodeBound(math.inf, "", None), earlier
+        return NodeBound(best.value, best.reason, None), earlier
+    answer = _candidate(raw)
+    found = lower_bound(data, raw.duals, implied, answer.X)
+    if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
+        found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
+    if not found.value < best.value:
+        best = found
+    return NodeBound(best.value, best.reason, answer), (raw, *earlier[: _KEPT - 1])
 
 
 @dataclass(eq=False)
@@ -76,8 +131,8 @@ class _Search:
         """Return the certificate of bounds of an answer."""
         answer = _candidate(self.raw)
         implied = implied_bounds(self.data).with_traces(self.traces)
-        lower = best_lower(self.data, answer, self._interior(answer, "dual"), implied)
-        upper = best_upper(self.data, answer, self._interior(answer, "primal"))
+        lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
+        upper = best_upper(self.data, answer, self.interior(answer, "primal"))
         self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}
         return BoundCertificate(
             self.data,
@@ -91,14 +146,14 @@ class _Search:
     def refuted(self) -> BoundCertificate:
         """Return the certificate of an answer that there is no optimum."""
         if self.raw.duals is not None:
-            farkas = self._farkas()
+            farkas = self.farkas()
             if farkas is not None:
                 return BoundCertificate(self.data, self.traces, farkas=farkas, claims=(math.inf, math.inf))
             self.reasons = {"lower": _NO_FARKAS, "upper": "the problem may be infeasible"}
             return BoundCertificate(self.data, self.traces)
         return self._unbounded()
 
-    def _farkas(self) -> Array | None:
+    def farkas(self) -> Array | None:
         """Return multipliers that are proven to be a Farkas vector, None where none are found."""
         empty = feasibility(self.data)
         implied = implied_bounds(empty)
@@ -140,7 +195,7 @@ class _Search:
             return nothing
         answer = _candidate(found)
         upper = best_upper(
-            self.data, answer, _Search(empty, self.data, found, self.traces, True)._interior(answer, "primal")
+            self.data, answer, _Search(empty, self.data, found, self.traces, True).interior(answer, "primal")
         )
         if upper.side.value == math.inf:
             return nothing
@@ -154,7 +209,7 @@ class _Search:
             claims=(-math.inf, -math.inf if falls else upper.side.value),
         )
 
-    def _interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
+    def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
         """Yield answers of the problem with a smaller cone, which are inside the own one."""
         if not self.resolve or answer.X is None or answer.y is None:
             return
@@ -172,7 +227,9 @@ class _Search:
             return None
         self.solves += 1
         try:
-            return routing.solve(program, warn=False, tol=_TOL)
+            # Such problems may be infeasible, and their iterates grow until numbers overflow.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                return routing.solve(program, warn=False, tol=_TOL)
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return None
 
