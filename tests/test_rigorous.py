@@ -379,6 +379,27 @@ def test_bounds_hold_for_every_value_in_an_interval(place):
     found.certificate.check()
 
 
+@pytest.mark.parametrize("n", [600, pytest.param(5200, marks=pytest.mark.slow)])
+def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = rng.choice([-1.0, 1.0], (2, n))
+    at = np.arange(n)
+    parts = [sp.csr_array((w, (at, (at + d) % n)), (n, n)) for w, d in zip(weights, (1, 2), strict=True)]
+    W = sum(parts[1:], parts[0])
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-3, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert abs(found.lower - sol.value) <= 1e-9 * sol.value
+    assert found.upper >= found.lower
+    assert found.relative_width <= 2e-3
+    found.certificate.save(tmp_path / "cut.npz")
+    BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
 def test_intervals_of_parameters_are_checked():
     with pytest.raises(ValueError, match="both or none"):
         bo.Parameter(lo=1.0)

@@ -3,8 +3,9 @@
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.implied import Implied, implied_bounds
-from bregopt.rigorous.lower import Side, lower_bound
+from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper
+from bregopt.rigorous.side import Side
 from bregopt.rigorous.upper import Point, feasible_near, upper_bound
 
 __all__ = [

@@ -20,6 +20,7 @@ from bregopt.arrays import Array
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Anchor, Data, MatrixData
+from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.refutation import feasibility, homogeneous
@@ -46,6 +47,8 @@ class BoundCertificate:
         Approximate matrices, from which terms of divergences take multipliers.
     point : Point or None
         The point that proves the upper bound.
+    factor : array of shape (n, r) or None
+        In place of `point`: a factor that proves the upper bound of a cut.
     farkas : array of shape (m,) or None
         Multipliers that prove the problem infeasible.
     ray : Point or None
@@ -59,6 +62,7 @@ class BoundCertificate:
     y: Array | None = None
     X: tuple[Array, ...] | None = None
     point: Point | None = None
+    factor: Array | None = None
     farkas: Array | None = None
     ray: Point | None = None
     claims: tuple[float, float] = (-math.inf, math.inf)
@@ -75,6 +79,8 @@ class BoundCertificate:
             lower = lower_bound(data, self.y, implied, self.X).value
         if self.point is not None:
             upper = upper_bound(data, self.point).value
+        if self.factor is not None and fixes_diagonal(data):
+            upper = factor_bound(data, self.factor).value
         if self.ray is not None and upper < math.inf:
             along = homogeneous(data)
             if along is not None and upper_bound(along, self.ray).value < 0:
@@ -191,7 +197,11 @@ def _packed(certificate: BoundCertificate) -> dict[str, Any]:
             if block.anchor.weights is not None:
                 arrays[f"weights{b}"] = block.anchor.weights
         facts["blocks"].append(fact)
-    for name, own in (("y", certificate.y), ("farkas", certificate.farkas)):
+    for name, own in (
+        ("y", certificate.y),
+        ("factor", certificate.factor),
+        ("farkas", certificate.farkas),
+    ):
         if own is not None:
             arrays[name] = own
     for b, X in enumerate(certificate.X or ()):
@@ -236,6 +246,7 @@ def _unpacked(arrays: dict[str, Any]) -> BoundCertificate:
         arrays["traces"],
         y=arrays.get("y"),
         X=tuple(arrays[f"X{b}"] for b in blocks) if "X0" in arrays and matrices else None,
+        factor=arrays.get("factor"),
         farkas=arrays.get("farkas"),
         claims=(lower, upper),
         **points,

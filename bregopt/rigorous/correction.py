@@ -25,7 +25,7 @@ __all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution"]
 
 LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
 _ROUNDS = 4  # of refinement
-_POWER_STEPS = 12
+_POWER_STEPS = 5
 _DENSE = 0.05  # share of nonzeros above which a dense product is faster
 
 
@@ -97,13 +97,11 @@ class Rows:
                 rad = sp.diags_array(scale) @ sp.csr_array(part.rad[rows][:, part.columns])
                 spread += sp.csr_array(rad).power(2) @ share
         norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (norms, spread))
-        # |a_i'a_j| is summed with an error of at most gamma ||a_i|| ||a_j||.
-        error = gamma(terms + 4) * np.outer(norms, norms) + terms * TINY
-        if spread.any():
-            error += np.outer(norms, spread) + np.outer(spread, norms + spread)
-        least, root = _factorized(
-            (G + G.T) / 2, float(Ball(np.zeros_like(G), inflated(error)).symmetric_norm())
-        )
+        # Summing a_i'a_j has an error of at most gamma ||a_i|| ||a_j||, and radii r_i change it by at most
+        # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
+        length, apart = Ball.exact(norms).frobenius(), Ball.exact(spread).frobenius()
+        error = gamma(terms + 4) * length**2 + 2 * length * apart + apart**2 + len(rows) * terms * TINY
+        least, root = _factorized((G + G.T) / 2, inflated(error))
         return cls(list(zip(parts, scaled, strict=True)), scale, root, least)
 
     def change(self, r: Array) -> list[Array]:

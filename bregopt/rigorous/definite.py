@@ -14,7 +14,7 @@ from bregopt.linalg import factorized, root_of
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated
 from bregopt.rigorous.functions import log
 
-__all__ = ["eigenvalues", "is_definite", "least_eigenvalue", "log_det", "proven_shift", "triangular_inverse"]
+__all__ = ["eigenvalues", "exceeds", "least_eigenvalue", "log_det", "proven_shift", "triangular_inverse"]
 
 _TRIALS = 6
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
@@ -44,9 +44,23 @@ def proven_shift(W: Array, t: float) -> float | None:
     return found - UNIT * abs(found) - TINY
 
 
-def is_definite(W: Ball, least: float = 0.0) -> bool:
-    """Whether all eigenvalues are proven to be above `least`."""
-    return least_eigenvalue(W, at_least=least) > least
+def exceeds(W: Ball, least: float) -> bool:
+    """Whether no eigenvalue is below `least`, proven by one factorization, or by the diagonal alone."""
+    n = len(W.mid)
+    if n <= 1 or not (W.mid.any() or W.rad.any()):
+        return least_eigenvalue(W) >= least
+    spread = Ball(np.zeros_like(W.mid), W.rad).symmetric_norm()
+    step = _step(W.mid)
+    if not math.isfinite(spread + step):
+        return False
+    found = proven_shift(W.mid, least + 2 * spread + step)
+    return found is not None and found - inflated(spread) - UNIT * abs(found) >= least
+
+
+def _step(W: Array) -> float:
+    """Return a distance from an eigenvalue at which a factorization proves it, in spite of round-off."""
+    n, size = len(W), float(np.abs(W).max())
+    return 4 * inflated(gamma(n + 2) * (float(np.abs(W.diagonal()).sum()) + UNIT * size)) + TINY
 
 
 def least_eigenvalue(W: Ball, at_least: float | None = None) -> float:
@@ -71,7 +85,7 @@ def least_eigenvalue(W: Ball, at_least: float | None = None) -> float:
         return -math.inf
     if n == 1:
         return float(W.lo[0, 0])
-    step = 4 * inflated(gamma(n + 2) * (float(np.abs(W.mid.diagonal()).sum()) + UNIT * size)) + TINY
+    step = _step(W.mid)
     if at_least is not None:
         found = proven_shift(W.mid, at_least + 2 * spread + step)
         if found is not None and found - inflated(spread) > at_least:

@@ -6,7 +6,7 @@ leave of ``s``, divided by ``w_i``; it bounds the variables likewise. All quotie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,18 @@ class Implied:
     traces : array of shape (blocks,)
         Infinite where nothing is known.
     u_lo, u_hi : array of shape (k,)
+    diagonals : tuple of array of shape (n,)
+        Upper bounds on the diagonal of each block.
     """
 
     traces: Array
     u_lo: Array
     u_hi: Array
+    diagonals: tuple[Array, ...]
 
     def with_traces(self, given: Array) -> Implied:
         """Return these bounds with those that a caller knows."""
-        return Implied(np.minimum(self.traces, given), self.u_lo, self.u_hi)
+        return replace(self, traces=np.minimum(self.traces, given))
 
 
 def implied_bounds(data: Data) -> Implied:
@@ -69,7 +72,7 @@ def implied_bounds(data: Data) -> Implied:
         cap = data.matrices[b].cap
         if cap is not None:
             traces[b] = min(traces[b], float((Ball.exact(cap) * data.matrices[b].n).hi))
-    return Implied(traces, u_lo, u_hi)
+    return Implied(traces, u_lo, u_hi, tuple(largest))
 
 
 def _supply(data: Data, sign: float, end: Array, rows: Array) -> Array:

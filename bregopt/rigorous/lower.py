@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,27 +21,15 @@ from bregopt.rigorous.ball import Ball, down, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue
+from bregopt.rigorous.diagonal import LARGEST_DENSE, sparse_term
 from bregopt.rigorous.divergences import dual_term
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.penalties import conjugate
+from bregopt.rigorous.side import Side
 
-__all__ = ["Side", "clipped", "lower_bound"]
+__all__ = ["clipped", "lower_bound"]
 
-
-@dataclass(frozen=True)
-class Side:
-    """One bound and how far it is proven.
-
-    Parameters
-    ----------
-    value : float
-        ``-inf`` (a lower bound) or ``inf`` (an upper one) where nothing is proven.
-    reason : str
-        Why nothing is proven, and the next step; empty where it is.
-    """
-
-    value: float
-    reason: str = ""
+_LARGE, _SPARSE = 500, 0.05  # order and share of entries from which a sparse factorization is tried first
 
 
 def clipped(data: Data, y: Array) -> Array:
@@ -73,9 +60,8 @@ def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array |
     terms = [float(part) for part in conjugate(data, exact).lo]
     terms.append(data.offset)
     for b, block in enumerate(data.matrices):
-        W = block.matrix(block.slack(exact))
         X = None if points is None else points[b]
-        least, reason = _matrix_term(block, W, float(implied.traces[b]), X)
+        least, reason = _matrix_term(block, block.slack(exact), implied, b, X)
         if not least > -math.inf:
             return Side(-math.inf, reason)
         terms.append(least)
@@ -121,12 +107,27 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     return Ball(y, moved), ""
 
 
-def _matrix_term(block: MatrixData, W: Ball, trace: float, X: Array | None) -> tuple[float, str]:
-    """Return a lower bound on ``<W, X> + mu D(X, X0)`` over the matrices of a block."""
+def _matrix_term(
+    block: MatrixData, coefficients: Ball, implied: Implied, b: int, X: Array | None
+) -> tuple[float, str]:
+    """Return a lower bound on ``<W, X> + mu D(X, X0)`` over the matrices of the block number `b`."""
+    trace = float(implied.traces[b])
+    plain = block.anchor is None and block.cap is None
+    sparse = len(block.i) < _SPARSE * block.n**2 and block.n > _LARGE
+    if sparse and plain and math.isfinite(trace):
+        least = sparse_term(block, coefficients, trace, implied.diagonals[b])
+        if math.isfinite(least):
+            return least, ""
+    if block.n > LARGEST_DENSE:
+        return -math.inf, (
+            f"{block.name} has the order {block.n}, and the factor of its slack matrix does not stay sparse: "
+            f"above {LARGEST_DENSE} the bound sol.dual_value is proven but for a probability of 1e-12"
+        )
     if block.anchor is not None:
-        return dual_term(block, W, trace, X)
+        return dual_term(block, block.matrix(coefficients), trace, X)
     if block.cap is not None:
-        return capped_term(W, block.cap), ""
+        return capped_term(block.matrix(coefficients), block.cap), ""
+    W = block.matrix(coefficients)
     smallest = least_eigenvalue(W, at_least=0.0)
     if smallest >= 0:
         return 0.0, ""

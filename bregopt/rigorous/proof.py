@@ -18,7 +18,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.implied import Implied
-from bregopt.rigorous.lower import Side, lower_bound
+from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.side import Side
 from bregopt.rigorous.upper import Point, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]

@@ -18,10 +18,10 @@ from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, gamma, inflated, up
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.definite import least_eigenvalue
+from bregopt.rigorous.definite import exceeds
 from bregopt.rigorous.divergences import value_term
-from bregopt.rigorous.lower import Side
 from bregopt.rigorous.penalties import penalty
+from bregopt.rigorous.side import Side
 
 __all__ = ["Point", "feasible_near", "upper_bound"]
 
@@ -87,17 +87,14 @@ def upper_bound(data: Data, point: Point) -> Side:
     for block, X in zip(data.matrices, point.X, strict=True):
         if (X != X.T).any():
             return Side(math.inf, f"{block.name} is not symmetric")
-        least = least_eigenvalue(Ball.exact(X), at_least=radius)
-        if not least >= radius:
+        if not exceeds(Ball.exact(X), radius):
             return Side(
                 math.inf,
-                f"{block.name} has no eigenvalues proven above {radius:.1e}, the distance to a solution of "
-                f"the rows (the least is at least {least:.1e}): no feasible matrix may be definite",
+                f"the eigenvalues of {block.name} are not proven above {radius:.1e}, the distance to a "
+                "solution of the rows: no feasible matrix may be definite",
             )
-        if block.cap is not None:
-            room = least_eigenvalue(Ball.exact(block.cap * np.eye(block.n)) - X, at_least=radius)
-            if not room >= radius:
-                return Side(math.inf, f"{block.name} is too near its largest eigenvalue {block.cap:g}")
+        if block.cap is not None and not exceeds(Ball.exact(block.cap * np.eye(block.n)) - X, radius):
+            return Side(math.inf, f"{block.name} is too near its largest eigenvalue {block.cap:g}")
     a, lack = _room(data, point, radius)
     lack[point.equations] = 0.0
     if (lack > 0).any():

@@ -17,19 +17,21 @@ from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import Data, data_of
-from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.lower import Side, lower_bound
+from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
+from bregopt.rigorous.implied import Implied, implied_bounds
+from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
 from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.side import Side
 from bregopt.rigorous.verification import Verification
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
 __all__ = ["NodeBound", "node_bound", "verified"]
 
-LARGEST_DENSE = 5000  # order up to which a LowRank answer is formed
 _SHIFTS = (1e-7, 1e-5)  # of the cone, relative to the mean eigenvalue, in further solves
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
+_LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
@@ -131,6 +133,8 @@ class _Search:
         """Return the certificate of bounds of an answer."""
         answer = _candidate(self.raw)
         implied = implied_bounds(self.data).with_traces(self.traces)
+        if self.raw.X is not None and isinstance(self.raw.X[0], LowRank) and fixes_diagonal(self.data):
+            return self._of_factor(answer, implied, self.raw.X[0].factor)
         lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
         self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}
@@ -142,6 +146,14 @@ class _Search:
             point=upper.point if upper.side.value < math.inf else None,
             claims=(lower.side.value, upper.side.value),
         )
+
+    def _of_factor(self, answer: Candidate, implied: Implied, factor: Array) -> BoundCertificate:
+        """Return the certificate of a cut: its factor, scaled to the diagonal, is exactly feasible."""
+        lower = best_lower(self.data, answer, (), implied)
+        upper = factor_bound(self.data, factor)
+        self.reasons = {"lower": lower.side.reason, "upper": upper.reason}
+        claims = lower.side.value, upper.value
+        return BoundCertificate(self.data, self.traces, y=lower.y, factor=factor, claims=claims)
 
     def refuted(self) -> BoundCertificate:
         """Return the certificate of an answer that there is no optimum."""
@@ -210,9 +222,12 @@ class _Search:
         )
 
     def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
-        """Yield answers of the problem with a smaller cone, which are inside the own one."""
+        """Yield a looser answer, and answers of the problem with a smaller cone, inside the own one."""
         if not self.resolve or answer.X is None or answer.y is None:
             return
+        loose = self._solved(program or self.program, _LOOSE)
+        if loose is not None and loose.X is not None:
+            yield _candidate(loose)
         for share in _SHIFTS:
             shifted = _shifted(program or self.program, answer, share, side)
             found = self._solved(shifted.program)
@@ -222,14 +237,14 @@ class _Search:
                 X = tuple(A + E for A, E in zip(own.X, shifted.X, strict=True))
                 yield Candidate(X, own.u + shifted.u, own.y)
 
-    def _solved(self, program: Program) -> Solution | None:
+    def _solved(self, program: Program, tol: float = _TOL) -> Solution | None:
         if not self.resolve:
             return None
         self.solves += 1
         try:
             # Such problems may be infeasible, and their iterates grow until numbers overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                return routing.solve(program, warn=False, tol=_TOL)
+                return routing.solve(program, warn=False, tol=tol)
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return None
 
