@@ -1,22 +1,80 @@
-"""Sphinx configuration: MyST pages, numpydoc docstrings, nothing fetched."""
+"""Sphinx configuration: MyST pages, numpydoc docstrings, a gallery that is run, nothing fetched."""
+
+import warnings
+
+import matplotlib as mpl
+from sphinx import addnodes
 
 import bregopt
+
+mpl.use("agg")
+warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 project = "bregopt"
 author = "The bregopt developers"
 copyright = "2026, the bregopt developers"
 release = version = bregopt.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
-myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip"]
 
 html_theme = "furo"
-html_title = "bregopt"
+html_title = f"bregopt {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types as a reader would
+autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+
+GROUPS = ["correlation", "learning", "graphs", "semidefinite", "quantum", "scale"]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "subsection_order": [f"../examples/{group}" for group in GROUPS],
+    "within_subsection_order": "ExampleTitleSortKey",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"/(papers|specs)/",
+    "nested_sections": False,
+    "doc_module": ("bregopt",),
+    "backreferences_dir": "gallery/backreferences",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 60,
+    "remove_config_comments": True,
+}
+
+
+def setup(app):
+    """Leave out what scikit-learn generates, and links of the types' words to attributes of that name."""
+    app.connect("autodoc-skip-member", generated)
+    app.connect("doctree-read", without_links_of_words)
+
+
+def generated(app, what, name, member, skip, options):
+    """Skip the setters of metadata requests, which scikit-learn adds to every estimator."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def without_links_of_words(app, doctree):
+    """Replace references of types to a word in lower case by the word."""
+    for reference in list(doctree.findall(addnodes.pending_xref)):
+        if reference.get("refdomain") == "py" and reference.get("reftype") == "class":
+            target = reference["reftarget"]
+            if target.islower() and "." not in target:
+                reference.replace_self(reference.children)

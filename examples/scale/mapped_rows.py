@@ -1,4 +1,9 @@
-"""Learn a metric from 200,000 vectors in a file that is mapped into memory, in two processes."""
+"""Learn a metric from a file larger than memory
+=============================================
+
+200,000 vectors stand in a file that is mapped into memory. Two processes read
+it part by part, and each pass over the file bounds the optimum.
+"""
 
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -24,18 +29,19 @@ def write(path):
 
 
 def main():
-    """Bound the lengths of the vectors in the metric, and print what each pass gains."""
+    """Bound the lengths of the vectors in the metric."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.npy"
         write(path)
         size = path.stat().st_size / 2**20
         rows = bo.RowChunks(path, bound=8.0, sense="<=", gamma=1e-4, chunk=PART)
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            sol = rows.solve(np.eye(ORDER), executor=pool, sample=20_000, tol=1e-8)
-    print(f"{sol.status}: {ROWS} rows of {size:.0f} MB in {sol.iterations} passes")
-    for name in ("value", "bound", "gap"):
-        print(f"{name:6}", *(f"{of:.6g}" for of in sol.history[name]))
-    print("eigenvalues of X:", np.round(np.linalg.eigvalsh(sol.X)[[0, -1]], 3))
+            sol = rows.solve(
+                np.eye(ORDER), executor=pool, sample=20_000, tol=1e-8
+            )
+    print(f"{ROWS:,} rows of {size:.0f} MB in {sol.iterations} passes")
+    print(sol)
+    sol.plot()
 
 
 if __name__ == "__main__":

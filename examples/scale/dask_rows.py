@@ -1,4 +1,10 @@
-"""Learn a metric from pairs of points on a Dask cluster of two workers, in passes over chunks of pairs."""
+"""Learn a metric on a Dask cluster
+================================
+
+Pairs of points are near in a class and far between classes. A cluster of two
+workers passes over chunks of the pairs, and finds the same digits as one
+process.
+"""
 
 import tempfile
 from pathlib import Path
@@ -16,14 +22,20 @@ POINTS, PAIRS, ORDER = 3_000, 60_000, 10
 
 
 def written(folder):
-    """Write points of eight classes and pairs of them, near in a class and far between classes."""
+    """Write points of eight classes and pairs of them."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 8, POINTS)
-    points = rng.normal(size=(POINTS, ORDER)) + rng.normal(size=(8, ORDER))[label]
+    points = (
+        rng.normal(size=(POINTS, ORDER)) + rng.normal(size=(8, ORDER))[label]
+    )
     i, step = rng.integers(0, POINTS, PAIRS), rng.integers(1, POINTS, PAIRS)
     pairs = np.stack([i, (i + step) % POINTS], axis=1)
     alike = label[pairs[:, 0]] == label[pairs[:, 1]]
-    arrays = {"points": points, "pairs": pairs, "bound": np.where(alike, 10.0, 30.0)}
+    arrays = {
+        "points": points,
+        "pairs": pairs,
+        "bound": np.where(alike, 10.0, 30.0),
+    }
     for name, array in {**arrays, "sense": np.where(alike, -1, 1)}.items():
         np.save(folder / f"{name}.npy", array)
 
@@ -37,17 +49,25 @@ def main():
         folder = Path(name)
         written(folder)
         files = [folder / f"{each}.npy" for each in ("pairs", "bound", "sense")]
-        rows = bo.RowChunks(*files, gamma=0.001, points=folder / "points.npy", chunk=10_000)
+        rows = bo.RowChunks(
+            *files, gamma=0.001, points=folder / "points.npy", chunk=10_000
+        )
         here = rows.solve(np.eye(ORDER), sample=10_000)
         with (
-            LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(
+                2, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
             Client(cluster) as client,
         ):
             there = rows.solve(
-                np.eye(ORDER), sample=10_000, executor=client.get_executor(), resume=folder / "state.npz"
+                np.eye(ORDER),
+                sample=10_000,
+                executor=client.get_executor(),
+                resume=folder / "state.npz",
             )
-    print(f"{there.status}, value {there.value:.4f}, gap {there.gap:.0e}, {there.iterations} passes")
-    print(f"the same digits as in one process: {(there.X == here.X).all()}")
+    print(there)
+    print("the same digits as in one process:", (there.X == here.X).all())
+    there.plot()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+"""Fit a factor model to correlations
+==================================
+
+Two common factors and a variance of its own for each stock: the correlation
+matrix of that form nearest to a given one, with a bound on how near any could
+come.
+"""
+
+import matplotlib.cbook
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import bregopt as bo
+
+# %%
+# Correlations of the monthly returns of ten stocks and indices, where all have
+# prices.
+with matplotlib.cbook.get_sample_data("Stocks.csv") as file:
+    prices = np.log(pd.read_csv(file, comment="#", index_col="Date")).dropna()
+A = prices.diff().corr()
+
+# %%
+# The problem is not convex: the fit is a local optimum, and the bound is of a
+# convex relaxation.
+model = bo.factor_correlation(A, 2)
+print(model)
+
+# %%
+# Both factors, stock by stock. The length of an arrow is the share of variance
+# that the factors explain.
+_, ax = plt.subplots(figsize=(5, 5), layout="constrained")
+loadings = np.asarray(model.loadings)
+for name, (x, y) in zip(A.columns, loadings, strict=True):
+    ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->"})
+    ax.annotate(name, (x, y), (4, 4), textcoords="offset points")
+ax.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.8"))
+ax.set_xlim(-1.1, 1.1)
+ax.set_ylim(-1.1, 1.1)
+ax.set_xlabel("first factor")
+ax.set_ylabel("second factor")

@@ -1,0 +1,28 @@
+"""Find groups in a novel
+======================
+
+The characters of Les Misérables meet in scenes. Seven groups of equal size are
+cut out of the graph of meetings with as few meetings between them as the search
+finds, and a bound says how many there must be.
+"""
+
+import networkx
+
+import bregopt as bo
+
+# %%
+# Each edge has the number of scenes in which two characters meet.
+graph = networkx.les_miserables_graph()
+found = bo.partition(graph, 7, seed=0)
+print(found)
+
+# %%
+# The groups, each with the characters who meet most.
+meetings = dict(graph.degree(weight="weight"))
+for part in found.parts:
+    known = sorted(part, key=meetings.get, reverse=True)[:4]
+    print(f"{len(part):2} characters:", ", ".join(known))
+
+# %%
+# Edges between groups are drawn darker.
+found.plot()
