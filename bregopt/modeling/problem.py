@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +27,13 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
-from bregopt.rigorous.verification import ProvenBound
 from bregopt.routes import routing
 from bregopt.routes.contradiction import with_largest
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Ray, Solution
+
+if TYPE_CHECKING:
+    from bregopt.rigorous.verification import ProvenBound
 
 __all__ = ["Declared", "Problem"]
 
@@ -184,7 +186,8 @@ class Problem:
         TypeError, ValueError
             If a fixing has another shape or type, or is outside its bounds.
         """
-        from bregopt.modeling.fixings import fixed
+        from bregopt.modeling.fixings import fixed  # only those who prove bounds wait
+        from bregopt.rigorous.verification import ProvenBound
         from bregopt.routes.verified import node_bound
 
         program = fixed(self._compiled, self.program(), fixings)
