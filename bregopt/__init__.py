@@ -85,6 +85,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
+    from bregopt.problems.verify import verify
+    from bregopt.rigorous.certificate import BoundCertificate
+    from bregopt.rigorous.verification import ProvenBound, Verification
 
 __version__ = "0.1.0"
 
@@ -92,6 +95,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 __all__ = [
     "PSD",
+    "BoundCertificate",
     "ChannelCapacity",
     "Conflict",
     "Constraint",
@@ -119,6 +123,7 @@ __all__ = [
     "Partition",
     "PluginWarning",
     "Problem",
+    "ProvenBound",
     "RowChunks",
     "Solution",
     "Solutions",
@@ -127,6 +132,7 @@ __all__ = [
     "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
+    "Verification",
     "a_optimal",
     "abs",
     "between",
@@ -195,6 +201,7 @@ __all__ = [
     "sum_squares",
     "trace",
     "tuning",
+    "verify",
     "von_neumann_div",
     "vstack",
     "water_filling",
@@ -248,6 +255,10 @@ _MODULES = {
     "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
     "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
+    "verify": "bregopt.problems.verify",
+    "BoundCertificate": "bregopt.rigorous.certificate",
+    "ProvenBound": "bregopt.rigorous.verification",
+    "Verification": "bregopt.rigorous.verification",
 }
 
 

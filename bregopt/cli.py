@@ -1,4 +1,4 @@
-"""The command line, ``bregopt`` or ``python -m bregopt``: solve, solve-many, repair, check, explain, demo."""
+"""The command line, ``bregopt`` or ``python -m bregopt``: solve, repair, check, explain, verify, demo."""
 
 from __future__ import annotations
 
@@ -169,6 +169,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--solver", metavar="NAME", help="a route, or auto")
     explain.set_defaults(run=_explain)
 
+    verify = commands.add_parser(
+        "verify", help="check a file of proven bounds again, with nothing of a solver"
+    )
+    verify.add_argument("file", type=Path, metavar="FILE", help="of sol.verify().certificate.save")
+    verify.set_defaults(run=_verify)
+
     demo = commands.add_parser("demo", help="four real problems: solved, certified, cross-checked, drawn")
     demo.add_argument("--output", type=Path, default=Path("bregopt-demo"), metavar="DIR", help="of the plots")
     demo.add_argument("--quiet", action="store_true", help="no tables of the progress")
@@ -269,6 +275,13 @@ def _solve(options: argparse.Namespace) -> int:
         else:
             write_answer(path, spec, solution, options.parts)
     return _STATUS.get(solution.status, _NOT_SOLVED)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    certificate = bo.BoundCertificate.load(options.file)
+    certificate.check()
+    print(f"proven again: {certificate.proven}")  # noqa: T201
+    return _SOLVED
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -348,3 +348,17 @@ def test_splitting_agrees_with_interior_points(total, k):
     # Both leave out rows that are violated by less than 1e-3.
     assert split.value == pytest.approx(inner.value, rel=5e-3, abs=5e-3 * W.sum() / 4)
     assert split.dual_value <= inner.value + inner.error + 1e-3 * W.sum()
+
+
+def test_a_verification_proves_no_point_of_generated_rows():
+    X = bo.PSD(2)
+
+    def separate(value):
+        return [X[0, 1] <= 0.5] if value[0, 1] > 0.5 + 1e-3 else []
+
+    problem = bo.Problem(bo.Maximize(X[0, 1]), [bo.diag(X) == 1, bo.cut_rows(separate)])
+    sol = problem.solve()
+    for found in (sol.verify(), bo.verify(problem)):
+        assert found.upper >= 0.5  # of the relaxation, hence of the problem
+        assert found.lower == -np.inf
+        assert "bo.cut_rows" in found.reasons["lower"]

@@ -186,7 +186,8 @@ class _Reader:
         shape = _shape(table.get("shape", () if number is None else number.shape))
         if number is not None and number.ndim == 0 and shape:
             number = np.full(shape, float(number))
-        return Parameter(shape, value=number, name=typed(table.get("name", name), str, "name"))
+        ends = {end: np.broadcast_to(self._number(table[end]), shape) for end in ("lo", "hi") if end in table}
+        return Parameter(shape, value=number, name=typed(table.get("name", name), str, "name"), **ends)
 
     def _number(self, value: Any) -> Any:
         """Return numbers that an entry holds, or names."""

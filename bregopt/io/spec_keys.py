@@ -22,7 +22,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "spec": ("title", "arrays", "data", "parameters", "variables", "expressions", "problem", "solve"),
     "file": ("file", "key", "low_rank"),
     "factor": ("factor",),
-    "parameter": ("shape", "value", "name"),
+    "parameter": ("shape", "value", "name", "lo", "hi"),
     "matrix": ("psd", "hermitian", "name"),
     "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
     "problem": ("minimize", "maximize", "subject_to"),

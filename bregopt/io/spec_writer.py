@@ -106,7 +106,12 @@ class _SpecWriter:
         if p.value is None:
             return {**shape, **called}
         value = self._numbers(p.value, f"{name}_value")
-        return {**shape, "value": value, **called} if shape or called else value
+        ends = {
+            which: self._numbers(end, f"{name}_{which}")
+            for which, end in (("lo", p.lo), ("hi", p.hi))
+            if end is not None
+        }
+        return {**shape, "value": value, **called, **ends} if shape or called or ends else value
 
     def _numbers(self, array: NDArray[Any], name: str) -> float | str:
         """Return an array as one number where all are the same, and otherwise its name."""

@@ -117,6 +117,17 @@ class Compiled:
             ),
         )
 
+    def proof_data(self, program: Program) -> tuple[Program, Any, tuple[str, ...]]:
+        """Return a program, its data for proofs, and the names of the parameters that have intervals.
+
+        With intervals it is the program at the current values of the parameters, else the given one.
+        """
+        from bregopt.modeling.intervals import interval_data, uncertain
+
+        names = uncertain(self)
+        own = self.program() if names else program
+        return own, interval_data(self, own), names
+
     def variable_slices(self) -> list[tuple[Variable, slice]]:
         """Return each ordinary variable with its slice of ``u``."""
         return list(zip(self.variables, slices(self.variables), strict=True))

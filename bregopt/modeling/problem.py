@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from bregopt.routes.contradiction import with_largest
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Ray, Solution
+
+if TYPE_CHECKING:
+    from bregopt.rigorous.verification import ProvenBound
 
 __all__ = ["Declared", "Problem"]
 
@@ -81,6 +85,7 @@ class Problem:
         self._compiled: Compiled = compile_problem(objective, self._stated)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
+        self._node: Any = ()  # answers of the last nodes of branch and bound
 
     @property
     def matrices(self) -> tuple[Any, ...]:
@@ -173,6 +178,7 @@ class Problem:
         self._compiled, self._raw = solved._compiled, solved._raw
         return replace(
             answer,
+            _generated=True,
             duals=None if answer.duals is None else tuple(c.dual_value for c in self.constraints),
             duals_by_name=answer.duals_by_name | {c.name: c.dual_value for c in self._generates if c.name},
         )
@@ -188,6 +194,42 @@ class Problem:
     def _with_rows(self, rows: Iterable[Constraint]) -> Problem:
         """Return the problem with rows in place of those that generate them."""
         return Problem(self.objective, [*self._stated, *rows])
+
+    def bound(self, fixings: Mapping[Any, Any] = MappingProxyType({}), **options: Any) -> ProvenBound:
+        """Return a proven bound of the problem with some rows and variables fixed, for branch and bound.
+
+        The solve starts from the last answer of this method. The bound counts all rounding, as that of
+        :meth:`Solution.verify` does: no point of the fixed problem is better, so that a node may be cut off
+        safely. Multipliers of earlier nodes prove bounds of this one, too, and the best bound is returned.
+        Values of variables and constraints are not set.
+
+        Parameters
+        ----------
+        fixings : mapping from Constraint, Variable or name to array_like
+            Values that hard rows, or variables, are fixed to; NaN leaves an element free. A row must have the
+            value between its bounds.
+        **options
+            Of the solve, as for :meth:`solve`, `solver` included.
+
+        Returns
+        -------
+        ProvenBound
+            Its `value`: a lower bound of a minimization, an upper bound of a maximization; infinite for a
+            problem that is proven infeasible. Its `X` and `u` are the answer of the solve.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a fixing has another shape or type, or is outside its bounds.
+        """
+        from bregopt.modeling.fixings import fixed  # only those who prove bounds wait
+        from bregopt.rigorous.verification import ProvenBound
+        from bregopt.routes.verified import node_bound
+
+        program = fixed(self._compiled, self.program(), fixings)
+        found, self._node = node_bound(program, self._node, options)
+        X, u = (None, {}) if found.answer is None else self._named(found.answer.X, found.answer.u)
+        return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
     def explain(self, solver: Any = "auto", **options: Any) -> None:
         """Print each registered route, whether it accepts the problem, and if not, the reason.
@@ -300,9 +342,13 @@ class Problem:
         """Return the ray of an unbounded problem, with the names of variables."""
         if raw._ray is None:
             return None
-        u = {u.name: u.with_elements(raw.u[place]) for u, place in self._compiled.variable_slices()}
-        X = tuple(X.of_block(part) for X, part in zip(self._compiled.matrices, raw._ray, strict=False))
-        return Ray(_one_or_all(X), u)
+        return Ray(*self._named(raw._ray, raw.u))
+
+    def _named(self, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
+        """Return the matrices of a point as users have them, and its variables by name."""
+        named = {v.name: v.with_elements(u[place]) for v, place in self._compiled.variable_slices()}
+        own = tuple(M.of_block(part) for M, part in zip(self._compiled.matrices, X, strict=False))
+        return _one_or_all(own), named
 
     def __str__(self) -> str:
         """Return the problem as text, in mathematical symbols if the terminal has them."""

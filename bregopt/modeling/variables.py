@@ -180,25 +180,45 @@ class Parameter(Operand):
     value : float or array_like of that shape, optional
     name : str, optional
         Its name in messages.
+    lo, hi : float or array_like of that shape, optional
+        An interval of each element that holds the true value. Solves use `value`, which is the middle unless
+        given; :meth:`bregopt.Solution.verify` proves bounds for every value in the intervals.
 
     Attributes
     ----------
     value : array of that shape, or None
-        A value that you set must be finite; it is copied.
+        A value that you set must be finite and in its interval; it is copied.
 
     Raises
     ------
     TypeError, ValueError
-        If the shape or the name is invalid, or a value set is not finite real numbers of that shape.
+        If the shape or the name is invalid, a value set is not finite real numbers of that shape, one of `lo`
+        and `hi` is missing, or they do not hold the value.
     """
 
     def __init__(
-        self, shape: int | tuple[int, ...] = (), *, value: Any = None, name: str | None = None
+        self,
+        shape: int | tuple[int, ...] = (),
+        *,
+        value: Any = None,
+        name: str | None = None,
+        lo: Any = None,
+        hi: Any = None,
     ) -> None:
         self.shape = checked_shape(shape)
         self.name = checked_name(name, "p")
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         self._value: Array | None = None
+        if (lo is None) != (hi is None):
+            raise ValueError(f"parameter {self.name} has one of lo and hi; expected both or none")
+        self.lo, self.hi = (
+            None if end is None else checked_value(end, f"{which} of parameter {self.name}", self.shape)
+            for end, which in ((lo, "lo"), (hi, "hi"))
+        )
+        if self.lo is not None and self.hi is not None:
+            if (self.lo > self.hi).any():
+                raise ValueError(f"parameter {self.name} has lo above hi; expected lo <= hi")
+            value = self.lo / 2 + self.hi / 2 if value is None else value
         if value is not None:
             self.value = value
 
@@ -214,7 +234,21 @@ class Parameter(Operand):
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._value = checked_value(value, f"value of parameter {self.name}", self.shape)
+        checked = checked_value(value, f"value of parameter {self.name}", self.shape)
+        outside = False if self.lo is None or self.hi is None else (checked < self.lo) | (checked > self.hi)
+        if np.any(outside):
+            raise ValueError(
+                f"value of parameter {self.name} is outside lo and hi; expected lo <= value <= hi"
+            )
+        self._value = checked
+
+    @property
+    def radius(self) -> Array:
+        """The largest distance of a value in the interval from the current one; zero without an interval."""
+        if self.lo is None or self.hi is None or self._value is None:
+            return np.zeros(self.shape)
+        distance = np.maximum(self.hi - self._value, self._value - self.lo)
+        return np.where(distance > 0, np.nextafter(distance, np.inf), 0.0)
 
     @property
     def elements(self) -> Array | None:

@@ -19,6 +19,7 @@ from bregopt.routes.contradiction import Conflict
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
+    from bregopt.rigorous.verification import Verification
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
 
@@ -144,6 +145,7 @@ class Solution:
     # The way to the answer of the problem that was solved, or why there is none, for derivatives.
     _restated: Any = field(default=None, repr=False)
     _compiled: Any = field(default=None, repr=False)  # the problem, for derivatives; not pickled
+    _generated: bool = field(default=False, repr=False)  # whether bo.cut_rows may generate further rows
 
     def __post_init__(self) -> None:
         _protect(vars(self))
@@ -296,6 +298,45 @@ class Solution:
         from bregopt.routes.derivatives.answers import derivative_of  # only those who differentiate wait
 
         return derivative_of(self)
+
+    def verify(
+        self, *, resolve: bool = True, trace_bound: Any = None, eigenvalue_bound: Any = None
+    ) -> Verification:
+        """Return bounds on the optimum that are proven in spite of all rounding errors.
+
+        The certificate of an answer is computed in floating point. Here every rounding is bounded: a lower
+        bound by multipliers whose slack matrices are proven psd (Rump 2006), an upper one by a matrix that is
+        proven to be near an exactly feasible one (Jansson, Chaykin and Keil 2007). The numbers of the
+        compiled problem are exact as they stand in floating point. If parameters have intervals, the bounds
+        hold for every value in them.
+
+        Parameters
+        ----------
+        resolve : bool
+            Whether to solve problems with a slightly smaller cone where the answer itself proves no bound.
+        trace_bound, eigenvalue_bound : float or list of float, optional
+            Upper bounds on the trace, or on the largest eigenvalue, of an optimal matrix that you know of
+            (one for all matrices, or one for each). The lower bound of a minimization then holds if they do.
+
+        Returns
+        -------
+        Verification
+            With `lower`, `upper`, the `reasons` for sides that are not proven, and a `certificate`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the answer has no program, or a stated bound is not positive.
+        """
+        from bregopt.routes.verified import verified  # it solves problems, so it is above this module
+
+        raw = self if self._raw is None else self._raw
+        if raw._program is None:
+            raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
+        source = None if self._compiled is None else self._compiled.proof_data(raw._program)
+        return verified(
+            raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""

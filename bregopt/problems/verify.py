@@ -1,0 +1,65 @@
+"""Rigorous bounds of the optimum of a problem, from an answer to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bregopt.modeling.problem import Problem
+from bregopt.rigorous.verification import Verification
+from bregopt.routes.solution import Solution
+from bregopt.routes.verified import verified
+
+__all__ = ["verify"]
+
+
+def verify(
+    problem: Problem,
+    solution: Solution | None = None,
+    *,
+    resolve: bool = True,
+    trace_bound: Any = None,
+    eigenvalue_bound: Any = None,
+) -> Verification:
+    """Return bounds on the optimum of a problem that are proven in spite of all rounding errors.
+
+    The bounds are those of the problem at the current values of its parameters. The answer may be any guess,
+    such as one of a similar problem: it changes how near the bounds are, not whether they hold.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution, optional
+        An answer of a problem with the same variables and rows; by default the last answer of `problem`.
+    resolve, trace_bound, eigenvalue_bound
+        As for :meth:`bregopt.Solution.verify`.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no answer, or it has other variables or rows.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem")
+    given = problem.solution if solution is None else solution
+    if given is None:
+        raise ValueError("the problem has no answer; solve it first, or pass a solution")
+    if not isinstance(given, Solution):
+        raise TypeError(f"solution is {type(given).__name__}; expected the Solution of a problem")
+    raw = given if given._raw is None else given._raw
+    program = problem.program()
+    found = (len(raw.u), None if raw.duals is None else len(raw.duals))
+    orders = None if raw.X is None else [X.shape[0] for X in raw.X]
+    if found[0] != program.k or found[1] not in (None, program.m):
+        raise ValueError(
+            f"the solution has {found[1]} rows and {found[0]} variables; expected {program.m} and {program.k}"
+        )
+    if orders not in (None, [block.n for block in program.blocks]):
+        own = [block.n for block in program.blocks]
+        raise ValueError(f"the solution has matrices of orders {orders}; expected {own}")
+    source = problem._compiled.proof_data(program)
+    generated = bool(problem._generates)
+    return verified(program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=generated)

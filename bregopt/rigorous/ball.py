@@ -1,0 +1,223 @@
+"""Arrays with proven error bounds: a midpoint and a radius for each entry, in rounding to nearest.
+
+A :class:`Ball` stands for every array whose entries differ from `mid` by at most `rad`. Its operations return
+a ball that contains the exact result for every array of the operands. No rounding mode is switched: the
+radii come from the standard model ``fl(a op b) = (a op b)(1 + d) + e``, ``|d| <= u = 2^-53``, where ``e`` is
+the underflow of a product (Higham 2002, §2.2 and §2.8). A sum of products of ``k`` terms, in any order, with
+or without fused operations, has an error of at most ``gamma_k |x|'|y|`` with ``gamma_k = k u / (1 - k u)``
+(Higham 2002, §3.1). docs/certificates.md has the analysis of each operation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+
+__all__ = ["UNIT", "Ball", "down", "gamma", "inflated", "sparse_product", "up"]
+
+UNIT = EPS / 2  # the unit round-off u
+_FEW = 1 + 32 * UNIT  # covers the rounding of up to 16 operations on nonnegative numbers
+
+
+def gamma(k: int) -> float:
+    """Return an upper bound on ``gamma_k / (1 - gamma_k) = k u / (1 - 2 k u)``.
+
+    It multiplies a *computed* sum of ``k`` nonnegative terms, which may itself be too small by the factor
+    ``1 - gamma_k``.
+    """
+    if 4 * k * UNIT >= 1:
+        raise ValueError(f"a sum of {k} terms; expected fewer than {1 / (4 * UNIT):.1g}")
+    return k * UNIT / (1 - 2 * k * UNIT) * _FEW
+
+
+def inflated(rad: Any) -> Any:
+    """Return nonnegative numbers raised by more than the rounding of 16 operations that led to them."""
+    return rad * _FEW
+
+
+def down(x: float) -> float:
+    """Return the next double below."""
+    return math.nextafter(x, -math.inf)
+
+
+def up(x: float) -> float:
+    """Return the next double above."""
+    return math.nextafter(x, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """All arrays within `rad` of `mid`, entry by entry.
+
+    Parameters
+    ----------
+    mid : array
+    rad : array of the same shape
+        Nonnegative; infinite where nothing is known.
+    """
+
+    mid: Array
+    rad: Array
+
+    __array_ufunc__ = None  # an array on the left leaves the operation to the ball
+
+    @classmethod
+    def exact(cls, mid: Any) -> Ball:
+        """Return the ball of one array."""
+        mid = np.asarray(mid, dtype=float)
+        return cls(mid, np.zeros_like(mid))
+
+    @classmethod
+    def of(cls, value: Any) -> Ball:
+        """Return a ball unchanged, and numbers as exact ones."""
+        return value if isinstance(value, Ball) else cls.exact(value)
+
+    @classmethod
+    def between(cls, lo: Any, hi: Any) -> Ball:
+        """Return a ball that contains the intervals from finite `lo` to `hi`."""
+        mid = (np.asarray(lo) + np.asarray(hi)) / 2
+        return cls(mid, _grown(np.maximum(hi - mid, mid - lo), mid))
+
+    @property
+    def lo(self) -> Array:
+        """Lower ends."""
+        return np.nextafter(self.mid - self.rad, -np.inf)
+
+    @property
+    def hi(self) -> Array:
+        """Upper ends."""
+        return np.nextafter(self.mid + self.rad, np.inf)
+
+    @property
+    def magnitude(self) -> Array:
+        """Upper bounds on the absolute values."""
+        return inflated(np.abs(self.mid) + self.rad)
+
+    @property
+    def T(self) -> Ball:
+        """The transpose."""
+        return Ball(self.mid.T, self.rad.T)
+
+    @property
+    def _nonzero(self) -> Mask:
+        mask: Mask = (self.mid != 0) | (self.rad != 0)
+        return mask
+
+    def __getitem__(self, key: Any) -> Ball:
+        return Ball(np.asarray(self.mid[key]), np.asarray(self.rad[key]))
+
+    def __neg__(self) -> Ball:
+        return Ball(-self.mid, self.rad)
+
+    def __add__(self, other: Any) -> Ball:
+        b = Ball.of(other)
+        mid = self.mid + b.mid
+        return Ball(mid, _grown(self.rad + b.rad, mid))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Ball:
+        return self + -Ball.of(other)
+
+    def __rsub__(self, other: Any) -> Ball:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Ball:
+        b = Ball.of(other)
+        mid = self.mid * b.mid
+        spread = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
+        return Ball(mid, _grown(spread, mid) + TINY * (self._nonzero & b._nonzero))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Ball:
+        """Return the quotient by nonzero numbers."""
+        b = Ball.of(other)
+        mid = self.mid / b.mid
+        least = np.abs(b.mid) - b.rad
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # For a* and b* in the balls: a*/b* - mid = (a - mid b + (a* - a) - mid (b* - b)) / b*, and
+            # |a - mid b| <= u |mid b| / (1 - u).
+            off = 2 * UNIT * np.abs(mid) * np.abs(b.mid)
+            spread = (self.rad + np.abs(mid) * b.rad + off) / (least * (1 - 8 * UNIT))
+            rad = _grown(spread, mid) + TINY * self._nonzero * (1 + 1 / least)
+        return Ball(mid, np.where(least > 0, rad, np.inf))
+
+    def __matmul__(self, other: Any) -> Ball:
+        """Return the matrix product."""
+        b = Ball.of(other)
+        k = self.mid.shape[-1]
+        mid, size, other_size = self.mid @ b.mid, np.abs(self.mid), np.abs(b.mid)
+        rad = gamma(k + 2) * (size @ other_size)
+        if b.rad.any():
+            rad = rad + (1 + gamma(k + 2)) * (size @ b.rad)
+        if self.rad.any():
+            rad = rad + (1 + gamma(k + 2)) * (self.rad @ (other_size + b.rad))
+        return Ball(mid, inflated(rad) + k * TINY)
+
+    def sum(self, axis: int | None = None) -> Ball:
+        """Return the sum of all entries, or along an axis."""
+        k = self.mid.size if axis is None else self.mid.shape[axis]
+        mid, size = np.asarray(self.mid.sum(axis)), np.abs(self.mid).sum(axis)
+        rad = gamma(k + 1) * size + (1 + gamma(k + 1)) * self.rad.sum(axis)
+        return Ball(mid, np.asarray(inflated(rad)))
+
+    def dot(self, other: Any) -> Ball:
+        """Return the inner product of two arrays of one shape, with one rounding of the sum."""
+        b = Ball.of(other)
+        product = (self * b) if self.mid.shape == b.mid.shape else None
+        assert product is not None
+        terms, k = product.mid.ravel(), product.mid.size
+        if k and not np.isfinite(terms).all():
+            return Ball(np.asarray(math.nan), np.asarray(math.inf))
+        total = math.fsum(terms)  # correctly rounded
+        rad = (1 + gamma(k + 1)) * float(product.rad.sum()) + UNIT * abs(total)
+        return Ball(np.asarray(total), np.asarray(inflated(rad)))
+
+    def symmetric_norm(self) -> float:
+        """Return an upper bound on the spectral norms of the symmetric matrices: the largest row sum."""
+        rows = self.magnitude.sum(axis=1)
+        return float(rows.max(initial=0.0)) * (1 + gamma(len(rows) + 1))
+
+    def frobenius(self) -> float:
+        """Return an upper bound on the Frobenius norms (Euclidean for vectors)."""
+        largest = self.magnitude
+        top = float(largest.max(initial=0.0))
+        if top == 0 or not math.isfinite(top):
+            return top
+        share = largest / top  # squares of small numbers underflow
+        return top * math.sqrt(float((share * share).sum())) * (1 + gamma(share.size + 4))
+
+
+def _grown(rad: Array, mid: Array) -> Array:
+    """Return the radius after a rounding of `mid`; a result of zero is exact unless a product underflows."""
+    size = np.abs(mid)
+    return np.asarray(inflated(rad + UNIT * size) + TINY * (size > 0))
+
+
+def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
+    """Return ``(A ± A_rad) x`` for a CSR array; rows without stored entries are exactly zero.
+
+    Parameters
+    ----------
+    A : csr_array of shape (m, n)
+    A_rad : csr_array of shape (m, n) or None
+        Radii of the entries; None for exact ones.
+    x : Ball of shape (n,)
+    """
+    counts: IntArray = np.diff(A.indptr)
+    if not x._nonzero.any():
+        return Ball(np.zeros(A.shape[0]), np.zeros(A.shape[0]))
+    k = int(counts.max(initial=0))
+    size = abs(A)
+    rad = gamma(k + 2) * (size @ np.abs(x.mid))
+    if x.rad.any():
+        rad = rad + (1 + gamma(k + 2)) * (size @ x.rad)
+    if A_rad is not None:
+        rad = rad + (1 + gamma(k + 2)) * (A_rad @ (np.abs(x.mid) + x.rad))
+    return Ball(A @ x.mid, inflated(rad) + counts * TINY)

@@ -1,0 +1,183 @@
+"""Exact solutions of linear equations near an approximate one, proven to exist.
+
+Let ``A`` have full row rank, and ``r = b - A x``. The least change that solves the equations is
+``A'(A A')^-1 r``, of norm ``(r'(A A')^-1 r)^(1/2) <= ||r|| / lambda_min(A A')^(1/2)``. So a proven least
+eigenvalue of ``A A'`` and an enclosure of ``r`` prove a solution within that radius of ``x``, for every ``A``
+within given radii (Jansson, Chaykin and Keil 2007, §4, bound the change by interval solutions instead).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array, IntArray
+from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
+from bregopt.rigorous.definite import proven_shift
+
+__all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution"]
+
+LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
+_ROUNDS = 4  # of refinement
+_POWER_STEPS = 5
+_DENSE = 0.05  # share of nonzeros above which a dense product is faster
+
+
+class Part(NamedTuple):
+    """One part of the unknowns.
+
+    Parameters
+    ----------
+    A : csr_array of shape (rows, p)
+    rad : csr_array of the same shape, or None
+    share : array of shape (p,)
+        The squared norm of a change ``d`` is ``sum d^2 / share``; 1/2 for pairs of entries of a matrix.
+    columns : int array
+        The unknowns that may change.
+    """
+
+    A: Any
+    rad: Any
+    share: Array
+    columns: IntArray
+
+
+class Found(NamedTuple):
+    """An approximate solution, and the distance within which an exact one exists."""
+
+    x: list[Array]
+    radius: float
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Equations, scaled by powers of two to rows of norms near one, with their normal matrix.
+
+    Parameters
+    ----------
+    parts : list of (Part, csr_array)
+        Each with its scaled columns.
+    scale : array of shape (rows,)
+    root : array
+        The Cholesky factor of the computed normal matrix.
+    least : float
+        A proven lower bound on the eigenvalues of the exact one; not above zero where nothing is proven.
+    """
+
+    parts: list[tuple[Part, Any]]
+    scale: Array
+    root: Any
+    least: float
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], rows: IntArray) -> Rows:
+        """Return the given rows."""
+        own = [sp.csr_array(part.A[rows][:, part.columns]) for part in parts]
+        size = np.zeros(len(rows))
+        for part, A in zip(parts, own, strict=True):
+            size += A.power(2) @ part.share[part.columns]
+        with np.errstate(divide="ignore"):
+            exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
+        scale = 2.0**exponent  # exact
+        scaled = [sp.csr_array(sp.diags_array(scale) @ A) for A in own]
+        G, norms, spread = np.zeros((len(rows),) * 2), np.zeros(len(rows)), np.zeros(len(rows))
+        terms = 1
+        for part, A in zip(parts, scaled, strict=True):
+            share = part.share[part.columns]
+            G += _normal(A, share)
+            norms += A.power(2) @ share
+            terms += int(np.diff(A.indptr).max(initial=0)) + 2
+            if part.rad is not None:
+                rad = sp.diags_array(scale) @ sp.csr_array(part.rad[rows][:, part.columns])
+                spread += sp.csr_array(rad).power(2) @ share
+        norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (norms, spread))
+        # Summing a_i'a_j has an error of at most gamma ||a_i|| ||a_j||, and radii r_i change it by at most
+        # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
+        length, apart = Ball.exact(norms).frobenius(), Ball.exact(spread).frobenius()
+        error = gamma(terms + 4) * length**2 + 2 * length * apart + apart**2 + len(rows) * terms * TINY
+        least, root = _factorized((G + G.T) / 2, inflated(error))
+        return cls(list(zip(parts, scaled, strict=True)), scale, root, least)
+
+    def change(self, r: Array) -> list[Array]:
+        """Return the least change that raises the rows by about `r`, for the columns of each part."""
+        solved = scipy.linalg.cho_solve(self.root, self.scale * r)
+        return [part.share[part.columns] * (A.T @ solved) for part, A in self.parts]
+
+    def radius(self, r: Ball) -> float:
+        """Return a proven distance to a solution from a point with the residual `r`; inf if there is none."""
+        if not self.least > 0:
+            return math.inf
+        size = Ball(r.mid * self.scale, r.rad * self.scale).frobenius()
+        return up(inflated(size / math.sqrt(self.least) * (1 + 4 * UNIT)))
+
+
+def nearest_solution(rows: Rows, x: Sequence[Array], residual: Callable[[list[Array]], Ball]) -> Found | None:
+    """Return a refined solution and its proven distance from an exact one, None where nothing is proven.
+
+    Parameters
+    ----------
+    rows : Rows
+    x : sequence of array
+        The unknowns of each part, from which refinement starts.
+    residual : callable
+        From the unknowns to a ball around what the rows lack.
+    """
+    if not rows.least > 0:
+        return None
+    found = Found([part.copy() for part in x], math.inf)
+    r = residual(found.x)
+    radius = rows.radius(r)
+    for _ in range(_ROUNDS if rows.root is not None else 0):
+        moved = [part.copy() for part in found.x]
+        for part, (own, _), step in zip(moved, rows.parts, rows.change(r.mid), strict=True):
+            part[own.columns] += step
+        r_moved = residual(moved)
+        closer = rows.radius(r_moved)
+        if not closer < radius:
+            break
+        better = closer < radius / 4
+        found, r, radius = Found(moved, closer), r_moved, closer
+        if not better:
+            break
+    return Found(found.x, radius) if math.isfinite(radius) else None
+
+
+def _factorized(G: Array, error: float) -> tuple[float, Any]:
+    """Return a proven bound on the least eigenvalue of every matrix within `error` of `G`, and its factor.
+
+    Inverse iteration estimates the eigenvalue, and half of the estimate is proven by a second factorization.
+    """
+    if len(G) == 0:
+        return math.inf, None
+    try:
+        root = scipy.linalg.cho_factor(G, lower=True)
+    except scipy.linalg.LinAlgError:
+        return -math.inf, None
+    v = np.random.default_rng(0).normal(size=len(G))
+    for _ in range(_POWER_STEPS):
+        v /= float(np.abs(v).max())
+        v = scipy.linalg.cho_solve(root, v)
+        if not np.isfinite(v).all():
+            return -math.inf, None
+    estimate = 1 / max(float(np.abs(v).max()), TINY)
+    for share in (0.5, 0.1):
+        found = proven_shift(G, share * estimate)
+        if found is not None:
+            return found - inflated(error), root
+    return -math.inf, None
+
+
+def _normal(A: Any, share: Array) -> Array:
+    """Return ``A diag(share) A'`` as a dense array."""
+    if A.nnz > _DENSE * A.shape[0] * A.shape[1]:
+        D = A.toarray()
+        product: Array = (D * share) @ D.T
+        return product
+    found: Array = (sp.csr_array(A * share) @ A.T).toarray()
+    return found

@@ -1,0 +1,338 @@
+"""The data of a program as plain arrays with radii: all that a proof may know of a problem.
+
+    minimize    sum over blocks <C, X> + mu D(X, X0)   +   c'u   +   offset   +   penalties of soft rows
+    subject to  lo <= A(X) + B u <= hi,   0 <= X (<= cap I),   u_lo <= u <= u_hi,   u_K in Q
+
+A number of the program is exact as it stands in floating point. Rows that are stored as products of vectors
+have radii for the rounding of these products, and interval data have their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
+from bregopt.program import LowRank, Penalty, Program
+from bregopt.program.cones import SecondOrderCones
+from bregopt.program.rows import DenseRows, Distances, Entries, Rows, SparseRows
+from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
+
+__all__ = ["LARGEST_LISTED", "Anchor", "Data", "MatrixData", "Spread", "data_of"]
+
+LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
+_EXACT = (DenseRows, Distances, Entries, SparseRows)
+_PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """The divergence ``mu D(X, X0)`` of a block; `weights` for elementwise ones."""
+
+    divergence: str
+    X0: Ball
+    mu: float
+    weights: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixData:
+    """One matrix variable: the coefficients of the entries that occur.
+
+    Parameters
+    ----------
+    name : str
+    n : int
+        Order of ``X``.
+    i, j : int array of shape (p,)
+        The entries ``X_ij``, ``i <= j``, that occur.
+    A : csr_array of shape (m, p)
+        Coefficients of the rows, with sorted indices; those beside the diagonal count both ``X_ij`` and
+        ``X_ji``.
+    A_rad : csr_array of shape (m, p) or None
+        Radii of the coefficients, at the same places; None for exact ones.
+    C : Ball of shape (p,)
+        Coefficients of the objective.
+    cap : float or None
+        Upper bound on the eigenvalues.
+    anchor : Anchor or None
+    """
+
+    name: str
+    n: int
+    i: IntArray
+    j: IntArray
+    A: Any
+    A_rad: Any
+    C: Ball
+    cap: float | None = None
+    anchor: Anchor | None = None
+
+    @cached_property
+    def At(self) -> Any:
+        """The transpose of `A` in CSR form."""
+        return _transposed(self.A)
+
+    @cached_property
+    def At_rad(self) -> Any:
+        """The transpose of `A_rad`, None where it is None."""
+        return None if self.A_rad is None else _transposed(self.A_rad)
+
+    @cached_property
+    def share(self) -> Array:
+        """1 on the diagonal, 1/2 beside it: the share of a coefficient in each of its two entries."""
+        return np.where(self.i == self.j, 1.0, 0.5)
+
+    def entries(self, X: Any) -> Array:
+        """Return the entries of a matrix that occur."""
+        if isinstance(X, LowRank):
+            return np.asarray(X[self.i, self.j]) if len(self.i) else np.zeros(0)
+        found: Array = np.asarray(X)[self.i, self.j]
+        return found
+
+    def slack(self, y: Ball) -> Ball:
+        """Return the coefficients of ``C - A*(y)``, shape ``(p,)``."""
+        return self.C - sparse_product(self.At, self.At_rad, y)
+
+    def matrix(self, coefficients: Ball) -> Ball:
+        """Return the symmetric matrix of coefficients; halving them is exact."""
+        mid, rad = np.zeros((self.n, self.n)), np.zeros((self.n, self.n))
+        for whole, part in ((mid, coefficients.mid), (rad, coefficients.rad)):
+            whole[self.i, self.j] = part * self.share
+            whole[self.j, self.i] = part * self.share
+        return Ball(mid, rad)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A problem; see the docstring of the module.
+
+    Parameters
+    ----------
+    matrices : tuple of MatrixData
+    B, B_rad : csr_array of shape (m, k); `B_rad` may be None
+    c : Ball of shape (k,)
+    u_lo, u_hi : array of shape (k,)
+    cones : SecondOrderCones
+    lo, hi : array of shape (m,)
+    lo_rad, hi_rad : array of shape (m,)
+        Radii of the bounds; equal for equalities, whose ends are one number.
+    kind : int array of shape (m,)
+        Values of :class:`bregopt.program.Penalty`.
+    weight : array of shape (m,)
+        Of the penalties.
+    offset : float
+    maximize : bool
+        Whether the user maximizes the negative of the objective.
+    systems : dict
+        The last equations that were factorized (:mod:`bregopt.rigorous.upper`).
+    """
+
+    matrices: tuple[MatrixData, ...]
+    B: Any
+    B_rad: Any
+    c: Ball
+    u_lo: Array
+    u_hi: Array
+    cones: SecondOrderCones
+    lo: Array
+    hi: Array
+    lo_rad: Array
+    hi_rad: Array
+    kind: IntArray
+    weight: Array
+    offset: float = 0.0
+    maximize: bool = False
+    systems: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def m(self) -> int:
+        """The number of rows."""
+        return len(self.lo)
+
+    @property
+    def k(self) -> int:
+        """The number of ordinary variables."""
+        return len(self.u_lo)
+
+    @cached_property
+    def Bt(self) -> Any:
+        """The transpose of `B` in CSR form."""
+        return _transposed(self.B)
+
+    @cached_property
+    def Bt_rad(self) -> Any:
+        """The transpose of `B_rad`, None where it is None."""
+        return None if self.B_rad is None else _transposed(self.B_rad)
+
+    @cached_property
+    def in_cone(self) -> Mask:
+        """Mask of the variables in second-order cones."""
+        mask = np.zeros(self.k, dtype=bool)
+        mask[self.cones.index] = True
+        return mask
+
+    @cached_property
+    def free(self) -> Mask:
+        """Mask of the variables that neither a box nor a cone bounds."""
+        mask: Mask = np.isinf(self.u_lo) & np.isinf(self.u_hi) & ~self.in_cone
+        return mask
+
+    def reduced(self, y: Ball) -> Ball:
+        """Return the reduced costs ``c - B'y``."""
+        return self.c - sparse_product(self.Bt, self.Bt_rad, y) if self.k else self.c
+
+    def activity(self, X: Sequence[Any], u: Array) -> Ball:
+        """Return ``A(X) + B u``; matrices are float arrays or :class:`LowRank`."""
+        total = Ball.exact(np.zeros(self.m))
+        for block, X_b in zip(self.matrices, X, strict=True):
+            x = entries_of(block, X_b)
+            total = total + sparse_product(block.A, block.A_rad, x)
+        return total + sparse_product(self.B, self.B_rad, Ball.exact(u)) if self.k else total
+
+
+def entries_of(block: MatrixData, X: Any) -> Ball:
+    """Return the entries of a matrix that occur, with the rounding of a product ``F F'``."""
+    x = block.entries(X)
+    if not isinstance(X, LowRank):
+        return Ball.exact(x)
+    F = X.factor
+    size = np.einsum("ij,ij->i", F, F)
+    terms = F.shape[1]
+    reach = np.sqrt(size[block.i] * size[block.j])
+    return Ball(x, inflated((terms + 4) * 2 * UNIT * reach) + terms * TINY)
+
+
+class Spread(NamedTuple):
+    """Radii of the coefficients of a matrix, in `row` (that after the last is the cost) at ``i n + j``."""
+
+    row: IntArray
+    place: IntArray
+    rad: Array
+
+
+def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) -> Data:
+    """Return the data of a program, with radii of the coefficients of each block besides those of rounding.
+
+    Raises
+    ------
+    ValueError
+        If its rows have too many terms to be listed, some are logarithms, or a block is on a face.
+    """
+    logarithms = np.flatnonzero(program.bounds.kind == int(Penalty.LOG))
+    if len(logarithms):
+        row = program.row_name(int(logarithms[0]))
+        raise ValueError(f"{row} is a logarithm, whose bounds are not proven; expected rows without bo.log")
+    count = sum(term.rows.count() for term in program.A.terms)
+    if count > LARGEST_LISTED:
+        raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
+    bounds = program.bounds
+    none = np.zeros(program.m)
+    return Data(
+        matrices=tuple(
+            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
+        ),
+        B=_canonical(program.B),
+        B_rad=None,
+        c=Ball.exact(program.c),
+        u_lo=program.u_lo,
+        u_hi=program.u_hi,
+        cones=program.cones,
+        lo=bounds.lo,
+        hi=bounds.hi,
+        lo_rad=none,
+        hi_rad=none,
+        kind=bounds.kind,
+        weight=bounds.gamma,
+        offset=program.offset,
+        maximize=program.maximize,
+    )
+
+
+def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
+    block, n = program.blocks[b], program.blocks[b].n
+    if block.face is not None:
+        raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
+    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
+    if block.cost is not None:
+        parts.append((block.cost, np.array([program.m])))
+    rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
+    for family, at in parts:
+        t = family.coordinates()
+        rows.append(np.asarray(at)[t.row])
+        places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
+        values.append(t.value)
+        radii.append(_radii(family, t.value))
+    if spread is not None:
+        i, j = np.divmod(spread.place, n)
+        rows.append(spread.row)
+        places.append(np.minimum(i, j) * n + np.maximum(i, j))
+        values.append(np.zeros(len(i)))
+        radii.append(spread.rad)
+    row, place, value, rad = map(np.concatenate, (rows, places, values, radii))
+    present, column = np.unique(place, return_inverse=True)
+    row, column, value, rad = _added(row, column, value, rad, len(present))
+    ends = np.searchsorted(row, [program.m])[0]
+    A = _csr(row[:ends], column[:ends], value[:ends], (program.m, len(present)))
+    A_rad = _csr(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
+    i, j = np.divmod(present, n)
+    C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
+    return MatrixData(block.name, n, i, j, A, A_rad, C, block.cap, _anchor(block.nearness))
+
+
+def _added(
+    row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
+) -> tuple[IntArray, IntArray, Array, Array]:
+    """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
+    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
+    total, spread, size = (
+        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
+    )
+    if len(keys) < len(row):
+        order = np.argsort(where, kind="stable")
+        first = np.cumsum(count) - count
+        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
+        lost = total - a  # Knuth's exact error of a sum of two
+        lost = (a - (total - lost)) + (b - lost)
+        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
+    row, column = np.divmod(keys, columns) if columns else (row, column)
+    return row, column, total, spread
+
+
+def _radii(rows: Rows, value: Array) -> Array:
+    return np.zeros(len(value)) if isinstance(rows, _EXACT) else _PRODUCT * np.abs(value) + TINY
+
+
+def _anchor(nearness: Any) -> Anchor | None:
+    if nearness is None:
+        return None
+    known = set(nearness.parameters) <= {"weights"}
+    name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
+    if isinstance(nearness.X0, LowRank):
+        return Anchor(f"{name} of a low-rank matrix", Ball.exact(np.zeros((0, 0))), nearness.mu)
+    return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
+
+
+def _csr(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
+    """Return the array of entries sorted by rows and columns."""
+    indptr = np.searchsorted(row, np.arange(shape[0] + 1))
+    return sp.csr_array((value, column, indptr), shape)
+
+
+def _canonical(B: Any) -> Any:
+    B = sp.csr_array(B, copy=True)
+    B.sum_duplicates()
+    return B
+
+
+def _transposed(A: Any) -> Any:
+    """Return the transpose in CSR form, with explicit zeros."""
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    order = np.argsort(A.indices, kind="stable")
+    return _csr(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))

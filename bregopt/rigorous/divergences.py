@@ -1,0 +1,241 @@
+"""Proven values of divergences and of their duals, for every matrix within a radius.
+
+In all formulas ``Y`` is the inverse of the computed Cholesky factor of ``X0``, a float matrix whose
+determinant is the product of its diagonal, and ``F = Y X0 Y' - I`` is enclosed. docs/certificates.md derives
+each inequality.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregopt.arrays import Array
+from bregopt.rigorous.ball import Ball, inflated
+from bregopt.rigorous.data import Anchor, MatrixData
+from bregopt.rigorous.definite import (
+    decomposition,
+    eigenvalues,
+    log_det,
+    near_identity,
+    orthogonality,
+    triangular_inverse,
+    whitened,
+)
+from bregopt.rigorous.functions import exp, log
+
+__all__ = ["dual_term", "value_term"]
+
+
+def dual_term(block: MatrixData, W: Ball, trace: float, X: Array | None) -> tuple[float, str]:
+    """Return a lower bound on ``<W, .> + mu D(., X0)`` over psd matrices (under the cap), or a reason.
+
+    Parameters
+    ----------
+    block : MatrixData
+        With an anchor.
+    W : Ball of shape (n, n)
+    trace : float
+        An upper bound on the trace, which entries without weight need; infinite without one.
+    X : array of shape (n, n) or None
+        An approximate minimizer, for elementwise weights.
+    """
+    anchor = block.anchor
+    assert anchor is not None
+    if anchor.divergence not in _DUALS:
+        return -math.inf, f"no proof is known for {anchor.divergence}"
+    constant = 0.0
+    if block.cap is not None:
+        F = _capping(anchor, W.mid, block.cap)
+        if F is None:
+            return -math.inf, f"X0 of {block.name} is not proven positive definite"
+        W = W + Ball.exact(F) @ F.T
+        constant = -float(((Ball.exact(F) * F).sum() * block.cap).hi)
+    W = (W + W.T) * 0.5
+    found = _DUALS[anchor.divergence](anchor, W, trace, X)
+    value = float((found + constant).lo)
+    if math.isfinite(value):
+        return value, ""
+    return -math.inf, (
+        f"the multipliers are not proven inside the domain of the dual of {block.name}'s divergence: solve "
+        "to a smaller tol, or take a better conditioned X0"
+    )
+
+
+def value_term(block: MatrixData, X: Array, radius: float) -> tuple[float, str]:
+    """Return an upper bound on ``mu D(., X0)`` over symmetric matrices within `radius` of `X`, or a reason.
+
+    All of them must be positive definite, for the divergences that are finite there only.
+    """
+    anchor = block.anchor
+    assert anchor is not None
+    if anchor.divergence not in _VALUES:
+        return math.inf, f"no proof is known for {anchor.divergence}"
+    value = float((_VALUES[anchor.divergence](anchor, X, radius) * anchor.mu).hi)
+    if math.isfinite(value):
+        return value, ""
+    return (
+        math.inf,
+        f"X0 or the answer of {block.name} is not proven positive definite: its condition is too large",
+    )
+
+
+# --- LogDet -----------------------------------------------------------------------------------------
+
+
+def _logdet_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) -> Ball:
+    """Return ``mu (logdet(inv(X0) + W / mu) + logdet X0)``, as ``inv(X0) >= Y'Y / (1 + ||F||)``."""
+    found = _root_of_anchor(anchor)
+    if found is None:
+        return _unknown()
+    Y, f, log_det_X0 = found
+    G = (Ball.exact(Y.T) @ Y) * (Ball.exact(1.0) - f) + W / anchor.mu
+    return (log_det((G + G.T) * 0.5) + log_det_X0) * anchor.mu
+
+
+def _logdet_value(anchor: Anchor, X: Array, radius: float) -> Ball:
+    """Return ``tr(inv(X0) X) - logdet X + logdet X0 - n``, as ``inv(X0) <= Y'Y / (1 - ||F||)``."""
+    found = _root_of_anchor(anchor)
+    if found is None:
+        return _unknown()
+    Y, f, log_det_X0 = found
+    half = Ball.exact(Y) @ X
+    trace = (half * Y).sum() + Ball(
+        np.asarray(0.0), np.asarray((Ball.exact(Y.T) @ Y).frobenius() * radius * 1.001)
+    )
+    lowered = Ball.exact(X) - Ball.exact(radius) * np.eye(len(X))
+    return trace / (Ball.exact(1.0) - f) - log_det(lowered) + log_det_X0 - float(len(X))
+
+
+def _root_of_anchor(anchor: Anchor) -> tuple[Array, float, Ball] | None:
+    """Return ``Y``, a bound on ``||F||`` and ``logdet X0``, None where ``X0`` is not proven definite."""
+    Y = triangular_inverse(anchor.X0.mid)
+    if Y is None:
+        return None
+    F = whitened(Y, anchor.X0)
+    f = F.frobenius()
+    if not f < 0.5:
+        return None
+    return Y, f, near_identity(F) - 2 * log(Ball.exact(Y.diagonal())).sum()
+
+
+# --- von Neumann ------------------------------------------------------------------------------------
+
+
+def _von_neumann_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) -> Ball:
+    """Return ``mu (tr X0 - tr exp(log X0 - W / mu))``: log and the trace of exp are monotone."""
+    Q, d, distance = decomposition(anchor.X0)
+    if not distance < math.inf:
+        return _unknown()
+    raised = Ball.exact(np.maximum(d, 0.0)) + distance
+    logarithm, turn = log(raised), _turn(Q)
+    size = float(logarithm.magnitude.max())
+    K = (Ball.exact(Q) * logarithm) @ Q.T - W / anchor.mu
+    above = eigenvalues((K + K.T) * 0.5) + inflated(turn * size)
+    total = exp(Ball.exact(above.hi)).sum()
+    return (anchor.X0[np.diag_indices(len(d))].sum() - total) * anchor.mu
+
+
+def _von_neumann_value(anchor: Anchor, X: Array, radius: float) -> Ball:
+    """Return ``tr(X log X - X) - <X, log X0> + tr X0``, as ``f(X) <= f(Z) + <log X, X - Z>``."""
+    Q0, d0, distance0 = decomposition(anchor.X0)
+    _, d, distance = decomposition(Ball.exact(X))
+    distance = inflated(distance + radius)
+    if not (d0.min() > 2 * distance0 and d.min() > 2 * distance):
+        return _unknown()
+    log_d, log_d0 = log(Ball.exact(d)), log(Ball.exact(d0))
+    entropy = (Ball.exact(d) * log_d - d).sum()
+    widest = np.maximum(log(Ball.exact(d) - distance).magnitude, log(Ball.exact(d) + distance).magnitude)
+    slope = Ball.exact(widest).frobenius()
+    K = (Ball.exact(Q0) * log_d0) @ Q0.T
+    # |log X0 - Q log(D) Q'| <= -log(1 - e / d) <= 2 e / d for e <= d / 2, and the turn from Q to H.
+    off = inflated(2 * distance0 / float(d0.min()) + _turn(Q0) * float(log_d0.magnitude.max()))
+    trace_X = (Ball.exact(X.diagonal()).sum() + math.sqrt(len(X)) * radius * 1.001).magnitude
+    inner = K.dot(X)
+    error = inflated(slope * distance + off * float(trace_X) + K.frobenius() * radius)
+    total = entropy - inner + anchor.X0[np.diag_indices(len(d))].sum()
+    return Ball(total.mid, np.asarray(inflated(total.rad + error)))
+
+
+def _turn(Q: Array) -> float:
+    """Return a bound on ``||Q D Q' - H D H'||``, ``||D|| = 1``, ``H`` the orthogonal factor of ``Q``."""
+    delta = orthogonality(Q)
+    return inflated(delta * (2 + delta))
+
+
+# --- Frobenius --------------------------------------------------------------------------------------
+
+
+def _frobenius_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) -> Ball:
+    """Return the minimum over symmetric matrices of the terms less ``<S, X>``, for a psd ``S = F F'``.
+
+    An entry with the weight ``h`` adds ``V x0 - V^2 / (4 mu h^2)``, ``V = W - S``. Those without a weight
+    are a matrix ``E`` with ``<E, X> >= -||E|| tr X``.
+    """
+    X0, mu = anchor.X0, anchor.mu
+    H = np.ones_like(X0.mid) if anchor.weights is None else anchor.weights
+    at = 2 * mu * H**2 * ((X0.mid if X is None else X) - X0.mid) + W.mid
+    F = _psd_factor(at if anchor.weights is not None and X is not None else W.mid - 2 * mu * X0.mid)
+    V = W - Ball.exact(F) @ F.T
+    known = H > 0
+    curvature = (Ball.exact(np.where(known, H, 1.0)) * np.where(known, H, 1.0)) * mu
+    terms = V * (X0 - V / (curvature * 4.0))
+    total = Ball(np.where(known, terms.mid, 0.0), np.where(known, terms.rad, 0.0)).sum()
+    if known.all():
+        return total
+    E = Ball(np.where(known, 0.0, V.mid), np.where(known, 0.0, V.rad))
+    return total - inflated(E.symmetric_norm() * trace)
+
+
+def _frobenius_value(anchor: Anchor, X: Array, radius: float) -> Ball:
+    """Return ``||H o (X - X0)||^2``, its root raised by the largest weight times the radius."""
+    D = Ball.exact(X) - anchor.X0
+    H = anchor.weights
+    if H is None:
+        square, largest = (D * D).sum(), 1.0
+    else:
+        square, largest = (D * H * (D * H)).sum(), float(H.max(initial=0.0))
+    root = math.sqrt(max(float(square.hi), 0.0)) * (1 + 1e-15) if radius else 0.0
+    error = (2 * root + largest * radius) * largest * radius * (1 + 1e-12)
+    return Ball(square.mid, np.asarray(inflated(square.rad + error)))
+
+
+def _psd_factor(M: Array) -> Array:
+    """Return ``F`` with ``F F'`` the psd part of a symmetric matrix, up to round-off."""
+    d, Q = np.linalg.eigh(M)
+    factor: Array = Q * np.sqrt(np.maximum(d, 0.0))
+    return factor
+
+
+# --- caps -------------------------------------------------------------------------------------------
+
+
+def _capping(anchor: Anchor, W: Array, cap: float) -> Array | None:
+    """Return ``F`` for the multiplier ``F F'`` of ``X <= cap I``: the slope of the dual beyond the cap."""
+    mu, X0 = anchor.mu, anchor.X0.mid
+    if anchor.divergence == "frobenius":
+        return _psd_factor(2 * mu * (X0 - cap * np.eye(len(X0))) - W)
+    if np.linalg.eigvalsh(X0)[0] <= 0:
+        return None
+    if anchor.divergence == "logdet":
+        return _psd_factor(mu * (np.eye(len(X0)) / cap - np.linalg.inv(X0)) - W)
+    d, Q = np.linalg.eigh(X0)
+    return _psd_factor(mu * ((Q * np.log(d)) @ Q.T - math.log(cap) * np.eye(len(X0))) - W)
+
+
+def _unknown() -> Ball:
+    return Ball(np.asarray(0.0), np.asarray(math.inf))
+
+
+_DUALS: dict[str, Any] = {
+    "logdet": _logdet_dual,
+    "von_neumann": _von_neumann_dual,
+    "frobenius": _frobenius_dual,
+}
+_VALUES: dict[str, Any] = {
+    "logdet": _logdet_value,
+    "von_neumann": _von_neumann_value,
+    "frobenius": _frobenius_value,
+}

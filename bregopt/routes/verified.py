@@ -1,0 +1,339 @@
+"""Rigorous bounds of an answer, with further solves for more interior points where its own do not suffice."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import LARGEST, TINY, Array
+from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
+from bregopt.program import LowRank, Program
+from bregopt.program.rows import Coordinates, SparseRows, add_rows
+from bregopt.rigorous.certificate import BoundCertificate
+from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
+from bregopt.rigorous.implied import Implied, implied_bounds
+from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.proof import Candidate, best_lower, best_upper
+from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.side import Side
+from bregopt.rigorous.verification import Verification
+from bregopt.routes import routing
+from bregopt.routes.solution import Solution
+
+__all__ = ["NodeBound", "node_bound", "verified"]
+
+_SHIFTS = (1e-7, 1e-5)  # of the cone, relative to the mean eigenvalue, in further solves
+_KEPT = 3  # answers of nodes whose multipliers bound the next one
+_LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
+_TOL = 1e-7  # of further solves
+_NO_FARKAS = (
+    "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
+    "sol.conflict() names, or bound the trace"
+)
+_NO_RAY = (
+    "the ray is not proven: it is on the boundary of the cone; bound the trace to see how far the value falls"
+)
+_GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
+_STATED = "the caller states that the trace of {} is at most {:g}"
+
+
+def verified(
+    program: Program,
+    raw: Solution,
+    resolve: bool,
+    trace_bound: Any,
+    eigenvalue_bound: Any,
+    source: tuple[Program, Data, tuple[str, ...]] | None = None,
+    *,
+    generated: bool = False,
+) -> Verification:
+    """Return proven bounds of a program's optimum, in the user's sign; see :meth:`Solution.verify`.
+
+    `source` has the program, its data, and the names of parameters with intervals, if they are known. With
+    `generated` rows the program has only those that were generated: its points need not be feasible.
+    """
+    start = time.perf_counter()
+    program, data, intervals = source or (program, data_of(program), ())
+    traces = _stated_traces(program, trace_bound, eigenvalue_bound)
+    search = _Search(program, data, raw, traces, resolve)
+    certificate = search.refuted() if raw.X is None else search.bounded()
+    if generated and raw.X is not None:
+        certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
+        search.reasons["upper"] = _GENERATED
+    lower, upper = certificate.claims
+    reasons = {name: text for name, text in search.reasons.items() if text}
+    if program.maximize:
+        lower, upper = -upper, -lower
+        reasons = {{"lower": "upper", "upper": "lower"}[name]: text for name, text in reasons.items()}
+    stated = zip(program.blocks, traces, strict=True)
+    given = tuple(_STATED.format(block.name, t) for block, t in stated if math.isfinite(t))
+    seconds = time.perf_counter() - start
+    return Verification(lower, upper, reasons, given, intervals, seconds, search.solves, certificate)
+
+
+class NodeBound(NamedTuple):
+    """The bound of a minimization at a node of branch and bound, and the answer that led to it."""
+
+    value: float
+    reason: str
+    answer: Candidate | None
+
+
+def node_bound(
+    program: Program, earlier: tuple[Solution, ...], options: dict[str, Any]
+) -> tuple[NodeBound, tuple[Solution, ...]]:
+    """Return a proven bound of a node and its answers for later nodes, the last one first.
+
+    Parameters
+    ----------
+    program : Program
+    earlier : tuple of Solution
+        Answers of other nodes. The solve starts from the first one, and the multipliers of all prove bounds.
+    options : dict
+        Of the solve.
+    """
+    data = data_of(program)
+    implied = implied_bounds(data)
+    ours = [lower_bound(data, raw.duals, implied, _candidate(raw).X) for raw in earlier]
+    best = max(
+        ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
+    )
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            raw = routing.solve(program, start=earlier[0] if earlier else None, warn=False, **options)
+    except (InfeasibleRowError, SolverError):
+        return NodeBound(best.value, best.reason, None), earlier
+    search = _Search(program, data, raw, np.full(len(program.blocks), np.inf), True)
+    if raw.X is None:
+        if raw.duals is not None and search.farkas() is not None:
+            return NodeBound(math.inf, "", None), earlier
+        return NodeBound(best.value, best.reason, None), earlier
+    answer = _candidate(raw)
+    found = lower_bound(data, raw.duals, implied, answer.X)
+    if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
+        found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
+    if not found.value < best.value:
+        best = found
+    return NodeBound(best.value, best.reason, answer), (raw, *earlier[: _KEPT - 1])
+
+
+@dataclass(eq=False)
+class _Search:
+    """The search for the points of a proof."""
+
+    program: Program
+    data: Data
+    raw: Solution
+    traces: Array
+    resolve: bool
+    solves: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def bounded(self) -> BoundCertificate:
+        """Return the certificate of bounds of an answer."""
+        answer = _candidate(self.raw)
+        implied = implied_bounds(self.data).with_traces(self.traces)
+        if self.raw.X is not None and isinstance(self.raw.X[0], LowRank) and fixes_diagonal(self.data):
+            return self._of_factor(answer, implied, self.raw.X[0].factor)
+        lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
+        upper = best_upper(self.data, answer, self.interior(answer, "primal"))
+        self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}
+        return BoundCertificate(
+            self.data,
+            self.traces,
+            y=lower.y,
+            X=answer.X if any(block.anchor is not None for block in self.data.matrices) else None,
+            point=upper.point if upper.side.value < math.inf else None,
+            claims=(lower.side.value, upper.side.value),
+        )
+
+    def _of_factor(self, answer: Candidate, implied: Implied, factor: Array) -> BoundCertificate:
+        """Return the certificate of a cut: its factor, scaled to the diagonal, is exactly feasible."""
+        lower = best_lower(self.data, answer, (), implied)
+        upper = factor_bound(self.data, factor)
+        self.reasons = {"lower": lower.side.reason, "upper": upper.reason}
+        claims = lower.side.value, upper.value
+        return BoundCertificate(self.data, self.traces, y=lower.y, factor=factor, claims=claims)
+
+    def refuted(self) -> BoundCertificate:
+        """Return the certificate of an answer that there is no optimum."""
+        if self.raw.duals is not None:
+            farkas = self.farkas()
+            if farkas is not None:
+                return BoundCertificate(self.data, self.traces, farkas=farkas, claims=(math.inf, math.inf))
+            self.reasons = {"lower": _NO_FARKAS, "upper": "the problem may be infeasible"}
+            return BoundCertificate(self.data, self.traces)
+        return self._unbounded()
+
+    def farkas(self) -> Array | None:
+        """Return multipliers that are proven to be a Farkas vector, None where none are found."""
+        empty = feasibility(self.data)
+        implied = implied_bounds(empty)
+        y = np.where(self.program.bounds.hard, self.raw.duals, 0.0)
+
+        def proves(z: Array) -> bool:
+            return lower_bound(empty, z, implied).value > 0
+
+        if proves(y):
+            return y
+        # With the cost -I, multipliers of the dual cone have A*(y) below -I.
+        blocks = tuple(
+            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.program.blocks
+        )
+        found = (
+            self._solved(replace(self.program, blocks=blocks, c=np.zeros(self.program.k)))
+            if self.resolve
+            else None
+        )
+        if found is None or found.duals is None:
+            return None
+        inside = np.where(self.program.bounds.hard, found.duals, 0.0)
+        inside *= float(np.abs(y).max()) / max(float(np.abs(inside).max()), TINY)
+        shares = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
+        return next((z for z in (*(y + s * inside for s in shares), inside) if proves(z)), None)
+
+    def _unbounded(self) -> BoundCertificate:
+        """Return the certificate of an unbounded problem: a feasible point and a ray, both proven."""
+        along = homogeneous(self.data)
+        nothing = BoundCertificate(self.data, self.traces)
+        self.reasons = {"lower": _NO_RAY, "upper": "no feasible point is proven"}
+        if along is None or self.raw._ray is None:
+            return nothing
+        ray = best_upper(along, Candidate(_symmetric(self.raw._ray), np.array(self.raw.u), None), ())
+        blocks = tuple(replace(block, cost=None) for block in self.program.blocks)
+        empty = replace(self.program, blocks=blocks, c=np.zeros(self.program.k))
+        found = self._solved(empty)
+        if found is None or found.X is None:
+            return nothing
+        answer = _candidate(found)
+        upper = best_upper(
+            self.data, answer, _Search(empty, self.data, found, self.traces, True).interior(answer, "primal")
+        )
+        if upper.side.value == math.inf:
+            return nothing
+        falls = ray.point is not None and ray.side.value < 0
+        self.reasons = {} if falls else {"lower": _NO_RAY}
+        return BoundCertificate(
+            self.data,
+            self.traces,
+            point=upper.point,
+            ray=ray.point if falls else None,
+            claims=(-math.inf, -math.inf if falls else upper.side.value),
+        )
+
+    def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
+        """Yield a looser answer, and answers of the problem with a smaller cone, inside the own one."""
+        if not self.resolve or answer.X is None or answer.y is None:
+            return
+        loose = self._solved(program or self.program, _LOOSE)
+        if loose is not None and loose.X is not None:
+            yield _candidate(loose)
+        for share in _SHIFTS:
+            shifted = _shifted(program or self.program, answer, share, side)
+            found = self._solved(shifted.program)
+            if found is not None and found.X is not None:
+                own = _candidate(found)
+                assert own.X is not None
+                X = tuple(A + E for A, E in zip(own.X, shifted.X, strict=True))
+                yield Candidate(X, own.u + shifted.u, own.y)
+
+    def _solved(self, program: Program, tol: float = _TOL) -> Solution | None:
+        if not self.resolve:
+            return None
+        self.solves += 1
+        try:
+            # Such problems may be infeasible, and their iterates grow until numbers overflow.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                return routing.solve(program, warn=False, tol=tol)
+        except (InfeasibleRowError, SolverError, UnsupportedProblemError):
+            return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Shifted:
+    """A program for ``X - E`` and ``u - v`` with costs ``C - E'``, and ``E`` and ``v``."""
+
+    program: Program
+    X: tuple[Array, ...]
+    u: Array
+
+
+def _shifted(program: Program, answer: Candidate, share: float, side: str) -> _Shifted:
+    """Return the problem in which the cone of matrices, or that of slacks, is smaller by a share."""
+    assert answer.X is not None
+    assert answer.y is not None
+    bounded = np.isfinite(program.u_lo) | np.isfinite(program.u_hi)
+    inward = np.where(np.isfinite(program.u_lo), 1.0, -1.0) * (bounded & (program.u_lo < program.u_hi))
+    if side == "primal":
+        sizes = [share * float(np.trace(X)) / len(X) for X in answer.X]
+        X = tuple(size * np.eye(len(own)) for size, own in zip(sizes, answer.X, strict=True))
+        v = share * float(np.abs(answer.u).mean()) * inward if program.k else answer.u
+        v[program.cones.axes] = share * np.abs(answer.u[program.cones.axes])
+        moved = program.activity(X, v)
+        bounds = replace(program.bounds, lo=program.bounds.lo - moved, hi=program.bounds.hi - moved)
+        return _Shifted(replace(program, bounds=bounds), X, v)
+    blocks = []
+    for b, block in enumerate(program.blocks):
+        Z = block.C - program.A.adjoint(answer.y, b)
+        size = share * float(np.abs(np.linalg.eigvalsh(Z)).mean())
+        own = _identity(block.n, -size)
+        linear = block.nearness is None and block.cap is None
+        cost = own if block.cost is None else add_rows(block.cost, own)
+        blocks.append(replace(block, cost=cost) if linear else block)
+    reduced = program.c - program.Bt @ answer.y
+    c = program.c - (share * float(np.abs(reduced).mean()) * inward if program.k else 0.0)
+    c[program.cones.axes] -= share * np.abs(reduced[program.cones.axes])
+    nothing = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    return _Shifted(replace(program, blocks=tuple(blocks), c=c), nothing, np.zeros(program.k))
+
+
+def _identity(n: int, weight: float) -> SparseRows:
+    each = np.arange(n)
+    return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
+
+
+def _candidate(raw: Solution) -> Candidate:
+    """Return an answer with dense matrices, symmetric to the last bit."""
+    X = None
+    if raw.X is not None and all(part.shape[0] <= LARGEST_DENSE for part in raw.X):
+        X = _symmetric(raw.X)
+    return Candidate(X, np.array(raw.u, dtype=float), raw.duals, raw.value, raw.error)
+
+
+def _symmetric(X: Sequence[Any]) -> tuple[Array, ...]:
+    dense = (part.dense() if isinstance(part, LowRank) else np.asarray(part) for part in X)
+    return tuple((part + part.T) / 2 for part in dense)
+
+
+def _stated_traces(program: Program, trace_bound: Any, eigenvalue_bound: Any) -> Array:
+    """Return the bounds on traces that the caller states; infinite where there are none."""
+    traces = np.full(len(program.blocks), np.inf)
+    orders = np.array([block.n for block in program.blocks], dtype=float)
+    for name, given, times in (
+        ("trace_bound", trace_bound, 1.0),
+        ("eigenvalue_bound", eigenvalue_bound, orders),
+    ):
+        if given is not None:
+            traces = np.minimum(traces, np.nextafter(_positive(name, given, len(traces)) * times, np.inf))
+    return traces
+
+
+def _positive(name: str, given: Any, count: int) -> Array:
+    parts: Sequence[Any] = given if isinstance(given, list | tuple) else [given] * count
+    if len(parts) != count:
+        raise ValueError(
+            f"{name} has {len(parts)} numbers; expected one, or one for each of {count} matrices"
+        )
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, Real):
+            raise TypeError(f"{name} is {part!r}; expected a number, or one for each matrix")
+        if not 0 < float(part) < LARGEST:
+            raise ValueError(f"{name} is {part!r}; expected a number above 0 and below {LARGEST:g}")
+    return np.array(parts, dtype=float)

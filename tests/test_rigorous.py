@@ -1,0 +1,526 @@
+"""Proven bounds: every inequality in exact or high-precision arithmetic, and problems of known optimum."""
+
+import dataclasses
+import itertools
+import math
+import runpy
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rational import problems
+
+import bregopt as bo
+from bregopt.cli import main
+from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
+from bregopt.rigorous.certificate import BoundCertificate
+from bregopt.rigorous.correction import Part, Rows, nearest_solution
+from bregopt.rigorous.data import Anchor, MatrixData, data_of
+from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
+from bregopt.rigorous.divergences import dual_term, value_term
+from bregopt.rigorous.functions import exp, log
+
+mpmath.mp.dps = 60
+
+
+def exact(A):
+    """Return an array of fractions."""
+    return np.vectorize(Fraction, otypes=[object])(np.asarray(A, dtype=float))
+
+
+def inside(ball, truth):
+    """Whether exact numbers are within the radii."""
+    gaps = np.abs(exact(ball.mid) - truth)
+    return bool(np.all(gaps <= exact(ball.rad)))
+
+
+def ball_and_member(rng, shape):
+    """Return a ball with wide-ranging numbers, and an exact array in it."""
+    mid = rng.normal(size=shape) * 10.0 ** rng.integers(-6, 7, shape)
+    rad = np.abs(mid) * 10.0 ** rng.integers(-17, -3, shape) * (rng.random(shape) < 0.5)
+    share = exact(rng.uniform(-1, 1, shape))
+    return Ball(mid, rad), exact(mid) + share * exact(rad)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_operations_enclose_the_exact_results(seed):
+    rng = np.random.default_rng(seed)
+    (a, x), (b, y) = (ball_and_member(rng, (4, 5)) for _ in range(2))
+    assert inside(a + b, x + y)
+    assert inside(a - b, x - y)
+    assert inside(a * b, x * y)
+    assert inside(a / b, x / y)
+    assert inside(3.3 - a, Fraction(3.3) - x)
+    assert inside(a @ b.T, x @ y.T)
+    assert inside(a.sum(), x.sum())
+    assert inside(a.sum(axis=0), x.sum(axis=0))
+    assert inside(a.dot(b), (x * y).sum())
+    assert Fraction(a.frobenius()) ** 2 >= (x * x).sum()
+    assert all(
+        Fraction(float(lo)) <= v <= Fraction(float(hi))
+        for lo, v, hi in zip(a.lo.flat, x.flat, a.hi.flat, strict=True)
+    )
+    rows = abs(x @ x.T).sum(axis=1)
+    assert Fraction((a @ a.T).symmetric_norm()) >= max(rows)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-300, 1e150])
+def test_products_that_underflow_or_grow_are_enclosed(scale):
+    a = np.array([[3.3, -1.7], [0.0, 2.2]]) * scale
+    b = np.array([[1.1, 7.3], [5.5, -0.1]]) * 1e-150
+    assert inside(Ball.exact(a) * b, exact(a) * exact(b))
+    assert inside(Ball.exact(a) @ b, exact(a) @ exact(b))
+
+
+def test_a_sparse_product_is_enclosed_and_empty_rows_are_exact():
+    rng = np.random.default_rng(1)
+    A = sp.random_array((6, 5), density=0.4, rng=rng, format="csr")
+    A = sp.csr_array(sp.vstack([A, sp.csr_array((1, 5))]))
+    rad = A.copy()
+    rad.data = np.abs(rad.data) * 1e-12
+    x, member = ball_and_member(rng, 5)
+    found = sparse_product(A, rad, x)
+    assert inside(found, exact(A.toarray()) @ member)
+    assert inside(found, exact((A - rad).toarray()) @ member)
+    assert found.mid[-1] == found.rad[-1] == 0
+
+
+def test_gamma_bounds_the_error_relative_to_a_computed_sum():
+    for k in (1, 10, 1000, 10**6):
+        true = Fraction(k) * Fraction(UNIT) / (1 - Fraction(k) * Fraction(UNIT))
+        assert Fraction(gamma(k)) >= true / (1 - true)
+    with pytest.raises(ValueError, match="fewer than"):
+        gamma(2**52)
+
+
+@given(st.floats(1e-300, 1e300), st.floats(-700, 700))
+@settings(max_examples=100, deadline=None)
+def test_logarithm_and_exponential_are_enclosed(x, t):
+    found, raised = log(Ball.exact(x)), exp(Ball.exact(t))
+    assert abs(mpmath.log(mpmath.mpf(x)) - float(found.mid)) <= float(found.rad)
+    assert abs(mpmath.exp(mpmath.mpf(t)) - mpmath.mpf(float(raised.mid))) <= float(raised.rad)
+
+
+def test_functions_prove_nothing_outside_their_domain():
+    assert np.isinf(log(Ball.exact([0.0, -1.0])).rad).all()
+    assert np.isinf(log(Ball(np.array(1.0), np.array(2.0))).rad)
+    assert np.isinf(exp(Ball.exact(800.0)).rad)
+
+
+def definite(A):
+    """Whether an exact symmetric matrix is positive semidefinite, by its exact L D L'."""
+    A = A.copy()
+    for k in range(len(A)):
+        pivot = A[k, k]
+        if pivot < 0 or (pivot == 0 and any(A[k, k:])):
+            return False
+        if pivot:
+            for i in range(k + 1, len(A)):
+                A[i, k:] = A[i, k:] - A[i, k] / pivot * A[k, k:]
+    return True
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_proven_least_eigenvalue_is_a_lower_bound_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    F = rng.normal(size=(n, max(1, n - seed % 3)))
+    A = F @ F.T * 10.0 ** rng.integers(-8, 9)
+    A = (A + A.T) / 2 + (seed % 2) * np.eye(n)
+    t = least_eigenvalue(Ball.exact(A))
+    assert definite(exact(A) - Fraction(t) * exact(np.eye(n)))
+    assert t >= np.linalg.eigvalsh(A)[0] - 1e-12 * np.abs(A).max()
+    found = proven_shift(A, t - 1e-3 * abs(t))
+    assert found is None or definite(exact(A) - Fraction(found) * exact(np.eye(n)))
+    rad = np.abs(A) * 1e-9
+    wide = least_eigenvalue(Ball(A, rad))
+    assert definite(exact(A - rad * np.sign(A)) - Fraction(wide) * exact(np.eye(n)))
+
+
+def test_a_least_eigenvalue_of_nothing_known_proves_nothing():
+    assert least_eigenvalue(Ball(np.eye(2), np.full((2, 2), np.inf))) == -math.inf
+    assert least_eigenvalue(Ball(np.full((2, 2), np.nan), np.zeros((2, 2)))) == -math.inf
+    assert least_eigenvalue(Ball.exact(np.zeros((0, 0)))) == math.inf
+    assert proven_shift(np.diag([1.0, -1.0]), -0.5) is None
+
+
+def high(A):
+    return mpmath.matrix([[mpmath.mpf(float(v)) for v in row] for row in A])
+
+
+def spd(rng, n, condition=1e3):
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    A = (Q * np.geomspace(1, condition, n)) @ Q.T
+    return (A + A.T) / 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_eigenvalues_and_determinants_are_enclosed_in_high_precision(seed):
+    rng = np.random.default_rng(seed)
+    A = spd(rng, 5, 10.0 ** (seed + 1))
+    found = eigenvalues(Ball.exact(A))
+    truth = sorted(mpmath.eigsy(high(A), eigvals_only=True))
+    assert all(abs(t - float(m)) <= float(r) for t, m, r in zip(truth, found.mid, found.rad, strict=True))
+    assert found.rad.max() <= 1e-12 * np.abs(A).max() * 5
+    determinant = log_det(Ball.exact(A))
+    assert abs(mpmath.log(mpmath.det(high(A))) - float(determinant.mid)) <= float(determinant.rad) < 1e-8
+
+
+def function_of(A, f):
+    d, Q = mpmath.eigsy(A)
+    return Q * mpmath.diag([f(v) for v in d]) * Q.T
+
+
+def trace(A):
+    return sum(A[k, k] for k in range(A.rows))
+
+
+def divergence(name, X, X0):
+    if name == "logdet":
+        ratio = X * X0**-1
+        return trace(ratio) - mpmath.log(mpmath.det(ratio)) - X.rows
+    if name == "von_neumann":
+        return trace(X * (function_of(X, mpmath.log) - function_of(X0, mpmath.log)) - X + X0)
+    return sum((X - X0)[i, j] ** 2 for i in range(X.rows) for j in range(X.rows))
+
+
+def dual(name, W, mu, X0):
+    if name == "logdet":
+        return mu * (mpmath.log(mpmath.det(X0**-1 + W / mu)) + mpmath.log(mpmath.det(X0)))
+    if name == "von_neumann":
+        return mu * (trace(X0) - trace(function_of(function_of(X0, mpmath.log) - W / mu, mpmath.exp)))
+    best = function_of(X0 - W / (2 * mu), lambda v: v if v > 0 else mpmath.mpf(0))
+    return trace(W * best) + mu * divergence("frobenius", best, X0)
+
+
+@pytest.mark.parametrize("name", ["logdet", "von_neumann", "frobenius"])
+@pytest.mark.parametrize("seed", range(3))
+def test_divergences_and_their_duals_are_enclosed_in_high_precision(name, seed):
+    rng = np.random.default_rng(seed)
+    n, mu = 4, 0.75
+    X0, X = spd(rng, n), spd(rng, n, 30.0)
+    W = rng.normal(size=(n, n)) * 1e-3
+    W = W + W.T
+    block = MatrixData(
+        "X",
+        n,
+        *np.triu_indices(n),
+        None,
+        None,
+        Ball.exact(np.zeros(10)),
+        None,
+        Anchor(name, Ball.exact(X0), mu),
+    )
+    truth = dual(name, high(W), mu, high(X0))
+    value, reason = dual_term(block, Ball.exact(W), math.inf, None)
+    assert reason == ""
+    assert value <= truth <= value + 1e-8 * max(1, abs(float(truth)))
+    truth = mu * divergence(name, high(X), high(X0))
+    value, reason = value_term(block, X, 0.0)
+    assert reason == ""
+    assert value >= truth >= value - 1e-8 * max(1, abs(float(truth)))
+    change = rng.normal(size=(n, n))
+    change = 1e-4 * (change + change.T) / np.linalg.norm(change + change.T)
+    value, _ = value_term(block, X, 1.001e-4)
+    assert value >= mu * divergence(name, high(X + change), high(X0))
+
+
+def test_a_solution_exists_within_the_proven_radius():
+    rng = np.random.default_rng(0)
+    A = sp.csr_array(rng.integers(-3, 4, (3, 6)).astype(float))
+    share = np.array([1.0, 0.5, 1.0, 0.5, 0.5, 1.0])
+    b, x = rng.normal(size=3), rng.normal(size=6)
+    rows = Rows.of([Part(A, None, share, np.arange(6))], np.arange(3))
+    found = nearest_solution(rows, [x], lambda v: Ball.exact(b) - sparse_product(A, None, Ball.exact(v[0])))
+    D, G = exact(A.toarray()), exact(A.toarray() * share) @ exact(A.toarray()).T
+    r = exact(b) - D @ exact(found.x[0])
+    solved = mpmath.lu_solve(mpmath.matrix(G.tolist()), mpmath.matrix(r.tolist()))
+    square = sum(mpmath.mpf(p.numerator) / p.denominator * s for p, s in zip(r, solved, strict=True))
+    assert mpmath.sqrt(square) <= found.radius < 1e-13
+    dependent = Rows.of([Part(sp.csr_array(np.ones((2, 6))), None, share, np.arange(6))], np.arange(2))
+    assert nearest_solution(dependent, [x], lambda v: Ball.exact(np.zeros(2))) is None
+
+
+def test_no_interval_excludes_a_known_integer_optimum():
+    proven = 0
+    for known in problems(0, 16):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            found = known.problem.solve(tol=1e-8).verify()
+        assert found.lower <= known.value <= found.upper, known.kind
+        proven += math.isfinite(found.width)
+        found.certificate.check()
+    assert proven >= 8
+
+
+def correlation(n=6, seed=0):
+    A = np.random.default_rng(seed).normal(size=(n, n))
+    return A + A.T
+
+
+@pytest.mark.parametrize("name", ["frobenius", "logdet", "von_neumann"])
+def test_nearness_has_both_bounds_near_its_value(name):
+    A = correlation() if name == "frobenius" else spd(np.random.default_rng(2), 6, 20.0)
+    X = bo.PSD(6)
+    nearness = {"frobenius": bo.frobenius_div, "logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}[
+        name
+    ]
+    sol = bo.Problem(bo.Minimize(nearness(X, A)), [bo.diag(X) == 1]).solve(tol=1e-9)
+    found = sol.verify()
+    assert found.reasons == {}
+    assert found.lower <= found.upper
+    assert found.width <= 1e-7 * abs(sol.value)
+    assert abs(found.lower - sol.value) <= 1e-7 * abs(sol.value)
+
+
+def test_elementwise_weights_and_caps_have_bounds():
+    A = correlation()
+    H = np.where(np.eye(6) > 0, 1.0, np.random.default_rng(1).uniform(0, 2, (6, 6)))
+    H = (H + H.T) / 2
+    H[0, 1] = H[1, 0] = 0.0
+    for objective, constraints in (
+        (lambda X: bo.frobenius_div(X, A, weights=H), lambda X: [bo.diag(X) == 1]),
+        (lambda X: bo.frobenius_div(X, A), lambda X: [bo.diag(X) == 1, bo.lambda_max(X) <= 1.5]),
+        (lambda X: bo.inner(A, X), lambda X: [bo.trace(X) >= 3, bo.lambda_max(X) <= 1.5]),
+    ):
+        X = bo.PSD(6)
+        sol = bo.Problem(bo.Minimize(objective(X)), constraints(X)).solve(tol=1e-9)
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + 1e-6
+        assert found.upper >= sol.value - 1e-6
+        assert found.width <= 1e-5 * max(1, abs(sol.value))
+
+
+def test_a_certificate_is_written_checked_and_not_believed_after_a_change(tmp_path):
+    X = bo.PSD(3)
+    u = bo.Variable(2)
+    prob = bo.Problem(
+        bo.Maximize(bo.inner(np.ones((3, 3)), X) - bo.sum(u)), [bo.diag(X) == 1, u >= X[0, 1], u <= 4]
+    )
+    found = prob.solve(tol=1e-9).verify()
+    path = tmp_path / "bounds.npz"
+    found.certificate.save(path)
+    again = BoundCertificate.load(path)
+    again.check()
+    assert again.claims == found.certificate.claims
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["lo"] = arrays["lo"] + 1e-9
+    np.savez_compressed(path, **arrays)
+    with pytest.raises(ValueError, match="changed"):
+        BoundCertificate.load(path)
+    lied = dataclasses.replace(again, claims=(again.claims[0] + 1e-3, again.claims[1]))
+    with pytest.raises(ValueError, match="claims"):
+        lied.check()
+    np.savez(path, facts=np.zeros(2))
+    with pytest.raises(ValueError, match="not a certificate"):
+        BoundCertificate.load(path)
+    with pytest.raises(ValueError, match="npz"):
+        found.certificate.save(tmp_path / "bounds.txt")
+
+
+def test_the_command_line_checks_a_certificate_again(tmp_path, capsys):
+    X = bo.PSD(3)
+    found = bo.Problem(bo.Maximize(bo.inner(np.ones((3, 3)), X)), [bo.diag(X) == 1]).solve(tol=1e-9).verify()
+    path = tmp_path / "bounds.npz"
+    found.certificate.save(path)
+    assert main(["verify", str(path)]) == 0
+    assert f"proven again: {found.proven}" in capsys.readouterr().out
+    lied = dataclasses.replace(found.certificate, claims=(found.certificate.claims[0] + 1e-3, math.inf))
+    lied.save(path)
+    assert main(["verify", str(path)]) == 2
+    assert "claims" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["bounds", "cost", "coefficient", "anchor", "variable"])
+def test_bounds_hold_for_every_value_in_an_interval(place):
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(4, 4))
+    A = A + A.T
+    X, width = bo.PSD(4), 1e-6
+
+    def problem(p):
+        if place == "bounds":
+            return bo.Problem(bo.Minimize(bo.inner(A, X)), [bo.diag(X) == p])
+        if place == "cost":
+            return bo.Problem(bo.Minimize(bo.inner(A, X) + p[0] * X[0, 1]), [bo.diag(X) == 1])
+        if place == "coefficient":
+            return bo.Problem(
+                bo.Minimize(bo.inner(A, X)), [p[0] * X[0, 0] + X[1, 1] == 2, bo.diag(X)[1:] <= 1]
+            )
+        if place == "variable":
+            u = bo.Variable(4)
+            rows = [u + bo.diag(X) >= p, X[0, 0] <= 1, bo.trace(X) <= 3, u >= 0]
+            return bo.Problem(bo.Minimize(bo.inner(A, X) + bo.sum(u)), rows)
+        return bo.Problem(bo.Minimize(bo.frobenius_div(X, p)), [bo.diag(X) == 1])
+
+    center = A if place == "anchor" else np.ones(4)
+    p = bo.Parameter(center.shape, lo=center - width, hi=center + width, name="p")
+    sol = problem(p).solve(tol=1e-9)
+    found = sol.verify()
+    assert found.reasons == {}
+    assert found.intervals == ("p",)
+    assert found.width < 1e-3
+    exact_data = problem(bo.Parameter(center.shape, value=center)).solve(tol=1e-9).verify()
+    assert exact_data.width < found.width
+    for sign in (-1, 1):
+        end = center + sign * width * (1 if place == "anchor" else np.sign(rng.normal(size=4)))
+        inner = problem(bo.Parameter(center.shape, value=np.clip(end, p.lo, p.hi))).solve(tol=1e-9).verify()
+        assert found.lower <= inner.upper
+        assert inner.lower <= found.upper
+        assert found.lower <= inner.lower + 1e-7
+        assert inner.upper <= found.upper + 1e-7
+    found.certificate.check()
+
+
+@pytest.mark.parametrize("n", [600, pytest.param(5200, marks=pytest.mark.slow)])
+def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = rng.choice([-1.0, 1.0], (2, n))
+    at = np.arange(n)
+    parts = [sp.csr_array((w, (at, (at + d) % n)), (n, n)) for w, d in zip(weights, (1, 2), strict=True)]
+    W = sum(parts[1:], parts[0])
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-3, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert abs(found.lower - sol.value) <= 1e-9 * sol.value
+    assert found.upper >= found.lower
+    assert found.relative_width <= 2e-3
+    found.certificate.save(tmp_path / "cut.npz")
+    BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
+def test_intervals_of_parameters_are_checked():
+    with pytest.raises(ValueError, match="both or none"):
+        bo.Parameter(lo=1.0)
+    with pytest.raises(ValueError, match="lo <= hi"):
+        bo.Parameter(lo=1.0, hi=0.0)
+    p = bo.Parameter(lo=0.0, hi=1.0)
+    assert p.value == 0.5
+    with pytest.raises(ValueError, match="lo <= value <= hi"):
+        p.value = 2.0
+    X = bo.PSD(2)
+    weighed = bo.Problem(bo.Minimize(p * bo.frobenius_div(X, np.eye(2))), [X[0, 1] == 1])
+    with pytest.raises(ValueError, match="a weight"):
+        weighed.solve().verify()
+
+
+def test_intervals_stay_in_spec_files(tmp_path):
+    p = bo.Parameter(3, lo=[0.0, 1.0, 2.0], hi=[1.0, 2.0, 3.0], name="p")
+    X = bo.PSD(3)
+    bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) >= p]).to_spec(tmp_path / "p.toml")
+    read = bo.load_spec(tmp_path / "p.toml").problem.parameters[0]
+    assert (read.lo == p.lo).all()
+    assert (read.hi == p.hi).all()
+
+
+def test_branch_and_bound_finds_a_maximum_cut():
+    pytest.importorskip("matplotlib").use("Agg")
+    found = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "graphs" / "exact_cut.py"))
+    W, best = found["W"], 0
+    for x in map(np.array, itertools.product((-1, 1), repeat=10)):
+        best = max(best, int(W.sum() - x @ W @ x) // 4)
+    assert found["best"] == best
+    assert found["count"] > 1
+
+
+def test_fixings_are_checked_and_bound_what_they_fix():
+    X, u = bo.PSD(2, name="X"), bo.Variable(2, name="u")
+    entry = bo.between(X[0, 1], -1, 1)
+    prob = bo.Problem(bo.Minimize(X[0, 1] + bo.sum(u)), [bo.diag(X) == 1, entry, u >= -1, u <= 1])
+    free = prob.bound()
+    assert -3.0001 < free.value <= -3
+    assert -2.5001 < prob.bound({entry: 0.5, u: [-1, np.nan]}).value <= -1.5
+    fixed = prob.bound({entry: 0.5, "u": [-1, 0.25]})
+    assert -0.2501 < fixed.value <= -0.25
+    assert abs(fixed.X[0, 1] - 0.5) < 1e-5
+    assert prob.value is None
+    for fixings, error, message in (
+        ({entry: 2.0}, ValueError, "expected -1 to 1"),
+        ({u: 0.5}, ValueError, "shape"),
+        ({"v": 1.0}, ValueError, "names 'v'"),
+        ({u: ["a", "b"]}, TypeError, "dtype"),
+        ([1], TypeError, "dict"),
+    ):
+        with pytest.raises(error, match=message):
+            prob.bound(fixings)
+    impossible = bo.Problem(bo.Maximize(X[0, 1]), [bo.diag(X) <= 1, X[0, 1] <= 4, X[0, 1] >= 3])
+    assert impossible.bound().value == -math.inf
+
+
+def test_infeasible_and_unbounded_problems_are_proven():
+    X = bo.PSD(2)
+    infeasible = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] <= 1, X[1, 1] <= 1, X[0, 1] >= 2]).solve()
+    found = infeasible.verify()
+    assert found.infeasible
+    assert found.lower == found.upper == math.inf
+    found.certificate.check()
+    X = bo.PSD(2)
+    unbounded = bo.Problem(bo.Maximize(bo.trace(X)), [X[0, 1] == 1]).solve()
+    found = unbounded.verify()
+    assert found.unbounded
+    assert found.lower == found.upper == math.inf
+    assert "unbounded" in found.proven
+    found.certificate.check()
+
+
+def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():
+    X = bo.PSD(2)
+    prob = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1])  # not attained
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        sol = prob.solve(solver="path")
+    assert sol.verify().lower <= 0
+    stated = sol.verify(trace_bound=100.0)
+    assert -1e-3 < stated.lower <= 0.02
+    assert "trace" in stated.given[0]
+    for wrong, error in ((-1.0, ValueError), ("a", TypeError), ([1.0, 2.0], ValueError), (True, TypeError)):
+        with pytest.raises(error, match="trace_bound"):
+            sol.verify(trace_bound=wrong)
+
+
+def test_a_matrix_without_interior_has_no_upper_bound_and_says_why():
+    X = bo.PSD(3)
+    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner(np.ones((3, 3)), X) == 0, X[0, 0] == 1])
+    found = prob.solve().verify()
+    assert found.upper == math.inf
+    assert "definite" in found.reasons["upper"]
+    assert "no upper" in repr(found)
+    assert "<table>" in found._repr_html_()
+
+
+def test_the_data_of_a_program_are_its_numbers():
+    X = bo.PSD(3)
+    z = np.array([1.0, 2.0, 3.0]) / 7
+    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(z, X) == 1, bo.sq_distance(X, [0], [1]) <= 2])
+    data = data_of(prob.program())
+    assert data.matrices[0].A_rad is not None  # a product of numbers is rounded
+    block = data.matrices[0]
+    row = exact(np.outer(z, z)) * 0 + np.outer(exact(z), exact(z))
+    A, rad = (M[[0]].toarray()[0] for M in (block.A, block.A_rad))
+    found = {}
+    for i, j, value, error in zip(block.i, block.j, A, rad, strict=True):
+        found[i, j] = (value, error)
+    for (i, j), (value, error) in found.items():
+        truth = row[i, j] * (1 if i == j else 2)
+        assert abs(Fraction(value) - truth) <= Fraction(error)
+    assert block.A_rad[[1]].sum() == 0
+
+
+def test_logarithms_are_refused_by_name():
+    X = bo.PSD(2)
+    gain = bo.log(X[0, 0]) + bo.log(X[1, 1])
+    sol = bo.Problem(bo.Maximize(gain), [bo.trace(X) == 2]).solve()
+    with pytest.raises(ValueError, match="is a logarithm, whose bounds are not proven"):
+        sol.verify()
