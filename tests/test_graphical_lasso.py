@@ -320,3 +320,49 @@ def test_input_is_not_changed_and_nothing_warns():
             assert bo.graphical_lasso(S, alpha, weights=W, tol=1e-7).status == "optimal"
     np.testing.assert_array_equal(S, kept)
     assert (W == 1).all()
+
+
+class TestJointGraphs:
+    """Two populations with one penalty, declared in the language; optimality conditions."""
+
+    @pytest.fixture
+    def populations(self):
+        rng, n = np.random.default_rng(0), 6
+        K = 2 * np.eye(n) + 0.6 * (np.eye(n, k=1) + np.eye(n, k=-1))
+        other = K.copy()
+        other[0, 1] = other[1, 0] = 0.0
+        return [np.cov(rng.multivariate_normal(np.zeros(n), np.linalg.inv(P), 60).T) for P in (K, other)]
+
+    @staticmethod
+    def declared(populations):
+        S1, S2 = populations
+        X, Y = bo.PSD(len(S1), name="X"), bo.PSD(len(S2), name="Y")
+        return X, Y, bo.inner(S1, X) - bo.log_det(X) + bo.inner(S2, Y) - bo.log_det(Y)
+
+    def test_group_penalty(self, populations):
+        weight = 0.2
+        X, Y, likelihood = self.declared(populations)
+        i, j = np.triu_indices(X.n, 1)
+        groups = [bo.norm2(bo.hstack([X[a, b], Y[a, b]])) for a, b in zip(i, j, strict=True)]
+        sol = bo.Problem(bo.Minimize(likelihood + weight * sum(groups))).solve(tol=1e-9)
+        assert sol.status == "optimal"
+        slope = [2 * (S - np.linalg.inv(A))[i, j] for S, A in zip(populations, sol.X, strict=True)]
+        pair = np.array([A[i, j] for A in sol.X])
+        size = np.linalg.norm(pair, axis=0)
+        assert np.linalg.norm(slope, axis=0).max() <= weight * (1 + 1e-3)
+        assert 0 < (size < 1e-4).sum() < len(size)
+        used = size > 1e-3
+        np.testing.assert_allclose(
+            np.array(slope)[:, used], -weight * (pair / size)[:, used], atol=1e-3 * weight
+        )
+
+    def test_fused_penalty(self, populations):
+        X, Y, likelihood = self.declared(populations)
+        apart = 0.5
+        penalty = 0.1 * (bo.norm1(X) + bo.norm1(Y)) + apart * bo.norm1(X - Y)
+        sol = bo.Problem(bo.Minimize(likelihood + penalty)).solve(tol=1e-8)
+        assert sol.status == "optimal"
+        # A penalty on the difference this large makes both equal: the lasso of the mean covariance.
+        mean = bo.graphical_lasso(sum(populations) / 2, 0.1, penalize_diagonal=True, tol=1e-9)
+        for A in sol.X:
+            np.testing.assert_allclose(A, mean.X, atol=1e-3)
