@@ -73,7 +73,9 @@ class _DualNewton(Method):
         one = len(self._blocks) == 1 and not program.capped
         quadratic = one and self._blocks[0].divergence.quadratic
         self._diagonal = bounded_diagonal(program) if quadratic else None
-        self._restores = restore and self._diagonal is not None and self._diagonal.alone
+        alone = self._diagonal is not None and self._diagonal.alone
+        self._restores = restore and alone
+        self._shifts = not (alone or self._free.all())
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the last point."""
@@ -244,7 +246,7 @@ class _DualNewton(Method):
 
         The Hessian may be singular if multipliers of inequalities are not unique. A multiple of its diagonal,
         proportional to the gradient, limits the step to the magnitude of the multipliers (Levenberg and
-        Marquardt). Soft rows need none: their penalty has curvature.
+        Marquardt). Soft rows, whose penalty has curvature, and rows on the diagonal alone need none.
         """
         d, tuning = known.copy(), self._tuning
         free = ~at_end
@@ -255,8 +257,8 @@ class _DualNewton(Method):
 
         size = float(np.linalg.norm(gradient[free] / diagonal[free]))
         unit = max(float(np.linalg.norm(at.y)), float(np.linalg.norm(at.activity / diagonal)), 1e-300)
-        added = np.where(slope < 0, 0.0, 0.0 if self._free.all() else min(1.0, size / unit) * diagonal)
-        shift = (added - slope)[free]
+        ridge = min(1.0, size / unit) * diagonal if self._shifts else 0.0
+        shift = (np.where(slope < 0, 0.0, ridge) - slope)[free]
 
         def hessian(v: Array) -> Array:
             full[free] = v
